@@ -1,0 +1,21 @@
+"""`base_policy`: what GRPO starts from, a small policy taught the grammar or a model from a hub."""
+
+import dagster as dg
+
+from assets.resources import Podium, Reporter
+from assets.training_mix import training_mix
+from assets.worker_profiles import worker_profiles
+from ops.training.cold_start import make_base_policy
+
+
+@dg.asset(deps=[training_mix, worker_profiles], group_name="training", kinds={"pytorch", "huggingface"})
+def base_policy(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Cold-started on workflows sampled with the precached successes; made once for each content key."""
+    workspace, recipe, pool = podium.load()
+    folder = make_base_policy(workspace, recipe, pool, reporter.progress(context))
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(folder.name),
+        metadata={"folder": dg.MetadataValue.path(folder), "kind": recipe.policy.kind},
+    )

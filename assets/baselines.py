@@ -1,0 +1,48 @@
+"""`baselines[benchmark]`: what the Conductor is measured against, on the same questions."""
+
+import dagster as dg
+
+from assets import metadata, partitions
+from assets.base_policy import base_policy
+from assets.raw_problems import raw_problems
+from assets.resources import Calls, Podium, Reporter
+from assets.worker_pool import worker_pool
+from ops.evaluation.stage import COLD_START, score_policy
+from ops.training.cold_start import base_policy_folder
+from ops.workers.profiles import oracle, profile
+from ops.workers.stage import answer_evaluation, open_client
+
+
+@dg.asset(
+    deps=[raw_problems, worker_pool, base_policy],
+    partitions_def=partitions.benchmarks,
+    backfill_policy=partitions.one_run,
+    group_name="evaluation",
+    kinds={"litellm"},
+)
+def baselines(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Each worker alone (from which best, random and oracle follow), and the policy before GRPO."""
+    workspace, recipe, pool = podium.load()
+    client = open_client(workspace, recipe, pool, "baselines")
+    benchmarks = context.partition_keys
+    alone = answer_evaluation(workspace, recipe, pool, client, benchmarks, reporter.progress(context))
+    if recipe.cold_start is not None:
+        policy = base_policy_folder(workspace, recipe, pool)
+        score_policy(
+            workspace, recipe, pool, policy, COLD_START, client, benchmarks, reporter.progress(context)
+        )
+    for benchmark in benchmarks:
+        rows = [row for cell, found in alone.items() if cell.benchmark == benchmark for row in found]
+        scores = [(one.worker, one.overall) for one in profile(rows)]
+        accuracies = [(name, f"{100 * score.accuracy:.1f} ± {100 * score.se:.1f}") for name, score in scores]
+        context.add_asset_metadata(
+            {
+                "workers": metadata.table(("worker", "accuracy in %"), accuracies),
+                "oracle": oracle(rows)[benchmark].accuracy,
+            },
+            partition_key=benchmark,
+        )
+    reporter.calls(context, Calls.of(client.counts))
+    return dg.MaterializeResult(metadata=metadata.calls(client.counts))

@@ -1,0 +1,53 @@
+"""`benchmark_scores[benchmark]`: the trained Conductor on questions it has never seen."""
+
+import dagster as dg
+
+from assets import metadata, partitions
+from assets.conductor import conductor, run_folder
+from assets.raw_problems import raw_problems
+from assets.resources import Calls, Podium, Reporter
+from ops.evaluation.report import percent, worker_use
+from ops.evaluation.runner import summarize
+from ops.evaluation.stage import CONDUCTOR, score_policy
+from ops.workers.stage import open_client
+
+
+@dg.asset(
+    deps=[raw_problems, conductor],
+    partitions_def=partitions.benchmarks,
+    backfill_policy=partitions.one_run,
+    group_name="evaluation",
+    kinds={"huggingface", "litellm"},
+)
+def benchmark_scores(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Accuracy ± standard error, tokens, USD and latency of its workflows."""
+    setup = podium.load()
+    workspace, recipe, pool = setup
+    client = open_client(workspace, recipe, pool, "evaluation")
+    rows = score_policy(
+        workspace,
+        recipe,
+        pool,
+        run_folder(setup) / "policy",
+        CONDUCTOR,
+        client,
+        context.partition_keys,
+        reporter.progress(context),
+    )
+    for benchmark, own in rows.items():
+        summary = summarize(own)[benchmark]
+        facts = {
+            "accuracy": dg.MetadataValue.md(f"**{percent(summary.accuracy)} %**, {summary.rows} questions"),
+            "usd_a_question": summary.cost_usd,
+            "tokens_a_question": summary.tokens,
+            "mean_steps": summary.steps,
+            "format_compliance": summary.format_compliance,
+            "more_than_one_worker": summary.multi_worker_share,
+        }
+        context.add_asset_metadata(facts, partition_key=benchmark)
+    reporter.calls(context, Calls.of(client.counts))
+    every = [row for own in rows.values() for row in own]
+    use = metadata.picture("worker use by domain", worker_use(every))
+    return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts)})

@@ -1,0 +1,118 @@
+"""`conductor`: the base policy trained with GRPO, by a process of its own that reports through Dagster Pipes."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import metadata
+from assets.base_policy import base_policy
+from assets.resources import Calls, OnProgress, Podium, Reporter, Setup
+from assets.training_mix import training_mix
+from ops.errors import PodiumError
+from ops.evaluation.report import reward_curve
+from ops.training import lifeline
+from ops.training.cold_start import base_policy_folder
+from ops.training.plan import CURVE, RunPlan, RunResult, command, write_run
+from ops.workflow.grammar import parse
+from ops.workflow.render import markdown
+
+LOG = "trainer.log"
+POLL_S = 1.0
+
+
+def run_folder(setup: Setup) -> Path:
+    """The folder of the training run of this configuration; its plan is written unless it is there."""
+    workspace, recipe, pool = setup
+    return write_run(workspace, recipe, pool, base_policy_folder(workspace, recipe, pool))
+
+
+@dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+def conductor(
+    context: dg.AssetExecutionContext,
+    podium: Podium,
+    reporter: dg.ResourceParam[Reporter],
+    trainer: dg.PipesSubprocessClient,
+) -> dg.MaterializeResult:
+    """Goes on at its last checkpoint after a crash; a run that has finished is not run again."""
+    folder = run_folder(podium.load())
+    plan = RunPlan.read(folder)
+    result = RunResult.read(folder)
+    if result is None:
+        with _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
+            result = _train(context, trainer, plan, folder)
+        reporter.calls(context, Calls(result.live_calls, result.cached_calls, 0, result.cost_usd))
+    facts = {key: value for key, value in result.model_dump().items()}
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(folder.name), metadata=facts | _pictures(folder / CURVE, plan)
+    )
+
+
+def _train(
+    context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
+) -> RunResult:
+    """Raises `PodiumError` with the log's last lines when there is no result."""
+    log = folder / LOG
+    shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *command(plan, folder)]
+    try:
+        done = trainer.run(
+            context=context,
+            command=shell,
+            cwd=str(plan.root),
+            env={lifeline.ENV: lifeline.name_of_this_process()},
+        )
+        # A child that ends without a word has trained nothing.
+        done.get_materialize_result(implicit_materialization=False)
+    except dg.DagsterError as error:
+        last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]) if log.is_file() else ""
+        raise PodiumError(f"{log}: training failed ({error}). It said last:\n{last}") from error
+    result = RunResult.read(folder)
+    if result is None:
+        raise PodiumError(f"{folder}: training ended without a result. See {log}")
+    return result
+
+
+@contextmanager
+def _following(curve: Path, steps: int, progress: OnProgress) -> Iterator[None]:
+    """Report each step while the trainer writes its curve."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(POLL_S):
+            if rows := _rows(curve):
+                progress(rows[-1]["step"], steps, f"reward {rows[-1]['reward']:.3f}")
+
+    thread = threading.Thread(target=follow, name="follow-curve", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _rows(curve: Path) -> list[dict[str, Any]]:
+    """The whole lines of a curve, which may be growing."""
+    text = curve.read_text(encoding="utf-8") if curve.is_file() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _pictures(curve: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
+    """The reward by step, who was used for what at the end, and a workflow that was right."""
+    rows = _rows(curve)
+    use = rows[-1]["use"]
+    shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
+    sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)
+    png = reward_curve([row["step"] for row in rows], [row["reward"] for row in rows])
+    found = {
+        "reward_curve": metadata.picture("mean reward by step", png),
+        "worker_use": metadata.table(("domain", *plan.offered), shares),
+    }
+    if sample.workflow is not None:
+        found["a_workflow"] = dg.MetadataValue.md(markdown(sample.workflow, plan.offered))
+    return found

@@ -1,0 +1,42 @@
+"""How numbers become metadata that a person wants to look at: tables and pictures in markdown.
+
+What belongs here: the shapes that several assets share. What does not: any number's computation.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+
+import dagster as dg
+
+from ops.curation.card import table as markdown_table
+from ops.problem import Problem
+from ops.workers.client import Counts
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
+    """A markdown table."""
+    return dg.MetadataValue.md(markdown_table(head, rows))
+
+
+def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+    """A PNG inside the metadata itself: nothing to serve, nothing to lose."""
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
+    """The first few problems as their readers see them."""
+    shown = problems[:: max(1, len(problems) // count)][:count]
+    quoted = (one.question.replace("\n", "\n> ") for one in shown)
+    return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
+
+
+def calls(counts: Counts) -> dict[str, dg.MetadataValue]:
+    """What the stage asked of the workers."""
+    return {
+        "calls_live": dg.MetadataValue.int(counts.live),
+        "calls_cached": dg.MetadataValue.int(counts.cached),
+        "calls_failed": dg.MetadataValue.int(counts.failed),
+        "spent_usd": dg.MetadataValue.float(round(counts.usd, 6)),
+    }

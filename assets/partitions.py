@@ -1,0 +1,54 @@
+"""Along what the data is cut: benchmarks (fixed), workers (dynamic), and their cross product.
+
+What belongs here: the partitions definitions and the arithmetic of ranges of keys. What does
+not: which partitions a run covers (`pipelines.lifecycle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from ops.config import BENCHMARKS, TRAINING_BENCHMARKS
+from ops.workers.stage import Cell
+
+benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
+workers = dg.DynamicPartitionsDefinition(name="worker")
+worker_by_benchmark = dg.MultiPartitionsDefinition(
+    {"benchmark": dg.StaticPartitionsDefinition(list(TRAINING_BENCHMARKS)), "worker": workers}
+)
+"""Only benchmarks that are trained on have a shortlist to ask the workers about."""
+
+one_run = dg.BackfillPolicy.single_run()
+"""Many partitions, one run: calls to different workers overlap and nothing starts twice."""
+
+
+def ranges(keys: Sequence[str], wanted: Sequence[str]) -> list[tuple[str, str]]:
+    """The fewest (first, last) ranges over the ordered `keys` that cover exactly those `wanted`."""
+    chosen, found, start = set(wanted), [], None
+    for key, following in zip(keys, [*keys[1:], None], strict=True):
+        if key not in chosen:
+            continue
+        start = start or key
+        if following not in chosen:
+            found.append((start, key))
+            start = None
+    return found
+
+
+def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Make the dynamic partitions those of the pool. Returns the names added and removed."""
+    known = instance.get_dynamic_partitions("worker")
+    added = [name for name in names if name not in known]
+    removed = [name for name in known if name not in names]
+    instance.add_dynamic_partitions("worker", added)
+    for name in removed:
+        instance.delete_dynamic_partition("worker", name)
+    return added, removed
+
+
+def cell(key: str) -> Cell:
+    """The worker and benchmark of a key of `worker_by_benchmark`: Dagster joins the dimensions in A–Z order."""
+    benchmark, worker = key.split("|")
+    return Cell(worker, benchmark)

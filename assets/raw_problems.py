@@ -1,0 +1,30 @@
+"""`raw_problems[benchmark]`: the problems as their source gives them."""
+
+import dagster as dg
+
+from assets import metadata, partitions
+from assets.resources import Podium
+from ops import versioning
+from ops.benchmarks.stage import materialize_raw
+
+
+@dg.asset(
+    partitions_def=partitions.benchmarks,
+    backfill_policy=partitions.one_run,
+    group_name="data",
+    kinds={"python", "dvc"},
+)
+def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
+    """Training candidates and evaluation questions of each benchmark, in one format."""
+    workspace, recipe, _ = podium.load()
+    versioning.use_recipe(workspace, recipe, podium.recipe)
+    for benchmark in context.partition_keys:
+        raw = materialize_raw(workspace, recipe, benchmark)
+        found = {
+            "train": len(raw.train),
+            "test": len(raw.test),
+            "source": recipe.benchmarks[benchmark].source,
+            "examples": metadata.examples(raw.train or raw.test),
+        }
+        context.add_asset_metadata(found, partition_key=benchmark)
+    return dg.MaterializeResult(data_version=dg.DataVersion(versioning.commit(workspace, "raw_problems")))

@@ -1,0 +1,30 @@
+"""`shortlist`: the training candidates that are worth asking the workers about."""
+
+from collections import Counter
+
+import dagster as dg
+
+from assets import metadata
+from assets.raw_problems import raw_problems
+from assets.resources import Podium
+from ops import versioning
+from ops.curation.stage import materialize_shortlist
+
+
+@dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
+def shortlist(podium: Podium) -> dg.MaterializeResult:
+    """Decontaminated against every evaluation question, without near duplicates, and diverse."""
+    workspace, recipe, _ = podium.load()
+    chosen = materialize_shortlist(workspace, recipe)
+    counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(versioning.commit(workspace, "shortlist")),
+        metadata={
+            "problems": len(chosen.problems),
+            "removed": len(chosen.report["pairs"]),
+            "by_family": metadata.table(
+                ("domain", "family or subject", "problems"), [(*key, n) for key, n in sorted(counts.items())]
+            ),
+            "contamination": dg.MetadataValue.path(workspace.data / "contamination.json"),
+        },
+    )

@@ -1,0 +1,40 @@
+"""`worker_responses[worker × benchmark]`: every worker's graded answers to the shortlist, paid for once."""
+
+import dagster as dg
+
+from assets import metadata, partitions
+from assets.resources import Calls, Podium, Reporter
+from assets.shortlist import shortlist
+from assets.worker_pool import worker_pool
+from ops import versioning
+from ops.workers.stage import materialize_responses, open_client
+
+
+@dg.asset(
+    deps=[shortlist, worker_pool],
+    partitions_def=partitions.worker_by_benchmark,
+    backfill_policy=partitions.one_run,
+    group_name="workers",
+    kinds={"litellm", "dvc"},
+)
+def worker_responses(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Each cell is one worker on one benchmark: a new worker is one more column and nothing else."""
+    workspace, recipe, pool = podium.load()
+    client = open_client(workspace, recipe, pool, "precache")
+    cells = [partitions.cell(key) for key in context.partition_keys]
+    found = materialize_responses(workspace, recipe, pool, client, cells, reporter.progress(context))
+    for key, cell in zip(context.partition_keys, cells, strict=True):
+        rows = found[cell]
+        own = {
+            "responses": len(rows),
+            "accuracy": sum(row.score for row in rows) / max(1, len(rows)),
+            "usd": sum(row.cost_usd for row in rows),
+        }
+        context.add_asset_metadata(own, partition_key=key)
+    reporter.calls(context, Calls.of(client.counts))
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(versioning.commit(workspace, "worker_responses")),
+        metadata=metadata.calls(client.counts),
+    )

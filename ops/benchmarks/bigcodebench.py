@@ -1,0 +1,43 @@
+"""BigCodeBench hard, complete: 148 library-heavy functions judged by unit tests. Evaluation only."""
+
+from __future__ import annotations
+
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.rows import Row
+
+
+def from_hub(row: Row) -> Row:
+    """Columns task_id, complete_prompt, code_prompt, canonical_solution, test. Not tried on the live hub."""
+    return row.having(
+        id=row.values.get("task_id"),
+        question=row.values.get("complete_prompt"),
+        answer=row.values.get("canonical_solution"),
+        tests={"kind": "unittest", "code": row.values.get("test")},
+        source="bigcode/bigcodebench-hard",
+    )
+
+
+def adapt(row: Row) -> Row:
+    """Ask for the completion of the documented function, and make the gold answer a whole program."""
+    asked = row.maybe("complete_prompt")
+    question = (
+        f"Complete this program:\n```python\n{asked.strip()}\n```" if asked else row.values.get("question")
+    )
+    return row.having(question=question, answer=row.maybe("code_prompt") + row.text("answer"))
+
+
+BENCHMARK = Benchmark(
+    name="bigcodebench",
+    domain="code",
+    grader="code",
+    licence="Apache-2.0",
+    citation="Zhuo et al. 2024, arXiv:2406.15877",
+    cautions=(
+        "Its tests import some eighty libraries: where they are not installed, right programs fail.",
+        "Some tests reach for the network, which the sandbox refuses.",
+    ),
+    hub=Hub("bigcode/bigcodebench-hard", {"test": Part(None, "v0.1.4")}),
+    from_hub=from_hub,
+    adapt=adapt,
+)

@@ -1,0 +1,88 @@
+"""LiveCodeBench: contest programs judged by hidden tests; release V1 to train on, the V6 window held out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import pickle
+import zlib
+from typing import Any, NoReturn
+
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.rows import Row
+
+
+class _TextOnly(pickle.Unpickler):
+    """Hidden tests are a pickled string: anything that would import or call is refused."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"refused {module}.{name}")
+
+
+def hidden_tests(packed: str) -> list[Any]:
+    """Hidden tests: JSON, or base64 of zlib of a pickled JSON string. Raises `ValueError` otherwise."""
+    if packed.lstrip().startswith("["):
+        plain: Any = packed
+    else:
+        try:
+            plain = _TextOnly(io.BytesIO(zlib.decompress(base64.b64decode(packed)))).load()
+        except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError) as error:
+            raise ValueError(f"hidden tests cannot be unpacked: {error}") from error
+    found = json.loads(plain)
+    if not isinstance(found, list):
+        raise ValueError("hidden tests are no list")
+    return found
+
+
+def from_hub(row: Row) -> Row:
+    """Columns question_id, question_content, starter_code, public_ and private_test_cases, metadata.
+
+    Raises `DataError` where the tests cannot be read. Not tried against the live hub.
+    """
+    try:
+        public = json.loads(row.text("public_test_cases"))
+        private = hidden_tests(row.text("private_test_cases"))
+        name = json.loads(row.maybe("metadata") or "{}").get("func_name")
+    except ValueError as error:
+        raise row.error(
+            "private_test_cases", f"cannot be read ({error})", "Pin a revision, or use source: file"
+        ) from None
+    tests = {"kind": "functional" if name else "stdin", "fn_name": name, "public": public, "private": private}
+    return row.having(
+        id=row.values.get("question_id"),
+        question=row.values.get("question_content"),
+        answer=None,
+        tests=tests,
+        source="lighteval/code_generation_lite",
+    )
+
+
+def adapt(row: Row) -> Row:
+    """Show the code to start from, and call a method where that code is a class."""
+    starter, tests = row.maybe("starter_code").strip("\n"), row.values.get("tests")
+    if not starter.strip():
+        return row
+    if isinstance(tests, dict):
+        tests = {**tests, "method": "class Solution" in starter}
+    question = f"{row.text('question').strip()}\n\nStart from this code:\n```python\n{starter}\n```"
+    return row.having(question=question, tests=tests)
+
+
+BENCHMARK = Benchmark(
+    name="livecodebench",
+    domain="code",
+    grader="code",
+    licence="see the dataset's card; statements belong to the contest sites",
+    citation="Jain et al. 2024, arXiv:2403.07974",
+    cautions=(
+        "A file with public tests only flatters every model: its scores are not pass@1 on the hidden tests.",
+        "Cumulative releases overlap: V1 and the V6 window share no problem, but release_v6 holds V1.",
+        "There are no reference programs: gold answers cannot be graded.",
+    ),
+    hub=Hub("lighteval/code_generation_lite", {"train": Part("v1", "test"), "test": Part("v6", "test")}),
+    from_hub=from_hub,
+    adapt=adapt,
+)

@@ -1,0 +1,31 @@
+"""MATH500: competition mathematics, LaTeX answers; 300 to train on, 100 held out (arXiv:2512.04388, A.1)."""
+
+from __future__ import annotations
+
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.rows import Row
+
+
+def from_hub(row: Row) -> Row:
+    """Columns problem, answer, subject, level, unique_id. Not tried against the live hub."""
+    return row.having(
+        id=row.values.get("unique_id"), question=row.values.get("problem"), source="HuggingFaceH4/MATH-500"
+    )
+
+
+BENCHMARK = Benchmark(
+    name="math500",
+    domain="math",
+    grader="math",
+    licence="MIT",
+    citation="Hendrycks et al. 2021, arXiv:2103.03874; subset of Lightman et al. 2023, arXiv:2305.20050",
+    cautions=(
+        "MATH500 is a part of MATH's test set: rows taken from MATH's train set are disjoint from it.",
+        "The hub's 500 rows are cut by a fixed shuffle: 100 held out, 300 to train on.",
+    ),
+    hub=Hub(
+        "HuggingFaceH4/MATH-500", {"test": Part(None, "test", 0, 100), "train": Part(None, "test", 100, 300)}
+    ),
+    from_hub=from_hub,
+)

@@ -1,0 +1,75 @@
+"""Tests of programs as benchmark files write them, turned into `CodeTest`s.
+
+What belongs here: the three ways a row may state its tests. What does not: running
+them (`ops.grading`), or which benchmark uses which (its own file).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ops.errors import DataError
+from ops.problem import CodeTest
+
+Fail = Callable[[str, str, str], DataError]
+KINDS = ("stdin", "call", "unittest")
+
+
+def code_tests(found: Any, fail: Fail) -> tuple[CodeTest, ...]:
+    """The tests of a code row. `fail(column, problem, remedy)` makes the error that is raised.
+
+    `found` is a list of our own `{kind, input, output}`, or `{kind: "unittest", code}`, or
+    `{kind: "stdin" | "functional", fn_name, method, public, private}` with lists of `{input, output}`:
+    a functional input holds one JSON value a line, the arguments in order.
+    """
+    if isinstance(found, list):
+        tests = tuple(_own(test, fail) for test in found)
+    elif isinstance(found, Mapping) and found.get("kind") == "unittest":
+        tests = (CodeTest("unittest", _text(found, "code", fail)),)
+    elif isinstance(found, Mapping):
+        cases = [*(found.get("public") or ()), *(found.get("private") or ())]
+        tests = tuple(_case(found, case, fail) for case in cases)
+    else:
+        raise fail("tests", f"is {type(found).__name__}, not a list or an object", "Give the program's tests")
+    if not tests:
+        raise fail("tests", "holds no test", "Add at least one: without it nothing can be graded")
+    return tests
+
+
+def _own(test: Any, fail: Fail) -> CodeTest:
+    if not isinstance(test, Mapping) or test.get("kind") not in KINDS:
+        raise fail(
+            "tests", f"has a test that is not of kind {', '.join(KINDS)}", "Give each its kind and input"
+        )
+    output = test.get("output", "")
+    if not isinstance(output, str):
+        raise fail("tests", "has a test whose output is not text", "Write it as a JSON string")
+    return CodeTest(test["kind"], _text(test, "input", fail), output)
+
+
+def _case(group: Mapping[str, Any], case: Any, fail: Fail) -> CodeTest:
+    if not isinstance(case, Mapping):
+        raise fail("tests", "has a test that is no object", "Write {input, output}")
+    given, wanted = _text(case, "input", fail), _text(case, "output", fail)
+    if group.get("kind") == "stdin":
+        return CodeTest("stdin", given, wanted)
+    if group.get("kind") != "functional":
+        raise fail("tests", f"is of unknown kind {group.get('kind')!r}", "Use stdin, functional or unittest")
+    name = _text(group, "fn_name", fail)
+    called = f"Solution().{name}" if group.get("method") else name
+    try:
+        arguments = ", ".join(repr(json.loads(line)) for line in given.split("\n") if line.strip())
+        return CodeTest("call", f"{called}({arguments})", repr(json.loads(wanted)))
+    except ValueError as error:
+        raise fail(
+            "tests", f"has a value that is not JSON ({error})", "Write one JSON value a line"
+        ) from None
+
+
+def _text(values: Mapping[str, Any], key: str, fail: Fail) -> str:
+    value = values.get(key)
+    if not isinstance(value, str):
+        raise fail("tests", f"has no text under {key!r}", "Add it")
+    return value

@@ -1,0 +1,51 @@
+"""Problems as JSON lines: the one format in which stages hand problems to each other.
+
+What belongs here: writing and reading our own rows. What does not: other people's
+benchmark files (`rows`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ops.benchmarks.rows import Row, read_rows, unique
+from ops.errors import DataError
+from ops.problem import Problem
+
+
+def write_text(file: Path, text: str) -> None:
+    """Replace `file` by `text` in one step: a crash leaves the old file or the new one, never a part."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def write_problems(file: Path, problems: Iterable[Problem]) -> None:
+    """Write one JSON object a line, in order, keys sorted: equal problems give equal bytes."""
+    lines = (json.dumps(p.as_row(), ensure_ascii=False, sort_keys=True) for p in problems)
+    write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+def read_problems(file: Path) -> list[Problem]:
+    """Read what `write_problems` wrote; an id is unique within its benchmark. Raises `DataError`."""
+    return [_problem(row) for row in unique(read_rows(file), scope="benchmark")]
+
+
+def _problem(row: Row) -> Problem:
+    try:
+        return Problem.from_row(dict(row.values))
+    except TypeError as error:
+        remedy = "The file was written by another version: materialize it again"
+        raise DataError(row.place, f"line {row.line}", f"is no problem row ({error})", remedy) from None

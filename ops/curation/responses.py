@@ -1,0 +1,38 @@
+"""Pass rates from the stored worker responses: the one number that curation needs of each.
+
+What belongs here: rows → pass rates. What does not: asking workers, reading and
+writing their rows, profiles (`ops.workers`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from ops.curation.mix import PassRates, ProblemKey
+from ops.errors import DataError
+from ops.workers.precache import ResponseRow, load_responses, response_file
+
+
+def pass_rates(rows: Iterable[ResponseRow]) -> PassRates:
+    """Problem → worker → share of right samples. Unreachable calls are left out; refusals are wrong."""
+    scores: dict[ProblemKey, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.status != "unreachable":
+            scores[row.benchmark, row.problem_id][row.worker].append(row.score)
+    return {
+        key: {worker: sum(found) / len(found) for worker, found in by_worker.items()}
+        for key, by_worker in scores.items()
+    }
+
+
+def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str]) -> list[ResponseRow]:
+    """The rows of these workers and benchmarks. Raises `DataError` when a file is missing or unreadable."""
+    wanted = list(benchmarks)
+    files = [response_file(folder, worker, benchmark) for worker in workers for benchmark in wanted]
+    for file in files:
+        if not file.is_file():
+            remedy = "Materialize worker_responses for this worker and benchmark"
+            raise DataError(file, "(file)", "does not exist", remedy)
+    return [row for file in files for row in load_responses(file)]

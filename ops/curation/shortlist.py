@@ -1,0 +1,56 @@
+"""The shortlist: clean, diverse candidates, `shortlist_factor` for each place in the mix.
+
+What belongs here: choosing before any worker has been asked. What does not:
+choosing by what workers answered (`mix`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+from ops.config import Curation
+from ops.curation.decontaminate import decontaminate, report
+from ops.curation.strata import draw
+from ops.errors import DataError
+from ops.problem import Domain, Problem
+
+DOMAINS: tuple[Domain, ...] = get_args(Domain)
+
+
+class Shortlist(NamedTuple):
+    """The candidates to precache, domain by domain, and the contamination report."""
+
+    problems: list[Problem]
+    report: dict[str, Any]
+
+
+def shortlist(
+    candidates: Sequence[Problem], evaluation: Mapping[str, Sequence[Problem]], curation: Curation, seed: int
+) -> Shortlist:
+    """ceil(`per_domain` × `shortlist_factor`) problems a domain, even over families or subjects and levels.
+
+    A domain with fewer candidates gives all it has. Raises `DataError` when it has fewer than `per_domain`.
+    """
+    held_out = [problem for problems in evaluation.values() for problem in problems]
+    threshold = curation.near_duplicate_jaccard
+    clean = decontaminate(candidates, held_out, threshold)
+    places = math.ceil(round(curation.per_domain * curation.shortlist_factor, 6))
+    chosen: list[Problem] = []
+    for domain in DOMAINS:
+        offered = [problem for problem in clean.kept if problem.domain == domain]
+        before = sum(problem.domain == domain for problem in candidates)
+        _enough(domain, len(offered), before, curation.per_domain)
+        chosen += draw(offered, places, seed)
+    return Shortlist(chosen, report(clean, len(candidates), len(held_out), threshold))
+
+
+def _enough(domain: Domain, kept: int, before: int, needed: int) -> None:
+    if kept < needed:
+        raise DataError(
+            "shortlist",
+            f"domain {domain!r}",
+            f"has {kept} candidates, of {before}, that repeat nothing; the mix needs {needed}",
+            "Give its benchmark more candidates (`train` in the recipe) or lower curation.per_domain",
+        )

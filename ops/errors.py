@@ -1,0 +1,45 @@
+"""The exception hierarchy: what can go wrong, told so that a person can mend it.
+
+Every error a user may meet derives from `PodiumError`, whose text names what is
+wrong, where, and what to do. Errors that only a bug can cause stay Python's own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class PodiumError(Exception):
+    """Base of every error that carries a message meant for the user."""
+
+
+class ConfigError(PodiumError):
+    """A setting is wrong: names the file, the field and the remedy."""
+
+    def __init__(self, file: Path | str, field: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{file}: {field}: {problem}. {remedy}")
+        self.file, self.field, self.problem, self.remedy = str(file), field, problem, remedy
+
+
+class DataError(PodiumError):
+    """A data file or a row of it cannot be used: names the file, the row or column and the remedy."""
+
+    def __init__(self, file: Path | str, where: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{file}: {where}: {problem}. {remedy}")
+        self.file, self.where, self.problem, self.remedy = str(file), where, problem, remedy
+
+
+class WorkerError(PodiumError):
+    """Base of what can go wrong with one call to a worker."""
+
+
+class WorkerUnreachable(WorkerError):
+    """Infrastructure failed (time-out, 429, 5xx, connection) after every retry: the rollout is unscorable."""
+
+
+class WorkerRefused(WorkerError):
+    """The provider answered and will answer the same again (content filter, bad request): not retried."""
+
+
+class OverBudget(WorkerError):
+    """The next call's worst case would pass the cap: nothing was sent."""

@@ -1,0 +1,1 @@
+"""What the Conductor is measured against: one file for each baseline."""

@@ -1,0 +1,54 @@
+"""A worker drawn at random for every question: the expected value, computed and not sampled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.statistics import estimate
+from ops.workers.precache import ResponseRow
+
+
+def expected(responses: Iterable[ResponseRow]) -> dict[str, Summary]:
+    """One `Summary` per benchmark of the uniform draw over workers.
+
+    A question's value is the mean over the workers that could be reached (each
+    worker's samples averaged first); the standard error is over questions, of that
+    expected value. A question that no worker could be reached for is unscorable.
+    """
+    from ops.evaluation.baselines.single_worker import score_rows
+
+    by_benchmark: dict[str, dict[str, dict[str, list[ScoreRow]]]] = {}
+    for row in score_rows(responses):
+        questions = by_benchmark.setdefault(row.benchmark, {})
+        workers = questions.setdefault(row.problem_id, defaultdict(list))
+        if not row.unscorable:
+            workers[row.workers[0]].append(row)
+    return {benchmark: _summary(benchmark, questions) for benchmark, questions in by_benchmark.items()}
+
+
+def _summary(benchmark: str, questions: dict[str, dict[str, list[ScoreRow]]]) -> Summary:
+    scored = [list(workers.values()) for workers in questions.values() if workers]
+
+    def mean(field: str) -> float:
+        values = [_draw(groups, field) for groups in scored]
+        return sum(values) / len(values) if values else float("nan")
+
+    return Summary(
+        benchmark=benchmark,
+        accuracy=estimate([_draw(groups, "correct") for groups in scored]),
+        rows=len(questions),
+        unscorable=len(questions) - len(scored),
+        tokens=mean("tokens"),
+        cost_usd=mean("cost_usd"),
+        latency_s=mean("latency_s"),
+        steps=1.0,
+        format_compliance=1.0,
+        multi_worker_share=0.0,
+    )
+
+
+def _draw(groups: list[list[ScoreRow]], field: str) -> float:
+    means = [sum(float(getattr(row, field)) for row in group) / len(group) for group in groups]
+    return sum(means) / len(means)

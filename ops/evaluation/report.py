@@ -1,0 +1,251 @@
+"""What a person sees of an evaluation: the table in the terminal, the leaderboard, three pictures.
+
+What belongs here: layout. What does not: any number's computation. Only names and
+numbers are shown, never a question or an answer (GPQA asks that its questions are
+not spread).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
+from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.statistics import Estimate, mean_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+IN_DOMAIN, UNSEEN = "in-domain mean", "unseen mean"
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Systems in the order in which they are shown, the Conductor first: name → benchmark → summary."""
+
+    systems: Mapping[str, Mapping[str, Summary]]
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Benchmarks that any system was scored on: training ones first, in the recipe's order."""
+        seen = {name for scores in self.systems.values() for name in scores}
+        known = [name for name in (*TRAINING_BENCHMARKS, *UNSEEN_BENCHMARKS) if name in seen]
+        return known + sorted(seen - set(known))
+
+    def mean(self, system: str, over: Sequence[str]) -> Estimate:
+        """Unweighted mean over the benchmarks in `over` that the system was scored on."""
+        scores = self.systems[system]
+        return mean_of([scores[name].accuracy for name in over if name in scores])
+
+    def cost(self, system: str, over: Sequence[str]) -> tuple[float, float]:
+        """(tokens, USD) a question, each the unweighted mean over the benchmarks in `over`."""
+        chosen = [self.systems[system][name] for name in over if name in self.systems[system]]
+        if not chosen:
+            return float("nan"), float("nan")
+        return sum(s.tokens for s in chosen) / len(chosen), sum(s.cost_usd for s in chosen) / len(chosen)
+
+
+def leaderboard(
+    conductor: Iterable[ScoreRow],
+    *,
+    best_worker: tuple[str, Iterable[ScoreRow]],
+    random_worker: Mapping[str, Summary],
+    oracle: Iterable[ScoreRow],
+    cold_start: Iterable[ScoreRow] | None = None,
+) -> Leaderboard:
+    """Bring the systems together in the order in which the table shows them."""
+    from ops.evaluation.runner import summarize
+
+    name, rows = best_worker
+    systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
+    if cold_start is not None:
+        systems["cold start"] = summarize(cold_start)
+    systems[f"best worker ({name})"] = summarize(rows)
+    systems["random worker"] = random_worker
+    systems["oracle"] = summarize(oracle)
+    return Leaderboard(systems)
+
+
+def table(board: Leaderboard, title: str = "Accuracy in % ± standard error") -> Table:
+    """The rich table: a row per benchmark and mean, a column per system with tokens and USD a question."""
+    from rich.table import Table
+
+    shown = Table(title=title, title_justify="left", header_style="bold")
+    shown.add_column("benchmark", no_wrap=True)
+    shown.add_column("n", justify="right")
+    for system in board.systems:
+        shown.add_column(system, justify="right")
+    for label, cells, is_mean in _lines(board):
+        shown.add_row(
+            label, *cells, style="bold" if is_mean else None, end_section=_ends_section(board, label)
+        )
+    return shown
+
+
+def _ends_section(board: Leaderboard, label: str) -> bool:
+    seen = [name for name in board.benchmarks if name in TRAINING_BENCHMARKS]
+    return bool(board.benchmarks) and label in {board.benchmarks[-1], *(seen[-1:])}
+
+
+def _lines(board: Leaderboard) -> list[tuple[str, list[str], bool]]:
+    lines: list[tuple[str, list[str], bool]] = []
+    for benchmark in board.benchmarks:
+        scores = [by_name.get(benchmark) for by_name in board.systems.values()]
+        n = max((s.accuracy.n for s in scores if s), default=0)
+        cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "" for s in scores]
+        lines.append((benchmark, [str(n), *cells], False))
+    for label, names in ((IN_DOMAIN, TRAINING_BENCHMARKS), (UNSEEN, UNSEEN_BENCHMARKS)):
+        if any(name in names for name in board.benchmarks):
+            means = [(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
+            lines.append((label, [str(max(m[0].n for m in means)), *(_cell(*m) for m in means)], True))
+    return lines
+
+
+def _cell(accuracy: Estimate, tokens: float, usd: float) -> str:
+    return f"{percent(accuracy)}\n{_number(tokens)} tok, {money(usd)}"
+
+
+def percent(accuracy: Estimate) -> str:
+    """`71.0 ± 4.5`; a dash where nothing was scored, no error where one question cannot give any."""
+    if math.isnan(accuracy.mean):
+        return "–"
+    error = "" if math.isnan(accuracy.standard_error) else f" ± {100 * accuracy.standard_error:.1f}"
+    return f"{100 * accuracy.mean:.1f}{error}"
+
+
+def money(usd: float) -> str:
+    """USD with two significant digits, so that small costs stay readable."""
+    if math.isnan(usd):
+        return "–"
+    if usd == 0:
+        return "$0"
+    digits = max(2, 1 - math.floor(math.log10(abs(usd))))
+    return f"${usd:.{digits}f}"
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:,.0f}"
+
+
+def leaderboard_markdown(board: Leaderboard) -> str:
+    """The same table as GitHub Markdown, with the workflow's shape of every system below it."""
+    heads = ["benchmark", "n", *board.systems]
+    lines = [_markdown(heads), _markdown(["---", *["---:"] * (len(heads) - 1)])]
+    for label, cells, is_mean in _lines(board):
+        flat = [cell.replace("\n", "<br>") for cell in cells]
+        lines.append(_markdown([f"**{label}**" if is_mean else label, *flat]))
+    lines += [
+        "",
+        _markdown(["system", "mean steps", "format compliance", "more than one worker", "unscorable"]),
+    ]
+    lines.append(_markdown(["---", "---:", "---:", "---:", "---:"]))
+    lines += [_markdown([name, *_shape(list(scores.values()))]) for name, scores in board.systems.items()]
+    return "\n".join(["Accuracy in % ± standard error; tokens and USD a question.", "", *lines, ""])
+
+
+def _shape(scores: list[Summary]) -> list[str]:
+    rows = sum(s.rows for s in scores)
+    if not rows:
+        return ["–", "–", "–", "–"]
+    written = {id(s): s.rows * s.format_compliance for s in scores}
+    workflows = sum(written.values())
+
+    def per_workflow(field: str) -> float:
+        total = sum(getattr(s, field) * written[id(s)] for s in scores if written[id(s)])
+        return float(total / workflows) if workflows else float("nan")
+
+    steps, several = per_workflow("steps"), per_workflow("multi_worker_share")
+    return [
+        f"{steps:.2f}",
+        f"{workflows / rows:.1%}",
+        f"{several:.1%}",
+        str(sum(s.unscorable for s in scores)),
+    ]
+
+
+def _markdown(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+# ── pictures ─────────────────────────────────────────────────────────────────
+
+
+def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> bytes:
+    """PNG of the mean reward by training step, and its running mean over `smooth` steps."""
+    figure, axes = _axes("training step", "mean reward")
+    axes.plot(steps, rewards, color="#9db4c8", linewidth=1, label="step")
+    means = [
+        sum(rewards[max(0, i - smooth + 1) : i + 1]) / len(rewards[max(0, i - smooth + 1) : i + 1])
+        for i in range(len(rewards))
+    ]
+    axes.plot(steps, means, color="#1f5a8a", linewidth=2, label=f"mean of {smooth} steps")
+    axes.legend(frameon=False)
+    return _png(figure)
+
+
+def accuracy_bars(board: Leaderboard) -> bytes:
+    """PNG: accuracy of every system on every benchmark, with standard errors."""
+    figure, axes = _axes("", "accuracy in %", width=9.0)
+    width = 0.8 / max(1, len(board.systems))
+    for place, (system, scores) in enumerate(board.systems.items()):
+        found = [(i, scores[name].accuracy) for i, name in enumerate(board.benchmarks) if name in scores]
+        axes.bar(
+            [i - 0.4 + width * (place + 0.5) for i, _ in found],
+            [100 * accuracy.mean for _, accuracy in found],
+            width,
+            yerr=[0.0 if math.isnan(a.standard_error) else 100 * a.standard_error for _, a in found],
+            label=system,
+            capsize=2,
+        )
+    axes.set_xticks(range(len(board.benchmarks)), board.benchmarks, rotation=20)
+    axes.set_ylim(0, 105)
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.16))
+    return _png(figure)
+
+
+def worker_use(rows: Iterable[ScoreRow]) -> bytes:
+    """PNG: which share of the steps run in each domain went to each worker."""
+    counts = worker_counts(rows)
+    domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
+    figure, axes = _axes("", "share of steps in %")
+    bottoms = [0.0] * len(domains)
+    for worker in workers:
+        shares = [100 * counts[domain][worker] / max(1, counts[domain].total()) for domain in domains]
+        axes.bar(domains, shares, bottom=bottoms, label=worker)
+        bottoms = [bottom + share for bottom, share in zip(bottoms, shares, strict=True)]
+    if workers:
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return _png(figure)
+
+
+def worker_counts(rows: Iterable[ScoreRow]) -> dict[str, Counter[str]]:
+    """Domain → worker → steps that it ran there; domains in which nothing ran are left out."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row.workers:
+            counts.setdefault(row.domain, Counter()).update(row.workers)
+    return counts
+
+
+def _axes(x: str, y: str, *, width: float = 6.4) -> tuple[Any, Any]:
+    # A Figure of its own, not pyplot's: no global state, no display, safe in threads.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set(xlabel=x, ylabel=y)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _png(figure: Any) -> bytes:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
+    return buffer.getvalue()

@@ -1,0 +1,253 @@
+"""One Conductor on one set of problems: write workflows, execute them, grade, keep every row.
+
+What belongs here: the loop, its rows, their storage and their summary. What does
+not: baselines (`baselines/`), tests between two systems (`statistics`), tables
+and pictures (`report`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ops.config import Evaluation, Prompting, Worker
+from ops.errors import DataError
+from ops.evaluation.statistics import Estimate, clustered
+from ops.problem import Problem
+from ops.workers.types import Client, Message
+from ops.workflow.prompt import FewShot, conductor_messages
+
+if TYPE_CHECKING:
+    from ops.rollout import Rollout
+
+NO_WORKFLOW = "no_workflow"
+"""Status of a row whose completion gave no workflow: it counts as wrong, and as a format failure."""
+
+
+class Writer(Protocol):
+    """Anything that writes completions: `ops.policy.Conductor`, or a fixed text in a test."""
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = ...,
+        seed: int = ...,
+        max_tokens: int | None = ...,
+    ) -> list[str]:
+        """One completion per prompt, in order; `max_tokens` None: as long as the policy is made for."""
+        ...
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One question at one repeat: what was written, what it gave, and what that cost.
+
+    `status` is the trace's ("answered", "refused", "unreachable") or `NO_WORKFLOW`.
+    `steps` counts the workflow's steps; `workers` names those that were run, in the
+    order of the steps. `tokens` are the workers', prompt and completion together.
+    `latency_s` is the workflow's critical path. `unscorable`: workers could not be
+    reached, so nothing is known of the answer and the row is left out of every mean.
+    """
+
+    benchmark: str
+    problem_id: str
+    repeat: int
+    domain: str
+    correct: int
+    format_ok: bool
+    failure: str
+    status: str
+    steps: int
+    workers: tuple[str, ...]
+    tokens: int
+    cost_usd: float
+    latency_s: float
+    completion: str
+    answer: str
+    unscorable: bool
+
+    @property
+    def question(self) -> tuple[str, str]:
+        """What pairs the rows of two systems: (benchmark, problem id)."""
+        return self.benchmark, self.problem_id
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one system did on one benchmark.
+
+    Tokens, USD, seconds and steps are means per scored question; shares are in [0, 1].
+    """
+
+    benchmark: str
+    accuracy: Estimate
+    rows: int
+    unscorable: int
+    tokens: float
+    cost_usd: float
+    latency_s: float
+    steps: float
+    format_compliance: float
+    multi_worker_share: float
+    """Share of well-formed workflows in which more than one distinct worker was run."""
+
+
+async def evaluate(
+    conductor: Writer,
+    problems: Sequence[Problem],
+    offered: Sequence[Worker],
+    client: Client,
+    settings: Evaluation,
+    prompting: Prompting,
+    on_progress: Callable[[int, int], None] | None = None,
+    *,
+    few_shots: Sequence[FewShot] = (),
+    seed: int = 0,
+    max_tokens: int | None = None,
+) -> list[ScoreRow]:
+    """Let the conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
+
+    The next batch is written (in a thread) while the workers execute the last one.
+    `on_progress` is told (rows done, rows in all) after each batch. Raises `OverBudget`
+    and `ConfigError` as the client does; rows of unreachable workers are unscorable.
+    """
+    from ops.rollout import roll_out
+
+    rows: list[ScoreRow] = []
+    running: list[asyncio.Task[None]] = []
+
+    async def execute(texts: list[str], chosen: Sequence[Problem], repeat: int) -> None:
+        rollouts = await roll_out(texts, chosen, offered, client, prompting, sample=repeat)
+        rows.extend(_row(one, problem, repeat) for one, problem in zip(rollouts, chosen, strict=True))
+        if on_progress is not None:
+            on_progress(len(rows), len(problems) * settings.repeats)
+
+    try:
+        for repeat, chosen in _batches(problems, settings):
+            prompts = [conductor_messages(one, len(offered), prompting, few_shots) for one in chosen]
+            write = partial(
+                conductor.write,
+                prompts,
+                temperature=settings.temperature,
+                seed=seed + repeat,
+                max_tokens=max_tokens,
+            )
+            texts = await asyncio.to_thread(write)
+            _raise_first(running)
+            running.append(asyncio.create_task(execute(texts, chosen, repeat)))
+        await asyncio.gather(*running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    place = {(problem.benchmark, problem.id): i for i, problem in enumerate(problems)}
+    return sorted(rows, key=lambda row: (place[row.question], row.repeat))
+
+
+def _batches(problems: Sequence[Problem], settings: Evaluation) -> Iterator[tuple[int, Sequence[Problem]]]:
+    for repeat in range(settings.repeats):
+        for start in range(0, len(problems), settings.batch):
+            yield repeat, problems[start : start + settings.batch]
+
+
+def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
+    # A spent budget should stop the writing at once, not after the last batch.
+    for task in tasks:
+        if task.done():
+            task.result()
+
+
+def _row(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
+    trace, workflow = rollout.trace, rollout.parsed.workflow
+    return ScoreRow(
+        benchmark=problem.benchmark,
+        problem_id=problem.id,
+        repeat=repeat,
+        domain=problem.domain,
+        correct=int(rollout.outcome == "right"),
+        format_ok=workflow is not None,
+        failure=str(rollout.parsed.failure or ""),
+        status=trace.status if trace else NO_WORKFLOW,
+        steps=len(workflow.steps) if workflow else 0,
+        workers=tuple(step.worker for step in trace.steps if step.status == "ok") if trace else (),
+        tokens=trace.tokens if trace else 0,
+        cost_usd=trace.cost_usd if trace else 0.0,
+        latency_s=trace.latency_s if trace else 0.0,
+        completion=rollout.text,
+        answer=(trace.answer or "") if trace else "",
+        unscorable=rollout.outcome == "unscorable",
+    )
+
+
+def summarize(rows: Iterable[ScoreRow]) -> dict[str, Summary]:
+    """One `Summary` per benchmark, in order of first appearance; unscorable rows count but enter no mean."""
+    by_benchmark: dict[str, list[ScoreRow]] = defaultdict(list)
+    for row in rows:
+        by_benchmark[row.benchmark].append(row)
+    return {benchmark: _summary(benchmark, group) for benchmark, group in by_benchmark.items()}
+
+
+def _summary(benchmark: str, rows: list[ScoreRow]) -> Summary:
+    scored = [row for row in rows if not row.unscorable]
+    written = [row for row in rows if row.format_ok]
+    questions: dict[str, list[float]] = defaultdict(list)
+    for row in scored:
+        questions[row.problem_id].append(row.correct)
+    return Summary(
+        benchmark=benchmark,
+        accuracy=clustered(list(questions.values())),
+        rows=len(rows),
+        unscorable=len(rows) - len(scored),
+        tokens=_mean([row.tokens for row in scored]),
+        cost_usd=_mean([row.cost_usd for row in scored]),
+        latency_s=_mean([row.latency_s for row in scored]),
+        steps=_mean([row.steps for row in written]),
+        format_compliance=_mean([row.format_ok for row in rows]),
+        multi_worker_share=_mean([len(set(row.workers)) > 1 for row in written]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True) -> None:
+    """Write rows as parquet, sorted, whole or not at all; `texts` False empties completions and answers."""
+    import pandas as pd
+
+    ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
+    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[field.name for field in fields(ScoreRow)])
+    frame["workers"] = frame["workers"].map(list)
+    if not texts:
+        frame[["completion", "answer"]] = ""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    frame.to_parquet(half, index=False)
+    half.replace(file)
+
+
+def load_rows(file: Path) -> list[ScoreRow]:
+    """Read `save_rows`'s output. Raises `DataError` when the file is absent or holds something else."""
+    import pandas as pd
+    from pyarrow import ArrowInvalid
+
+    try:
+        frame = pd.read_parquet(file)
+    except FileNotFoundError:
+        raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
+    except ArrowInvalid as error:
+        raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
+    if missing := [field.name for field in fields(ScoreRow) if field.name not in frame.columns]:
+        raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
+    records = frame[[field.name for field in fields(ScoreRow)]].to_dict(orient="records")
+    return [
+        ScoreRow(**{str(k): v for k, v in one.items() if k != "workers"}, workers=tuple(one["workers"]))
+        for one in records
+    ]

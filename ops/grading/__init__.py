@@ -1,0 +1,70 @@
+"""One grader for training's reward and for evaluation: mathematics, choices, short text, programs.
+
+What belongs here: `grade` and `grade_many`, total over any response text, safe from any
+thread, the same for the same input. What does not: the graders themselves, one file each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from ops.grading import choice, code, math, text
+from ops.grading.memo import Memo
+from ops.grading.sandbox import isolation
+from ops.problem import Grade, GraderName, Problem
+
+__all__ = ["grade", "grade_many", "isolation"]
+
+
+class Grader(NamedTuple):
+    """`extracted` finds the answer in a response; `judge` compares it with the gold one."""
+
+    extracted: Callable[[Problem, str], str]
+    judge: Callable[[Problem, str], Grade]
+
+
+GRADERS: dict[GraderName, Grader] = {
+    "math": Grader(math.extracted, math.judge),
+    "choice": Grader(choice.extracted, choice.judge),
+    "text": Grader(text.extracted, text.judge),
+    "code": Grader(code.extracted, code.judge),
+}
+_MEMO: Memo[tuple[Problem, str], Grade] = Memo(4096)
+_MEMO_CHARACTERS = 20_000
+"""Longer answers are rare and not worth their memory."""
+
+
+def grade(problem: Problem, response: str) -> Grade:
+    """Judge one response. Never raises on any text; `OSError` when no process can be started."""
+    return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
+
+
+def grade_many(pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None) -> list[Grade]:
+    """Judge many responses, in their order; each distinct (problem, extracted answer) once.
+
+    Programs run `workers` at a time (default: one per processor), each in its own process.
+    """
+    keys = [(problem, GRADERS[problem.grader].extracted(problem, response)) for problem, response in pairs]
+    distinct = list(dict.fromkeys(keys))
+    programs = [key for key in distinct if key[0].grader == "code"]
+    grades = {key: _judge(*key) for key in distinct if key[0].grader != "code"}
+    if programs:
+        with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
+            grades.update(zip(programs, pool.map(lambda key: _judge(*key), programs), strict=True))
+    return [grades[key] for key in keys]
+
+
+def _judge(problem: Problem, answer: str) -> Grade:
+    key = (problem, answer)
+    if (known := _MEMO.get(key)) is not None:
+        return known
+    if problem.grader == "code":
+        verdict, settled = code.attempt(problem, answer)
+    else:
+        verdict, settled = GRADERS[problem.grader].judge(problem, answer), True
+    if settled and len(answer) <= _MEMO_CHARACTERS:
+        _MEMO.put(key, verdict)
+    return verdict

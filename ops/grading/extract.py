@@ -1,0 +1,135 @@
+r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula, code block.
+
+What belongs here: reading a response's text, in linear time. What does not: judging
+what was found (`math`, `choice`, `text`, `code`).
+"""
+
+from __future__ import annotations
+
+import re
+
+TAIL = 60_000
+"""Characters of a response that are read: the answer stands at its end."""
+
+_BOXED = re.compile(r"\\f?boxed[ \t]*$")
+_BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
+_NOUN = r"\b(?:answer|(?:option|choice)(?=[ \t*_]{0,6}(?::|is)))[ \t*_\"]{0,6}"
+_SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
+_TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
+_FORMULA = re.compile(
+    r"\$\$([^$]{1,2000})\$\$|\$([^$\n]{1,2000})\$|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]"
+)
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
+_FENCE = re.compile(r"^[ \t]{0,8}(?:>[ \t]?)?```+[ \t]*([\w+-]*)[^\n]*$", re.MULTILINE)
+_PYTHON = frozenset({"python", "py", "python3", "python2"})
+_PROGRAM = re.compile(
+    r"^\s*(?:def |class |import |from \w|print\(|for |while |if |async def |@\w|\w+ *=[^=])", re.MULTILINE
+)
+
+
+def tail(response: str) -> str:
+    """The last `TAIL` characters."""
+    return response[-TAIL:]
+
+
+def boxed(response: str) -> str | None:
+    r"""Content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None when there is none."""
+    text = tail(response)
+    if "boxed" not in text:
+        return None
+    found: tuple[int, str] | None = None
+    stack: list[tuple[int, bool]] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char == "\\" and position + 1 < len(text) and text[position + 1] in "\\{}":
+            position += 2
+            continue
+        if char == "{":
+            stack.append((position, _BOXED.search(text[max(0, position - 12) : position]) is not None))
+        elif char == "}" and stack:
+            start, is_box = stack.pop()
+            if is_box and (found is None or start > found[0]):
+                found = (start, text[start + 1 : position])
+        position += 1
+    if found is not None:
+        return found[1].strip()
+    bare = None
+    for bare in _BOXED_BARE.finditer(text):  # noqa: B007 (the last match is wanted)
+        pass
+    return bare.group(1) if bare else None
+
+
+def answer_lines(response: str) -> list[str]:
+    """What follows each "Answer:" or, where there is none, each "the answer is".
+
+    The next line where nothing follows on the same one.
+    """
+    text = tail(response)
+    found = []
+    for match in _announcements(text):
+        line = match.group(1).strip()
+        if not line.strip("*_ "):
+            rest = text[match.end(1) :].lstrip()
+            line = rest.split("\n", 1)[0]
+        if told := _TOLD.match(line.removeprefix("The ").removeprefix("the ")):
+            line = told.group(1)
+        line = line.strip().strip("*_").strip()
+        if line:
+            found.append(line)
+    return found
+
+
+def answer_tail(response: str) -> str:
+    """All that follows the last "Answer:"; "" where there is none."""
+    text = tail(response)
+    matches = _announcements(text)
+    return text[matches[-1].end() :].strip() if matches else ""
+
+
+def _announcements(text: str) -> list[re.Match[str]]:
+    return list(_SAID.finditer(text)) or list(_TOLD.finditer(text))
+
+
+def last_line(response: str) -> str:
+    """The last line that says something."""
+    for line in reversed(tail(response).splitlines()):
+        if bare := line.strip().strip("*_`").strip():
+            return bare
+    return ""
+
+
+def last_formula(response: str) -> str | None:
+    """The last `$…$`, `\\(…\\)` or `\\[…\\]`, or else the last number."""
+    text = tail(response)
+    last = None
+    for last in _FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
+        pass
+    if last is not None:
+        return next(group for group in last.groups() if group is not None).strip()
+    numbers = _NUMBER.findall(text)
+    return numbers[-1] if numbers else None
+
+
+def program(response: str) -> str:
+    """The program in a response: the last block marked as Python, else the last block, else the whole text.
+
+    A block that is never closed runs to the end. "" when nothing looks like a program.
+    """
+    blocks: list[tuple[str, str]] = []
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(response):
+        if opened is None:
+            opened = fence
+        elif not fence.group(1):
+            blocks.append((opened.group(1).lower(), response[opened.end() + 1 : fence.start()]))
+            opened = None
+    if opened is not None:
+        blocks.append((opened.group(1).lower(), response[opened.end() + 1 :]))
+    marked = [body for language, body in blocks if language in _PYTHON and body.strip()]
+    if marked:
+        return marked[-1]
+    plain = [body for language, body in blocks if not language and body.strip()]
+    if plain:
+        return plain[-1]
+    return response if not blocks and _PROGRAM.search(response) else ""

@@ -1,0 +1,81 @@
+r"""Numbers read exactly, from LaTeX or plain text, as fractions.
+
+What belongs here: decimals, fractions, mixed numbers, thousands, powers of ten. What does
+not: units (`units`) and expressions (`symbolic`).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_MAX_DIGITS = 400
+_MAX_EXPONENT = 400
+_DECIMAL = re.compile(r"([+-]?)(\d+(?:,\d{3})+|\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?")
+_POWER_OF_TEN = re.compile(r"(.+?)(?:\\times|\\cdot|[x×*·])(?:10)\^\{?([+-]?\d{1,4})\}?")
+_FRACTION = re.compile(r"([+-]?)(\d*)\\frac\{([+-]?[\d.,]+)\}\{([+-]?[\d.,]+)\}")
+_SLASH = re.compile(r"([+-]?)(?:(\d+)[ ]+)?([\d.,]+)/([\d.,]+)")
+
+
+def decimal(text: str) -> Fraction | None:
+    """`-1,234.5e6` as a fraction; None when `text` is anything else or absurdly long."""
+    match = _DECIMAL.fullmatch(text)
+    if not match or len(text) > _MAX_DIGITS:
+        return None
+    sign, whole, rest, exponent = match.groups()
+    digits = (whole or "").replace(",", "")
+    if not digits and not rest:
+        return None
+    value = Fraction(int((digits or "0") + (rest or "")), 10 ** len(rest or ""))
+    if exponent:
+        if abs(int(exponent)) > _MAX_EXPONENT:
+            return None
+        value *= Fraction(10) ** int(exponent)
+    return -value if sign == "-" else value
+
+
+def exact(text: str) -> Fraction | None:
+    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number or `a \times 10^{b}`; None for anything else."""
+    text = text.strip()
+    if len(text) > _MAX_DIGITS:
+        return None
+    if (value := decimal(text.replace(" ", ""))) is not None:
+        return value
+    if match := _POWER_OF_TEN.fullmatch(text.replace(" ", "")):
+        head = decimal(match.group(1))
+        if head is None or abs(int(match.group(2))) > _MAX_EXPONENT:
+            return None
+        return head * Fraction(10) ** int(match.group(2))
+    if match := _FRACTION.fullmatch(text.replace(" ", "")) or _SLASH.fullmatch(text):
+        sign, whole, top, bottom = match.groups()
+        numerator, denominator = decimal(top), decimal(bottom)
+        if numerator is None or not denominator or (whole and (numerator < 0 or denominator < 0)):
+            return None
+        value = Fraction(int(whole or 0)) + numerator / denominator
+        return -value if sign == "-" else value
+    return None
+
+
+def terminates(value: Fraction) -> bool:
+    """Whether `value` has a finite decimal expansion."""
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1
+
+
+def rounds_to(gold: Fraction, text: str, significant: int = 6) -> bool:
+    """Whether the decimal `text` is `gold` rounded or cut to at least `significant` figures.
+
+    Only for a gold value without a finite decimal expansion: 1/3 may be told as 0.333333.
+    """
+    value = decimal(text.replace(" ", ""))
+    if value is None or "." not in text or terminates(gold):
+        return False
+    mantissa = re.split("[eE]", text.replace(",", ""))[0].lstrip("+-")
+    if len(mantissa.replace(".", "").lstrip("0")) < significant or "e" in text.lower():
+        return False
+    scale = 10 ** len(mantissa.split(".", 1)[1])
+    told = value * scale
+    return told in (round(gold * scale), int(gold * scale))

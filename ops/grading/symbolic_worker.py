@@ -1,0 +1,84 @@
+"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal.
+
+What belongs here: math-verify under a CPU and a memory limit, in a main thread, where its
+signals work. What does not: anything of `ops` (the file runs as a script, started by
+`symbolic`). One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+CPU_S = 3.0
+MEMORY_BYTES = 2 << 30
+
+
+class OutOfTime(BaseException):
+    """Not an `Exception`: math-verify swallows those."""
+
+
+def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
+    raise OutOfTime
+
+
+def _expressions(text: str) -> list[Any]:
+    from math_verify import LatexExtractionConfig, parse
+
+    return list(
+        parse(
+            f"${text}$",
+            extraction_config=[LatexExtractionConfig()],
+            fallback_mode="no_fallback",
+            parsing_timeout=None,
+        )
+    )
+
+
+def equal(gold: str, answer: str) -> str:
+    """`1` when math-verify finds the two equal, `0` when not, `?` when either cannot be read."""
+    from math_verify import verify
+
+    left, right = _expressions(gold), _expressions(answer)
+    if not left or not right:
+        return "?"
+    return "1" if verify(left, right, timeout_seconds=None) and _as_close(left[0], right[0]) else "0"
+
+
+def _as_close(left: Any, right: Any) -> bool:
+    """math-verify rounds to six places, which makes small numbers equal: compare those relatively."""
+    if not all(getattr(value, "is_number", False) for value in (left, right)):
+        return True
+    a, b = complex(left.evalf(15)), complex(right.evalf(15))
+    return abs(a - b) <= 1e-5 * max(abs(a), abs(b))
+
+
+def main() -> None:
+    logging.disable(logging.CRITICAL)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    signal.signal(signal.SIGVTALRM, _out_of_time)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for line in sys.stdin:
+        gold, answer = json.loads(line)
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
+            try:
+                verdict = equal(gold, answer)
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except Exception as error:  # noqa: BLE001 (SymPy's are of every kind; each means "cannot tell")
+            logging.debug("%s", error)
+            verdict = "?"
+        except OutOfTime:
+            verdict = "?"
+        sys.stdout.write(verdict + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Short text: words, quantities with units, yes and no, labelled options, small lists of these.
+
+What belongs here: deciding that "35 yrs." is "35 years" and "35 months" is not. What does
+not: reading units (`units`) or numbers (`numbers`).
+
+A quantity must carry the gold one's unit, in any spelling or SI prefix. Numbers agree
+within 1 % unless the gold one is an integer; then exactly.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+from typing import NamedTuple
+
+from ops.grading import extract, latex, numbers, units
+from ops.problem import Grade, Problem
+
+TOLERANCE = Fraction(1, 100)
+"""Relative, for a gold number that is not an integer."""
+MAX_CHARACTERS = 4_000
+
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
+_NUMERALS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
+_LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
+_LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
+_APPROXIMATELY = re.compile(
+    r"^(?:approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
+)
+_QUANTITY = re.compile(
+    r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|\$|€|£|¥|₹|Rs\.?)?\s*"
+    r"(?P<number>[-+]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
+    r"(?:\s*[x×*]\s*10\s*\^\s*\{?[-+]?\d{1,3}\}?)?(?:\s*/\s*\d+(?:\.\d+)?)?)"
+    r"\s*(?P<rest>.*)",
+    re.S,
+)
+_ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*=\s*(?=[^=])(.*)", re.S)
+_SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
+_DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
+_TRUTH = {
+    "true": "true",
+    "t": "true",
+    "false": "false",
+    "f": "false",
+    "yes": "yes",
+    "y": "yes",
+    "no": "no",
+    "n": "no",
+}
+_CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
+
+
+class Quantity(NamedTuple):
+    """`number` as told, `value` in the unit's base; `unit` is None where there is none or only a `noun`."""
+
+    number: Fraction
+    value: Fraction
+    unit: units.Unit | None
+    noun: str
+    integer: bool
+
+
+def extracted(problem: Problem, response: str) -> str:
+    r"""What follows the last "Answer:", else the last `\boxed{…}`, else the last line.
+
+    Where the gold answer has several lines, everything that follows is meant.
+    """
+    if lines := extract.answer_lines(response):
+        several = "\n" in problem.answer.strip()
+        return extract.answer_tail(response) if several else lines[-1]
+    inside = extract.boxed(response)
+    return inside if inside is not None else extract.last_line(response)
+
+
+def judge(problem: Problem, answer: str) -> Grade:
+    """Compare `answer` with the gold one."""
+    if not answer.strip():
+        return Grade(0.0, "", "no answer found")
+    if len(answer) > MAX_CHARACTERS and len(answer) > 2 * len(problem.answer):
+        return Grade(0.0, answer[:200], "far longer than an answer")
+    if same_answer(problem.answer, answer):
+        return Grade(1.0, answer, "equal")
+    return Grade(0.0, answer, f"not equal to {problem.answer[:80]}")
+
+
+def same_answer(gold: str, answer: str) -> bool:
+    """Whether two short answers say the same."""
+    gold, answer = _tidy(gold), _tidy(answer)
+    if not gold or not answer:
+        return False
+    if gold == answer:
+        return True
+    if _LETTERS.fullmatch(gold):
+        return _same_letters(gold, answer)
+    if (label := _label(gold)) is not None:
+        return _same_labelled(label, answer)
+    if plain(gold) in _TRUTH:
+        return _same_truth(gold, answer)
+    if (wanted := quantity(gold)) is not None:
+        return _same_quantity(wanted, answer)
+    if plain(gold) == plain(answer) != "":
+        return True
+    parts, others = _parts(gold), _parts(answer)
+    if len(parts) > 1:
+        return len(parts) == len(others) and all(map(same_answer, parts, others))
+    return _same_assigned(gold, answer)
+
+
+# ── labels, letters and truth ────────────────────────────────────────────────
+
+
+def _label(text: str) -> tuple[str, str] | None:
+    """("d", "the long run") from "(D) the long run" or "d. the long run"."""
+    match = _LABEL.match(text)
+    if match is None:
+        return None
+    return (match.group(1) or match.group(3)).lower(), (match.group(2) or match.group(4) or "").strip()
+
+
+def _same_letters(gold: str, answer: str) -> bool:
+    wanted = re.findall(r"\b[a-z]\b", gold.lower())
+    if len(wanted) == 1:
+        label = _label(answer)
+        bare = re.fullmatch(r"(?:option|choice)?\s*\(?([a-z])\)?[.:]?", answer.strip(), re.I)
+        told = label[0] if label else bare.group(1).lower() if bare else ""
+        return bool(told == wanted[0])
+    told_letters = re.findall(r"\b[a-z]\b", answer.lower())
+    return _LETTERS.fullmatch(answer) is not None and sorted(told_letters) == sorted(wanted)
+
+
+def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
+    letter, text = gold
+    told = _label(answer)
+    if told is None:
+        bare = re.fullmatch(r"(?:option|choice)?\s*\(?([A-Za-z0-9])\)?[.:]?", answer.strip(), re.I)
+        told = (bare.group(1).lower(), "") if bare else None
+    # A gold label that is no usual letter (the "(S)" of some sets) is noise: its text decides.
+    if told is not None and letter in "abcdefgh" and told[0] in "abcdefgh":
+        return told[0] == letter and not _contradict(text, told[1])
+    if told is not None and not told[1]:
+        return told[0] == letter
+    if not text:
+        return False
+    inner = _label(text)
+    texts = (text, inner[1]) if inner and inner[1] else (text,)
+    return any(same_answer(t, told[1] if told and told[1] else answer) for t in texts)
+
+
+def _contradict(gold: str, told: str) -> bool:
+    """Whether the texts behind one letter are two different numbers: then the letter does not decide."""
+    numbers_both = all(quantity(_tidy(text)) is not None for text in (gold, told))
+    return numbers_both and not same_answer(gold, told)
+
+
+def _same_truth(gold: str, answer: str) -> bool:
+    wanted = _TRUTH[plain(gold)]
+    label = _label(answer)
+    told = plain(label[1] if label and label[1] and len(label[0]) == 1 and label[0] not in "tfyn" else answer)
+    if told in _TRUTH:
+        return _TRUTH[told] == wanted
+    # "False, since …": the first word decides when a stop follows it.
+    first = re.match(r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|because|since|$)", answer)
+    return first is not None and len(first.group(1)) > 1 and _TRUTH.get(first.group(1).lower()) == wanted
+
+
+# ── quantities ───────────────────────────────────────────────────────────────
+
+
+def quantity(text: str) -> Quantity | None:
+    """`text` as one number with its unit or noun; None when it is anything else."""
+    text = _APPROXIMATELY.sub("", text.strip())
+    match = _QUANTITY.fullmatch(text)
+    if match is None or not match.group("number"):
+        return _in_words(text)
+    number = re.sub(r"\s+", "", match.group("number")).replace("{", "").replace("}", "")
+    if (value := numbers.exact(number)) is None:
+        return None
+    rest, scale = _scaled(match.group("rest").strip().rstrip(".").strip())
+    value *= Fraction(10) ** scale * (-1 if match.group("sign") == "-" else 1)
+    spelled = _CURRENCIES.get(match.group("currency") or "", match.group("currency") or "")
+    if spelled and rest and not rest.lower().startswith(("dollar", "usd", "euro", "pound", "yen", "rupee")):
+        spelled = spelled + (rest if rest.startswith("/") or rest.lower().startswith("per ") else "")
+        noun = rest
+    else:
+        noun, spelled = ("", rest or spelled) if spelled else (rest, rest)
+    unit = _longest_unit(spelled)
+    integer = not re.search(r"[./eE]", number)
+    if unit is None:
+        # "-1 ≤ x ≤ 2" and "5 or 6" are no quantities.
+        is_noun = len(noun) <= 60 and not re.search(r"[\d<>=≤≥]|\bor\b", noun)
+        return Quantity(value, value, None, plain(noun), integer) if is_noun else None
+    return Quantity(value, value * unit.factor, unit, "", integer)
+
+
+def _in_words(text: str) -> Quantity | None:
+    head, _, rest = text.partition(" ")
+    if head.lower() not in _NUMERALS:
+        return None
+    return quantity(f"{_NUMERALS.index(head.lower())} {rest}")
+
+
+def _scaled(rest: str) -> tuple[str, int]:
+    head, _, tail = rest.partition(" ")
+    power = _SCALES.get(head.lower().rstrip(".,").removesuffix("s"))
+    if power is None:
+        return rest, 0
+    tail, more = _scaled(tail.removeprefix("of ").strip())
+    return tail, power + more
+
+
+def _longest_unit(spelled: str) -> units.Unit | None:
+    """The unit that `spelled` begins with: "years of age" is years."""
+    if (whole := units.parse(spelled)) is not None:
+        return whole
+    words = re.split(r"[,;(]", spelled)[0].split()
+    for count in range(min(len(words), 6), 0, -1):
+        head = " ".join(words[:count])
+        unit = units.parse(head)
+        # "5 a day", "3 in total": a short word before others is no unit.
+        if unit is not None and (count == len(words) or len(head) > 2 or not head.isalpha()):
+            return unit
+    return None
+
+
+def _same_quantity(gold: Quantity, answer: str) -> bool:
+    told = quantity(_tidy_number(answer)) or _only_quantity(answer)
+    if told is None:
+        return False
+    if gold.unit is None:
+        # A bare gold number: the question names its unit, which the answer may repeat.
+        same_noun = told.unit is None and _noun(told.noun) in ("", _noun(gold.noun))
+        nouns_agree = not gold.noun or same_noun
+        is_share = told.unit is not None and not told.unit.dimension
+        return nouns_agree and (_close(gold, told.number) or (is_share and _close(gold, told.value)))
+    if told.unit is None:
+        # 20 % is 0.20; every other unit must be told.
+        return not gold.unit.dimension and not told.noun and not told.integer and _close(gold, told.value)
+    return gold.unit.dimension == told.unit.dimension and _close(gold, told.value)
+
+
+def _close(gold: Quantity, value: Fraction) -> bool:
+    # An integer is exact, but for the last places that a decimal conversion may leave behind.
+    tolerance = Fraction(1, 10**9) if gold.integer else TOLERANCE
+    return abs(value - gold.value) <= tolerance * abs(gold.value)
+
+
+def _noun(text: str) -> str:
+    return " ".join(word.removesuffix("s") for word in text.split())
+
+
+def _only_quantity(answer: str) -> Quantity | None:
+    """The one quantity that a sentence tells; None when it tells several or denies."""
+    if len(answer) > 300 or _DENIED.search(answer):
+        return None
+    if match := _ASSIGNED.fullmatch(answer):
+        return quantity(_tidy_number(match.group(2)))
+    if len(re.findall(r"(?<![\w.,])[-+]?[$€£¥]?\d[\d,]*(?:\.\d+)?", answer)) != 1:
+        return None
+    if match := re.search(_SAID.pattern, answer):
+        return quantity(_tidy_number(answer[match.end() :]))
+    return None
+
+
+# ── text ─────────────────────────────────────────────────────────────────────
+
+
+def plain(text: str) -> str:
+    """Case, articles, punctuation and spacing put aside; signs, decimal points and operators kept."""
+    text = unicodedata.normalize("NFKC", text).casefold().replace("&", " and ")
+    text = re.sub(r"(?<!\d)\.|\.(?!\d)|(?<=\d),(?=\d{3}\b)|['’]", "", text)
+    text = re.sub(r"[^\w%$€£+*/^<>=.-]+|(?<=\w)-(?=[^\W\d])", " ", text)
+    return " ".join(word for word in text.split() if word not in ("a", "an", "the"))
+
+
+def _tidy(text: str) -> str:
+    r"""Without the wrapping of LaTeX, emphasis, quotes or a final stop."""
+    text = text.strip().replace("−", "-").replace("–", "-").replace("\\%", "%").replace("\\$", "$")
+    text = re.sub(r"\{/?eq\}", "", text)
+    text = re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r"\1", text)
+    for old, new in (("\\,", " "), ("\\ ", " "), ("{,}", ","), ("\\times", "×"), ("^\\circ", "°")):
+        text = text.replace(old, new)
+    text = text.strip().strip('*`"“”').strip()
+    if text.count("$") == 2 and text.startswith("$") and text.endswith("$"):
+        text = text[1:-1]
+    if text.startswith("\\(") and text.endswith("\\)"):
+        text = text[2:-2]
+    return re.sub(r"(?<!\.)\.$", "", text.strip()).strip()
+
+
+def _tidy_number(text: str) -> str:
+    r"""`\frac{1}{3}` told inside text, as `1/3`."""
+    return re.sub(r"\\d?frac\{([\d.]+)\}\{([\d.]+)\}", r"\1/\2", text)
+
+
+def _parts(text: str) -> list[str]:
+    """The members of "x = 591, y = 310", "quantity, price" or "(0.00, 4.00)"."""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        text = text[1:-1]
+    pieces = re.split(r"\s*(?:;|\n+|,(?!\d{3}\b)|\band\b|\.\s\.\s\.|\bor\b)\s*", text)
+    return [piece for piece in pieces if piece.strip(" .")]
+
+
+def _same_assigned(gold: str, answer: str) -> bool:
+    """`x = 5` told as `5`, or the other way round; two names must agree."""
+    left, right = _ASSIGNED.fullmatch(gold), _ASSIGNED.fullmatch(answer)
+    if left and right:
+        return plain(left.group(1)) == plain(right.group(1)) and same_answer(left.group(2), right.group(2))
+    if left:
+        return same_answer(left.group(2), answer)
+    if right:
+        return same_answer(gold, right.group(2))
+    cleaned = latex.clean(gold).value
+    return "\\" in gold and cleaned == latex.clean(answer).value

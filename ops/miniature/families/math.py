@@ -1,0 +1,132 @@
+"""Families in the manner of MATH500: LaTeX in, a boxed answer out."""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+from random import Random
+
+import sympy
+
+from ops.miniature.families.base import COMPUTE, FORMALIZE, READ_REST, Draft, Family
+from ops.miniature.formula import from_latex, parse
+
+_X = sympy.Symbol("x")
+
+
+def _latex(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    sign = "-" if value < 0 else ""
+    return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+
+
+def arithmetic(random: Random) -> Draft:
+    """One fraction expression to evaluate."""
+    a, b, c, d = (random.randint(2, 12) for _ in range(4))
+    k, n = random.randint(2, 9), random.randint(2, 3)
+    sign, act = random.choice((("+", operator.add), ("-", operator.sub)))
+    text = f"\\frac{{{a}}}{{{b}}} {sign} \\frac{{{c}}}{{{d}}} \\cdot {k}^{n}"
+    value = act(Fraction(a, b), Fraction(c, d) * k**n)
+    again = parse(from_latex(text))
+    opening = random.choice(("Compute", "Evaluate", "What is the value of"))
+    return Draft(
+        f"{opening} ${text}$.", _latex(value), (value, Fraction(int(again.p), int(again.q))), (("algebraist", COMPUTE[1]),)
+    )
+
+
+_ASKS = {
+    "zeros": ("Where does its graph cross the horizontal axis?", "For which $x$ does it vanish?"),
+    "derivative": ("How fast does it grow at $x$?", "What is the slope of its graph at $x$?"),
+    "minimum": ("How low does its graph reach?", "What is the least value that it takes?"),
+    "integral": ("Which function with value 0 at 0 has it as its slope?", "What grows at this rate, starting from 0?"),
+}
+
+
+def polynomial(random: Random) -> Draft:
+    """A quadratic and one of four things to ask of it, never in the command's own word."""
+    p, q = random.sample(range(-9, 10), 2)
+    scale = random.choice((1, 1, 2, 3))
+    f = sympy.expand(scale * (_X - p) * (_X - q))
+    ask = random.choice(sorted(_ASKS))
+    b, c = -scale * (p + q), scale * p * q
+    answers: dict[str, tuple[sympy.Expr, sympy.Expr]] = {
+        "zeros": (sympy.Tuple(*sorted((p, q))), sympy.Tuple(*sorted(sympy.solve(f, _X)))),
+        "derivative": (2 * scale * _X + b, sympy.expand(sympy.diff(f, _X))),
+        "minimum": (f.subs(_X, sympy.Rational(p + q, 2)), c - sympy.Rational(b * b, 4 * scale)),
+        "integral": (
+            sympy.Rational(scale, 3) * _X**3 + sympy.Rational(b, 2) * _X**2 + c * _X,
+            sympy.expand(sympy.integrate(f, _X)),
+        ),
+    }
+    first, second = answers[ask]
+    gold = ", ".join(map(str, first)) if ask == "zeros" else sympy.latex(first)
+    question = f"Let $f(x) = {sympy.latex(f)}$. {random.choice(_ASKS[ask])}"
+    return Draft(question, gold, (first, second), (("algebraist", f"Find the {ask}."),))
+
+
+def number_words(random: Random) -> Draft:
+    """A question of number theory told in words."""
+    a, b, c = random.randint(12, 400), random.randint(12, 400), random.randint(3, 12)
+    kind = random.randrange(4)
+    if kind == 0:
+        text, value = f"the greatest common divisor of {a} and {b}", math.gcd(a, b)
+        again = max(d for d in range(1, min(a, b) + 1) if a % d == b % d == 0)
+    elif kind == 1:
+        a, b = a % 40 + 2, b % 40 + 2
+        text, value = f"the least common multiple of {a} and {b}", math.lcm(a, b)
+        again = next(m for m in range(max(a, b), a * b + 1) if m % a == m % b == 0)
+    elif kind == 2:
+        a, b = a % 20 + 2, b % 20 + 5
+        text = f"the remainder when {a} to the power {b} is divided by {c}"
+        value, again = pow(a, b, c), a**b % c
+    else:
+        b = b % 15 + 6
+        a = a % (b - 2) + 2
+        text, value = f"the number of ways to choose {a} of {b} books", math.comb(b, a)
+        again = math.factorial(b) // math.factorial(a) // math.factorial(b - a)
+    opening = random.choice(("Find", "Determine", "What is"))
+    return Draft(f"{opening} {text}.", str(value), (value, again), (FORMALIZE, COMPUTE))
+
+
+_NAMES = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
+_THINGS = ("apples", "marbles", "stamps", "cards", "coins", "shells", "beads")
+
+
+def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
+    start = random.randint(20, 90)
+    sentences, value = [f"{random.choice(_NAMES)} has {start} {random.choice(_THINGS)}"], Fraction(start)
+    scale, shift = Fraction(1), Fraction(0)  # the second way: one affine map of the start
+    for _ in range(events):
+        n, kind = random.randint(2, 19), random.choice(("buys", "finds", "sells", "loses", "doubles", "triples"))
+        if kind in ("doubles", "triples"):
+            factor = 2 if kind == "doubles" else 3
+            sentences.append(f"the pile then {kind}")
+            value, scale, shift = value * factor, scale * factor, shift * factor
+        else:
+            delta = n if kind in ("buys", "finds") else -n
+            sentences.append(f"{kind} {n}")
+            value, shift = value + delta, shift + delta
+    return ", ".join(sentences) + ". How many are there now?", value, scale * start + shift
+
+
+def story(random: Random) -> Draft:
+    """A short story: a start and two or three events."""
+    text, value, again = _story(random, random.choice((2, 3)))
+    return Draft(text, _latex(value), (value, again), (FORMALIZE, COMPUTE))
+
+
+def long_story(random: Random) -> Draft:
+    """A story of more events than the analyst reads at a time."""
+    text, value, again = _story(random, random.choice((4, 5, 6)))
+    return Draft(text, _latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
+
+
+FAMILIES = (
+    Family("arithmetic", "math500", arithmetic),
+    Family("polynomial", "math500", polynomial),
+    Family("number_words", "math500", number_words),
+    Family("story", "math500", story),
+    Family("long_story", "math500", long_story, hard=True),
+)

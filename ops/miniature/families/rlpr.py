@@ -1,0 +1,129 @@
+"""Families in the manner of RLPR: reasoning with a short answer, units included."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ops.miniature.families.base import (
+    COMPUTE,
+    FORMALIZE,
+    MATERIAL_FACTS,
+    Draft,
+    Family,
+    country,
+    look_up,
+    material,
+    number,
+)
+from ops.miniature.knowledge import FACT_UNITS, convert, table
+
+
+def fact_value(random: Random) -> Draft:
+    """A quantity whose name the question gives."""
+    if random.random() < 0.6:
+        attribute = random.choice(MATERIAL_FACTS)
+        name, facts = material(random)
+    else:
+        attribute = random.choice(("population", "area", "capital", "currency"))
+        name, facts = country(random)
+    opening = random.choice(("State the", "Give the", "What is the", "Report the", "Tell me the"))
+    answer = f"{facts[attribute]} {FACT_UNITS[attribute]}".strip()
+    rows = table("materials" if name in table("materials") else "countries")
+    proof = (facts[attribute], rows[name][attribute])
+    return Draft(f"{opening} {attribute} of {name}.", answer, proof, (("librarian", "Solve the problem."),))
+
+
+_PAIRS = (
+    ("miles", "kilometres", "km"),
+    ("kilometres", "metres", "m"),
+    ("feet", "centimetres", "cm"),
+    ("pounds", "kilograms", "kg"),
+    ("tonnes", "kilograms", "kg"),
+    ("hours", "minutes", "min"),
+    ("litres", "millilitres", "mL"),
+    ("kilojoules", "joules", "J"),
+)
+
+
+def conversion(random: Random) -> Draft:
+    """A quantity in another unit."""
+    source, target, name = random.choice(_PAIRS)
+    amount = random.randint(2, 990) / random.choice((1, 2, 10))
+    value = convert(amount, source, target)
+    assert value is not None  # every pair shares a dimension
+    back = convert(value, target, source)
+    assert back is not None
+    opening = random.choice(("Convert", "Express", "Rewrite"))
+    link = "to" if opening == "Convert" else "in"
+    question = f"{opening} {number(amount)} {source} {link} {target}."
+    proof = (round(amount, 6), round(back, 6))
+    return Draft(question, f"{number(value)} {name}", proof, (("editor", "Convert the units."),))
+
+
+def rate(random: Random) -> Draft:
+    """Two or three quantities in a sentence, one step of arithmetic."""
+    a, b, c = random.randint(3, 95), random.randint(2, 12), random.randint(2, 9)
+    stories = (
+        (f"A train runs at {a} km/h for {b} hours. How far does it go?", a * b, "km", sum([a] * b)),
+        (f"A cyclist covers {a} km at {b} km/h. How long does it take?", a / b, "h", 1 / (b / a)),
+        (f"A tap pours {a} litres a minute for {b} minutes. How much water is that?", a * b, "L", sum([b] * a)),
+        (f"A cook earns {a} euros an hour for {b} hours. What is the pay?", a * b, "EUR", sum([a] * b)),
+        (
+            f"Someone lends {a * 10} euros at {b} % simple interest for {c} years. How much interest is due?",
+            a * 10 * b / 100 * c,
+            "EUR",
+            sum(a * b / 10 for _ in range(c)),
+        ),
+        (f"A ride costs {b} euros plus {c} euros for each of {a} km. What is the fare?", b + c * a, "EUR", sum([c] * a) + b),
+    )
+    question, value, unit, again = random.choice(stories)
+    return Draft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
+
+
+def rate_with_fact(random: Random) -> Draft:
+    """Arithmetic with a property of a material that the question does not give."""
+    name, facts = material(random)
+    a, b = random.randint(2, 400), random.randint(2, 60)
+    density, heat, molar = (float(facts[key]) for key in ("density", "specific heat", "molar mass"))
+    question, attribute, value, unit = random.choice((
+        (f"What is the mass of {a} cubic centimetres of {name}?", "density", a * density, "g"),
+        (f"What does it take to warm {a} g of {name} by {b} degrees?", "specific heat", a * b * heat, "J"),
+        (f"In grams, how much is {b} mol of {name}?", "molar mass", b * molar, "g"),
+    ))  # fmt: skip
+    per_unit = {"density": a, "specific heat": a * b, "molar mass": b}[attribute]
+    again = value / per_unit
+    proof = (round(float(facts[attribute]), 6), round(again, 6))
+    return Draft(question, f"{number(value)} {unit}", proof, (look_up(attribute), FORMALIZE, COMPUTE))
+
+
+_CLAIMS = {
+    ("density", "largest"): "is heavier for its size than",
+    ("density", "smallest"): "is lighter for its size than",
+    ("melting point", "largest"): "stays solid at more heat than",
+    ("melting point", "smallest"): "turns liquid at less heat than",
+    ("boiling point", "largest"): "turns to vapour at more heat than",
+    ("boiling point", "smallest"): "turns to vapour at less heat than",
+}
+
+
+def claim(random: Random) -> Draft:
+    """A comparison to be judged."""
+    (attribute, side), words = random.choice(sorted(_CLAIMS.items()))
+    rows = table("materials")
+    first, second = random.sample(sorted(rows), 2)
+    while rows[first][attribute] == rows[second][attribute]:
+        first, second = random.sample(sorted(rows), 2)
+    a, b = float(rows[first][attribute]), float(rows[second][attribute])
+    truth = a > b if side == "largest" else a < b
+    winner = (max if side == "largest" else min)((a, first), (b, second))[1]
+    solution = (look_up(attribute), ("editor", f"Pick the {side}."))
+    return Draft(f"True or false: {first} {words} {second}.", str(truth), (truth, winner == first), solution)
+
+
+FAMILIES = (
+    Family("fact_value", "rlpr", fact_value),
+    Family("conversion", "rlpr", conversion),
+    Family("rate", "rlpr", rate),
+    Family("rate_with_fact", "rlpr", rate_with_fact, hard=True),
+    Family("claim", "rlpr", claim),
+)

@@ -1,0 +1,84 @@
+"""The formal expressions that tools pass to each other, read without ever evaluating code.
+
+What belongs here: text → SymPy, SymPy → text. The grammar is Python's arithmetic on
+numbers, single-letter names and the functions in `FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+MAX_LENGTH = 400
+MAX_EXPONENT = 200
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "gcd": sympy.gcd,
+    "lcm": sympy.lcm,
+    "binomial": sympy.binomial,
+    "mod": sympy.Mod,
+    "abs": sympy.Abs,
+}
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+class NotAFormula(ValueError):
+    """The text is not an expression of this grammar."""
+
+
+def parse(text: str) -> sympy.Expr:
+    """The expression that `text` writes. Raises `NotAFormula`."""
+    if len(text) > MAX_LENGTH:
+        raise NotAFormula("too long")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        return _build(tree.body, text)
+    except (SyntaxError, RecursionError, ZeroDivisionError) as error:
+        raise NotAFormula(str(error)) from None
+
+
+def _build(node: ast.expr, text: str) -> sympy.Expr:
+    match node:
+        case ast.Constant(value=int() | float()):
+            return sympy.Rational(ast.get_source_segment(text.strip(), node) or str(node.value))
+        case ast.Name(id=name) if len(name) == 1:
+            return sympy.Symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_build(operand, text)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if power <= MAX_EXPONENT:
+            return _build(left, text) ** power
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_build(left, text), _build(right, text))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+            return FUNCTIONS[name](*(_build(arg, text) for arg in args))
+    raise NotAFormula(f"cannot read {ast.dump(node)[:60]}")
+
+
+def from_latex(text: str) -> str:
+    """The small part of LaTeX that textbook formulas use, as this grammar's text."""
+    text = re.sub(r"^\s*[a-zA-Z]\(x\)\s*=", "", text)
+    previous = None
+    while previous != text:
+        previous, text = text, re.sub(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))", text)
+    text = text.replace("\\cdot", "*").replace("\\times", "*").replace("\\left", "").replace("\\right", "")
+    text = text.replace("{", "(").replace("}", ")").replace("^", "**")
+    text = re.sub(r"(\d)\s*(?=[a-z(])", r"\1*", text)
+    return re.sub(r"\)\s*(?=[\w(])", ")*", text).strip()
+
+
+def decimal(value: sympy.Expr, places: int = 4) -> str:
+    """A number as a plain decimal without trailing zeros."""
+    if value.is_Integer:
+        return str(value)
+    text = f"{float(value):.{places}f}"
+    return text.rstrip("0").rstrip(".")

@@ -1,0 +1,97 @@
+"""The fact tables of the embedded world: materials, countries, units.
+
+What belongs here: reading the tables, finding their names in a text. What does not:
+asking about them (`families`) or answering from them (`tools`).
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "knowledge"
+
+FACT_UNITS = {
+    "density": "g/cm^3",
+    "melting point": "K",
+    "boiling point": "K",
+    "molar mass": "g/mol",
+    "specific heat": "J/(g K)",
+    "population": "million",
+    "area": "thousand km^2",
+    "symbol": "",
+    "capital": "",
+    "currency": "",
+    "language": "",
+    "country": "",
+}
+"""Attribute → unit of its values ("" for words)."""
+
+
+class Unit(NamedTuple):
+    name: str
+    dimension: str
+    factor: float
+    """Size in the dimension's reference unit."""
+
+
+@functools.cache
+def table(name: str) -> dict[str, dict[str, str]]:
+    """`data/knowledge/NAME.csv` as entity → attribute → value."""
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    key = "unit" if name == "units" else "name"
+    return {row[key]: {k: v for k, v in row.items() if k != key} for row in rows}
+
+
+@functools.cache
+def entities() -> dict[str, dict[str, str]]:
+    """Every entity with its facts; a capital city is an entity whose only fact is its country."""
+    found = {**table("materials"), **table("countries")}
+    for country, facts in table("countries").items():
+        found.setdefault(facts["capital"], {"country": country})
+    return found
+
+
+@functools.cache
+def _entity_pattern() -> re.Pattern[str]:
+    names = sorted(entities(), key=len, reverse=True)
+    return re.compile(r"\b(" + "|".join(re.escape(name) for name in names) + r")\b", re.IGNORECASE)
+
+
+@functools.cache
+def _by_lower_case() -> dict[str, str]:
+    return {name.lower(): name for name in entities()}
+
+
+def find_entities(text: str) -> list[str]:
+    """Entities named in the text, in order, without repetition."""
+    found = (_by_lower_case()[match.lower()] for match in _entity_pattern().findall(text))
+    return list(dict.fromkeys(found))
+
+
+def find_attribute(text: str) -> str | None:
+    """The attribute that the text names literally (the first one), if any."""
+    hits = [(match.start(), name) for name in FACT_UNITS if (match := re.search(rf"\b{name}\b", text, re.I))]
+    return min(hits)[1] if hits else None
+
+
+@functools.cache
+def units() -> dict[str, Unit]:
+    """Every spelling of a unit → the unit."""
+    found = {}
+    for name, row in table("units").items():
+        for spelling in row["spellings"].split():
+            found[spelling] = Unit(name, row["dimension"], float(row["factor"]))
+    return found
+
+
+def convert(value: float, unit: str, target: str) -> float | None:
+    """`value` in another unit of the same dimension; None where there is no way."""
+    source, goal = units().get(unit), units().get(target)
+    if source is None or goal is None or source.dimension != goal.dimension:
+        return None
+    return value * source.factor / goal.factor

@@ -1,0 +1,68 @@
+"""What a tool worker is told: the chat messages taken apart.
+
+What belongs here: reading messages. What does not: acting on them (`tools`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+Form = Literal["boxed", "letter", "short", "program"]
+
+_MARK = "\n\nSubtask: "
+_CHOICE = re.compile(r"^([A-J])\) (.*)$", re.MULTILINE)
+_FORMS: tuple[tuple[str, Form], ...] = (
+    (r"\boxed{", "boxed"),
+    ('"Answer: X"', "letter"),
+    ("```python", "program"),
+)
+
+
+class Task(NamedTuple):
+    """One request to a tool."""
+
+    question: str
+    """The question's prose, without choices and without the line on the answer's form."""
+    choices: dict[str, str]
+    form: Form
+    subtask: str
+    """Lower case."""
+    context: tuple[str, ...]
+    """Responses of the visible earlier steps, oldest first."""
+
+    def lines(self, mark: str) -> list[str]:
+        """What earlier workers wrote behind `MARK:`, oldest first."""
+        return [
+            line.removeprefix(f"{mark}: ").strip()
+            for response in self.context
+            for line in response.splitlines()
+            if line.startswith(f"{mark}: ")
+        ]
+
+
+def read(messages: Sequence[Mapping[str, str]]) -> Task:
+    """Take the messages of a step apart. Text without the marks is all question."""
+    users = [message["content"] for message in messages if message["role"] == "user"]
+    opening, _, subtask = (users[0] if users else "").rpartition(_MARK)
+    if not opening:
+        opening, subtask = subtask, ""
+    if len(users) > 1:
+        subtask = users[-1].removeprefix("Subtask: ")
+    body, _, last = opening.rpartition("\n")
+    form = next((form for mark, form in _FORMS if mark in last), "short")
+    if body == "" or not last.startswith(("Give the ", "Finish with ")):
+        body = opening
+    return Task(
+        question=_CHOICE.sub("", body).strip(),
+        choices={letter: text.strip() for letter, text in _CHOICE.findall(body)},
+        form=form,
+        subtask=subtask.strip().lower(),
+        context=tuple(message["content"] for message in messages if message["role"] == "assistant"),
+    )
+
+
+def state(task: Task, value: str) -> str:
+    """A final answer in the form that the question asks for."""
+    return f"\\boxed{{{value}}}" if task.form == "boxed" else f"Answer: {value}"

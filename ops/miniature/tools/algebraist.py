@@ -1,0 +1,82 @@
+"""Computer algebra (SymPy): works on formulas, never on prose.
+
+It takes its formula from what it was shown (`EXPR:` lines) or from between dollar signs
+in the question, and its command from the subtask: zeros, minimum, derivative, integral.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sympy
+
+from ops.miniature.formula import NotAFormula, decimal, from_latex, parse
+from ops.miniature.reading import Task, state
+
+X = sympy.Symbol("x")
+_EXPRESSION = re.compile(r"^(?P<body>.*?)(?: \[(?P<unit>[^\]]+)\])?$")
+_BLANK = "I see no formula to work on. Give me one; then I evaluate it, or find zeros, minimum, derivative, integral."
+
+
+def answer(task: Task) -> str:
+    """The value of the formula, in the form asked for, with the formula's unit."""
+    lines = task.lines("EXPR")
+    try:
+        body, unit = _chain(lines) if lines else (_from_question(task.question), "")
+        value = _work(body, task.subtask)
+    except NotAFormula:
+        return _BLANK
+    return state(task, f"{_text(value, task)} {unit}".strip())
+
+
+def _chain(lines: list[str]) -> tuple[str, str]:
+    """Fold the lines: each may refer to the one before it as PREV."""
+    body, unit = "", ""
+    for line in lines:
+        match = _EXPRESSION.match(line)
+        assert match is not None  # the pattern matches any line
+        body = match["body"].replace("PREV", f"({body})") if body else match["body"]
+        unit = match["unit"] or unit
+    return body, unit
+
+
+def _from_question(question: str) -> str:
+    formulas = re.findall(r"\$([^$]+)\$", question)
+    if not formulas:
+        raise NotAFormula("no formula")
+    return from_latex(max(formulas, key=len))
+
+
+def _work(body: str, subtask: str) -> sympy.Expr | list[sympy.Expr]:
+    if "=" in body:
+        left, _, right = body.partition("=")
+        return max(_roots(parse(left) - parse(right)))
+    expression = parse(body)
+    if not expression.has(X):
+        return sympy.simplify(expression)
+    if "derivative" in subtask:
+        return sympy.diff(expression, X)
+    if "integral" in subtask:
+        return sympy.integrate(expression, X)
+    if "minimum" in subtask:
+        critical = _roots(sympy.diff(expression, X))
+        return min(expression.subs(X, point) for point in critical)
+    return _roots(expression)
+
+
+def _roots(expression: sympy.Expr) -> list[sympy.Expr]:
+    try:
+        roots = [root for root in sympy.roots(sympy.Poly(expression, X)) if root.is_real]
+    except sympy.PolynomialError as error:
+        raise NotAFormula(str(error)) from None
+    if not roots:
+        raise NotAFormula("no real zeros")
+    return sorted(roots)
+
+
+def _text(value: sympy.Expr | list[sympy.Expr], task: Task) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item, task) for item in value)
+    if task.form == "boxed":
+        return str(sympy.latex(value))
+    return decimal(value) if value.is_number else str(value)

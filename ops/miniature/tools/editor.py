@@ -1,0 +1,86 @@
+"""Final forms: units, comparisons and lettered choices; works on what it is shown.
+
+It compares facts (the largest unless the subtask says smallest), judges a claim, turns a
+value into the letter of the choice that equals it, and converts units.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ops.miniature.knowledge import convert, units
+from ops.miniature.reading import Task, state
+
+_QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
+_FACT = re.compile(r"(?P<attribute>.+) of (?P<name>.+) = (?P<value>.+)")
+_RESULT = re.compile(r"(?:\\boxed\{(.+)\}|Answer: (.+))")
+
+
+def answer(task: Task) -> str:
+    """The final answer in the form asked for."""
+    facts = [match for line in task.lines("FACT") if (match := _FACT.match(line))]
+    if len(facts) >= 2:
+        return _compare(task, [(match["name"], _number(match["value"])) for match in facts])
+    value = _last_result(task)
+    if value is None and not task.choices:
+        value = _first_quantity(task.question)
+    if value is None:
+        return "There is nothing to edit yet. I pick the largest or smallest, choose the letter, convert units."
+    if task.choices:
+        return _choose(task, value)
+    return state(task, _converted(value, task.question))
+
+
+def _number(text: str) -> float:
+    match = _QUANTITY.search(text)
+    return float(match[1]) if match else 0.0
+
+
+def _last_result(task: Task) -> str | None:
+    found = [match for response in task.context for match in _RESULT.findall(response)]
+    return next((boxed or short for boxed, short in reversed(found)), None)
+
+
+def _first_quantity(question: str) -> str | None:
+    match = next((m for m in _QUANTITY.finditer(question) if m[2] in units()), None)
+    return match[0] if match else None
+
+
+def _compare(task: Task, facts: list[tuple[str, float]]) -> str:
+    if task.question.lower().startswith("true or false"):
+        first, second = facts[0][1], facts[1][1]
+        smaller = "smallest" in task.subtask
+        return state(task, str((first < second) if smaller else (first > second)))
+    pick = min if "smallest" in task.subtask else max
+    name = pick(facts, key=lambda fact: fact[1])[0]
+    letters = [letter for letter, text in task.choices.items() if text.lower() == name.lower()]
+    return state(task, letters[0] if letters else name)
+
+
+def _choose(task: Task, value: str) -> str:
+    for letter, text in task.choices.items():
+        if text.strip().lower() == value.strip().lower() or _same_quantity(text, value):
+            return f"Answer: {letter}"
+    return f"None of the choices is {value}."
+
+
+def _same_quantity(text: str, value: str) -> bool:
+    offered, given = _QUANTITY.search(text), _QUANTITY.search(value)
+    if not offered or not given:
+        return False
+    number: float | None = float(given[1])
+    if offered[2] and given[2] and offered[2] != given[2]:
+        number = convert(float(given[1]), given[2], offered[2])
+    return number is not None and abs(number - float(offered[1])) <= 0.005 * abs(number)
+
+
+def _converted(value: str, question: str) -> str:
+    """`value` in the unit that the question asks for ("in kilometres"), where it names one."""
+    given = _QUANTITY.search(value)
+    asked = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
+    if not given or not given[2] or not asked or asked[1] not in units():
+        return value
+    number = convert(float(given[1]), given[2], asked[1])
+    if number is None:
+        return value
+    return f"{number:.4f}".rstrip("0").rstrip(".") + f" {units()[asked[1]].name}"

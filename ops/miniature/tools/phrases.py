@@ -1,0 +1,70 @@
+"""What the analyst can read: phrases and the formal text that each stands for.
+
+What belongs here: patterns. Groups named in a formula's pattern fill its body; `fact`
+is filled from a `FACT:` line on the attribute that the formula needs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Formula(NamedTuple):
+    pattern: str
+    body: str
+    unit: str = ""
+    needs: str = ""
+    """Attribute that a librarian must have looked up."""
+
+
+_N = r"(?P<{}>\d+(?:\.\d+)?|\b[a-z]\b)"
+_A, _B, _C = (_N.format(name) for name in "abc")
+
+FORMULAS = (
+    Formula(rf"greatest common divisor of {_A} and {_B}", "gcd({a}, {b})"),
+    Formula(rf"least common multiple of {_A} and {_B}", "lcm({a}, {b})"),
+    Formula(rf"remainder when {_A} to the power {_B} is divided by {_C}", "mod({a}**{b}, {c})"),
+    Formula(rf"choose {_A} of {_B}", "binomial({b}, {a})"),
+    Formula(rf"last three digits of the sum of the first {_A} positive integers", "mod({a}*({a}+1)/2, 1000)"),
+    Formula(rf"product of two consecutive positive integers is {_A}", "x*(x-1) = {a}"),
+    Formula(rf"at {_A} km/h for {_B} hours", "{a}*{b}", "km"),
+    Formula(rf"covers {_A} km at {_B} km/h", "{a}/{b}", "h"),
+    Formula(rf"pours {_A} litres a minute for {_B} minutes", "{a}*{b}", "L"),
+    Formula(rf"earns {_A} euros an hour for {_B} hours", "{a}*{b}", "EUR"),
+    Formula(rf"{_A} euros at {_B} % simple interest for {_C} years", "{a}*{b}/100*{c}", "EUR"),
+    Formula(rf"costs {_A} euros plus {_B} euros for each of {_C}", "{a}+{b}*{c}", "EUR"),
+    Formula(rf"rectangle of {_A} by {_B} is wrapped by a border {_C}", "({a}+2*{c})*({b}+2*{c})-{a}*{b}"),
+    Formula(rf"discount of {_A} % on {_B} euros and a fee of {_C} euros", "{b}-{b}*{a}/100+{c}", "EUR"),
+    Formula(rf"(?:weight|mass) of {_A} cubic centimetres of", "{a}*{fact}", "g", "density"),
+    Formula(rf"warm {_A} g of \w+ by {_B} degrees", "{a}*{b}*{fact}", "J", "specific heat"),
+    Formula(rf"how much is {_A} mol of", "{a}*{fact}", "g", "molar mass"),
+    Formula(rf"how many moles are in {_A} g of", "{a}/{fact}", "mol", "molar mass"),
+    Formula(rf"room do {_A} g of \w+ take up", "{a}/{fact}", "cm^3", "density"),
+)
+
+STORY = {
+    r"(?:has|starts with) (\d+)": "{}",
+    r"(?:buys|finds|receives) (\d+)": "+{}",
+    r"(?:sells|loses|gives away) (\d+)": "-{}",
+    r"then doubles": "*2",
+    r"then triples": "*3",
+    r"shared equally among (\d+)": "/{}",
+    r"each of (\d+) friends brings one": "+{}",
+}
+
+OPERATIONS = {
+    r"sort them": "sort",
+    r"reverse (?:the order|them)": "reverse",
+    r"keep (?:only )?the even": "evens",
+    r"keep (?:only )?the odd": "odds",
+    r"square each": "square",
+    r"double each": "double",
+    r"add one to each": "increment",
+    r"flip (?:the|each) sign": "negate",
+    r"drop repeats": "unique",
+    r"leave out the first": "tail",
+    r"running totals": "prefix",
+    r"(?:give|return|print) (?:only )?their sum": "sum",
+    r"(?:give|return|print) (?:only )?the largest": "max",
+    r"(?:give|return|print) (?:only )?how many": "count",
+}

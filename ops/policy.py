@@ -1,0 +1,127 @@
+"""A Conductor on disk and in memory: load it and let it write.
+
+What belongs here: loading and generating (transformers; torch is imported when used).
+What does not: training (`ops.training`) and executing what was written (`ops.workflow`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from ops.config import Pool, PretrainedPolicy, Prompting, Settings
+from ops.errors import DataError
+from ops.workers.types import Message
+
+CARD = "podium.json"
+
+
+class PolicyCard(Settings):
+    """What must be known to use a policy: lies beside its weights as `podium.json`."""
+
+    recipe: str
+    pool: Pool
+    offered: tuple[str, ...]
+    """Workers' names by ordinal: what "Model 0" means to this policy."""
+    prompting: Prompting
+    max_completion_tokens: int
+    pretrained: PretrainedPolicy | None = None
+    """Where the weights come from when they do not lie in the folder."""
+    trained_steps: int = Field(default=0, ge=0)
+    """GRPO steps; 0: a base policy."""
+
+    @classmethod
+    def read(cls, folder: Path) -> PolicyCard:
+        """The card of a policy folder. Raises `DataError`."""
+        file = folder / CARD
+        try:
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
+
+    def write(self, folder: Path) -> None:
+        (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
+
+
+def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
+    """(model, tokenizer) of a policy folder, or of the pretrained model that its card names.
+
+    A GGUF file is dequantized into a plain model, which can then be trained and saved.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if card.pretrained is None:
+        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), tokenizer
+    source = card.pretrained
+    names = {"revision": source.revision, "gguf_file": source.gguf_file}
+    given = {name: value for name, value in names.items() if value is not None}
+    tokenizer = AutoTokenizer.from_pretrained(source.model, padding_side="left", **given)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(source.model, dtype=getattr(torch, source.dtype), **given)
+    if source.gguf_file is not None:
+        model = _plain_copy(model)
+    return model, tokenizer
+
+
+def _plain_copy(model: Any) -> Any:
+    config = type(model.config).from_dict(
+        {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
+    )
+    copy = type(model)(config).to(model.dtype)
+    copy.load_state_dict(model.state_dict())
+    return copy
+
+
+class Conductor:
+    """A policy that writes workflows."""
+
+    def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
+        self._model, self._tokenizer, self.card = model, tokenizer, card
+
+    @classmethod
+    def load(cls, folder: Path) -> Conductor:
+        """Read the policy in `folder` onto the GPU if there is one. Raises `DataError`."""
+        import torch
+
+        card = PolicyCard.read(folder)
+        model, tokenizer = load_model(folder, card)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(model.to(device).eval(), tokenizer, card)
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        """One completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's."""
+        import torch
+
+        if not prompts:
+            return []
+        texts = [
+            self._tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
+            for prompt in prompts
+        ]
+        batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
+        sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+        with torch.random.fork_rng(), torch.inference_mode():
+            torch.manual_seed(seed)
+            out = self._model.generate(
+                **batch,
+                **sampling,
+                max_new_tokens=max_tokens or self.card.max_completion_tokens,
+                pad_token_id=self._tokenizer.pad_token_id,
+            )
+        new = out[:, batch["input_ids"].shape[1] :]
+        return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))

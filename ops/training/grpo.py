@@ -1,0 +1,63 @@
+"""GRPO's entry point: `python -m ops.training.grpo --run FOLDER`.
+
+What belongs here: reading the plan, refusing what cannot work, going on from the last
+checkpoint, and telling Dagster (when Dagster listens). What does not: the trainer
+(`trainer`) and the reward (`reward`). torch is imported only after the plan is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dagster_pipes import PipesContext, open_dagster_pipes
+
+from ops.errors import PodiumError
+from ops.training import lifeline
+from ops.training.plan import RunPlan, RunResult
+from ops.training.telemetry import silence
+
+EXIT_ERROR = 1
+
+
+def main() -> int:
+    """Train, or go on, or find it done; 0 on success, 1 with one line on stderr on a known error."""
+    parser = argparse.ArgumentParser(description="Train a Conductor by GRPO as the plan in a run's folder says.")
+    parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
+    arguments = parser.parse_args()
+    lifeline.watch()
+    with open_dagster_pipes() as pipes:
+        try:
+            folder = arguments.run.resolve()
+            result = train(folder, pipes)
+        except PodiumError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return EXIT_ERROR
+        if result is not None and os.environ.get("RANK", "0") == "0":
+            pipes.report_asset_materialization(metadata={key: value for key, value in result.model_dump().items()})
+            print(
+                f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
+                f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
+            )
+    return 0
+
+
+def train(folder: Path, pipes: PipesContext) -> RunResult | None:
+    """The run's result; None on ranks other than the first. Raises `PodiumError`s of every kind."""
+    plan = RunPlan.read(folder)
+    if (done := RunResult.read(folder)) is not None:
+        pipes.log.info(f"{folder.name} has finished already: {done.steps} steps")
+        return done
+    silence()
+    from ops.training.trainer import run
+
+    def report(step: int, steps: int, note: str) -> None:
+        print(f"step {step}/{steps} {note}", flush=True)
+
+    return run(plan, folder, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

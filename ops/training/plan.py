@@ -1,0 +1,168 @@
+"""The plan of one training run: everything that GRPO needs, written down before it starts.
+
+What belongs here: `RunPlan`, its folder, the command that runs it, and its plan in words
+(`python -m ops.training.plan --recipe paper`). Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+from ops.config import Pool, Recipe, Settings, digest, load_pool, load_recipe, resolved
+from ops.errors import DataError, PodiumError
+from ops.workspace import Workspace
+
+PLAN, RESULT, CURVE = "run.json", "result.json", "curve.jsonl"
+
+
+class RunPlan(Settings):
+    """One run of `python -m ops.training.grpo`: lies in the run's folder as `run.json`."""
+
+    root: Path
+    """The checkout, for cache and ledger."""
+    recipe: Recipe
+    pool: Pool
+    offered: tuple[str, ...]
+    """Workers' names by ordinal."""
+    base_policy: Path
+    problems: Path
+    """The training mix."""
+    few_shots: Path
+    mlflow_uri: str | None = None
+    """Where the curve is tracked; None: only in the run's folder."""
+
+    @classmethod
+    def read(cls, folder: Path) -> RunPlan:
+        """Raises `DataError` when the folder holds no plan."""
+        try:
+            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
+
+
+class RunResult(Settings):
+    """What a finished run leaves: `result.json`. Rewards are means over the first and last steps' rollouts."""
+
+    steps: int
+    reward_before: float
+    reward_after: float
+    window: int
+    """Steps in each of the two means."""
+    rollouts: int
+    live_calls: int
+    cached_calls: int
+    cost_usd: float
+    """Spent on workers."""
+    seconds: float
+    """Wall time of all attempts together."""
+
+    @classmethod
+    def read(cls, folder: Path) -> RunResult | None:
+        file = folder / RESULT
+        return cls.model_validate_json(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def write_run(workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Path) -> Path:
+    """Write the plan for these inputs and return its folder: the same inputs, the same folder.
+
+    A folder that exists is kept as it is, so a run that was cut short goes on there and one
+    that has finished is not run again.
+    """
+    from ops.policy import PolicyCard
+
+    mix = workspace.data / "training_mix.jsonl"
+    key = digest([
+        recipe.model_dump(include={"seed", "prompting", "grpo"}),
+        pool.fingerprint,
+        base_policy.name,
+        hashlib.sha256(mix.read_bytes()).hexdigest(),
+    ])  # fmt: skip
+    folder = workspace.runs / f"{recipe.name}-{key}"
+    if (folder / PLAN).is_file():
+        return folder
+    plan = RunPlan(
+        root=workspace.root,
+        recipe=recipe,
+        pool=pool,
+        offered=PolicyCard.read(base_policy).offered,
+        base_policy=base_policy,
+        problems=mix,
+        few_shots=workspace.root / "data",
+        mlflow_uri=workspace.mlflow_uri,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recipe.yaml").write_text(resolved(recipe), encoding="utf-8")
+    partial = folder / f"{PLAN}.partial"
+    partial.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
+    partial.rename(folder / PLAN)
+    return folder
+
+
+def command(plan: RunPlan, folder: Path) -> list[str]:
+    """What to execute: this Python, or accelerate's launcher where DeepSpeed is asked for."""
+    module = ["-m", "ops.training.grpo", "--run", str(folder)]
+    grpo = plan.recipe.grpo
+    if grpo.deepspeed is None:
+        return [sys.executable, *module]
+    return [
+        sys.executable, "-m", "accelerate.commands.launch",
+        "--use_deepspeed",
+        "--deepspeed_config_file", str(plan.root / "config" / "deepspeed" / grpo.deepspeed),
+        "--num_processes", str(grpo.processes),
+        "--num_machines", "1",
+        "--mixed_precision", "no",
+        *module,
+    ]  # fmt: skip
+
+
+def describe(recipe: Recipe, pool: Pool) -> str:
+    """The recipe's plan in words, with what it multiplies to."""
+    grpo, mix = recipe.grpo, recipe.curation
+    candidates = round(4 * mix.per_domain * mix.shortlist_factor)
+    rollouts = grpo.steps * grpo.rollouts_per_step
+    policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
+    lines = [
+        f"recipe      {recipe.name} (seed {recipe.seed}): {recipe.description}",
+        f"policy      {policy}"
+        + ("" if recipe.cold_start is None else f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}"),
+        f"pool        {pool.name} {pool.fingerprint}: {', '.join(pool.names)}",
+        f"precaching  {candidates} problems × {len(pool.workers)} workers × {recipe.precaching.samples} samples"
+        f" = {candidates * len(pool.workers) * recipe.precaching.samples} calls",
+        f"mix         {4 * mix.per_domain} problems, {mix.per_domain} a domain, by {mix.selector}",
+        f"GRPO        {grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
+        f" = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls",
+        f"            {grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, AdamW {grpo.adam_beta1}/{grpo.adam_beta2},"
+        f" lr {grpo.learning_rate} {grpo.schedule}, warm-up {grpo.warmup_ratio}",
+        f"            temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion",
+        f"hardware    {grpo.processes} process(es), "
+        + (f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed")
+        + (f", vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else ", generation by transformers"),
+        f"evaluation  {', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)",
+        f"budget      {recipe.budget.run_usd:.2f} USD a run",
+    ]
+    if missing := pool.missing_keys():
+        lines.append("missing     " + ", ".join(f"{key} (for {worker})" for worker, key in missing.items()))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print a recipe's plan; exit 1 with one line when it does not validate."""
+    parser = argparse.ArgumentParser(description="Validate a recipe and print its plan.")
+    parser.add_argument("--recipe", default="quickstart")
+    arguments = parser.parse_args()
+    try:
+        workspace = Workspace.find()
+        recipe = load_recipe(workspace.config, arguments.recipe)
+        print(describe(recipe, load_pool(workspace.config, recipe.pool)))
+    except (PodiumError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

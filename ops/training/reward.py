@@ -1,0 +1,75 @@
+"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 / None out, and what was seen on the way.
+
+What belongs here: the bridge from TRL's reward signature to `ops.rollout`, and the
+statistics of a step. What does not: how a rollout is executed or graded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ops.config import Prompting, Worker
+from ops.problem import Problem
+from ops.rollout import Rollout, roll_out
+from ops.workers.client import WorkerClient
+from ops.workflow.render import shape
+
+RewardFunction = Callable[..., Awaitable[list[float | None]]]
+
+
+@dataclass
+class StepStatistics:
+    """What one batch of rollouts showed: shares in [0, 1], USD and seconds per batch."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    sample: str = ""
+    """A workflow that was right, as its text."""
+    use: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Domain → worker → steps given to it."""
+
+
+def summarize(rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float) -> StepStatistics:
+    """Rates of each outcome and of each way to fail, mean steps, cost, shapes and worker use."""
+    total = len(rollouts)
+    values = {f"share/{name}": 0.0 for name in ("right", "wrong", "invalid", "unscorable")}
+    for name, count in Counter(rollout.outcome for rollout in rollouts).items():
+        values[f"share/{name}"] = count / total
+    for failure, count in Counter(r.parsed.failure for r in rollouts if r.parsed.failure).items():
+        values[f"invalid/{failure}"] = count / total
+    workflows = [(r.parsed.workflow, p) for r, p in zip(rollouts, problems, strict=True) if r.parsed.workflow]
+    traces = [r.trace for r in rollouts if r.trace is not None]
+    use: dict[str, Counter[str]] = {}
+    for rollout, problem in zip(rollouts, problems, strict=True):
+        if rollout.trace is not None:
+            use.setdefault(problem.domain, Counter()).update(step.worker for step in rollout.trace.steps)
+    for name, count in Counter(shape(workflow) for workflow, _ in workflows).items():
+        values[f"shape/{name}"] = count / total
+    values["steps"] = sum(len(workflow.steps) for workflow, _ in workflows) / max(1, len(workflows))
+    values["cost_usd"] = sum(trace.cost_usd for trace in traces)
+    values["seconds/workers"] = seconds
+    sample = next((r.text for r in reversed(rollouts) if r.outcome == "right"), "")
+    return StepStatistics(values, sample, {domain: dict(counts) for domain, counts in use.items()})
+
+
+def reward_function(
+    problems: Mapping[str, Problem],
+    offered: Sequence[Worker],
+    client: WorkerClient,
+    prompting: Prompting,
+    on_batch: Callable[[StepStatistics], None],
+) -> RewardFunction:
+    """An async function for TRL's `reward_funcs`; the data set must have a column `problem_id`."""
+
+    async def workflow_reward(completions: list[Any], problem_id: list[str], **_: Any) -> list[float | None]:
+        started = time.perf_counter()
+        asked = [problems[name] for name in problem_id]
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        rollouts = await roll_out(texts, asked, offered, client, prompting)
+        on_batch(summarize(rollouts, asked, time.perf_counter() - started))
+        return [rollout.reward for rollout in rollouts]
+
+    return workflow_reward

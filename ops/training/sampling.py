@@ -1,0 +1,118 @@
+"""Workflows for the cold start: random in shape, guided by what precaching measured.
+
+What belongs here: drawing workflows. No workflow is executed here, so beyond single
+workers nothing tells the policy which combination works: that is left to GRPO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import yaml
+
+from ops.errors import ConfigError
+from ops.problem import Problem
+from ops.workflow.grammar import SOLVE, Step, Workflow
+
+STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
+"""Probabilities of 1, 2, 3 and 4 steps where a single worker is known to succeed."""
+STEPS_OTHERWISE = (0.2, 0.4, 0.3, 0.1)
+SEES_EARLIER = 0.85
+"""Probability that a later step sees the earlier ones."""
+_FLOOR, _SPOKEN_HERE, _SPOKEN_ELSEWHERE, _PLAIN = 0.01, 1.0, 1.0, 0.6
+
+
+class Subtask(NamedTuple):
+    say: str
+    about: str
+
+
+class Precached(NamedTuple):
+    """One precached response, as far as the sampler needs it."""
+
+    worker: str
+    problem_id: str
+    text: str
+    correct: bool
+
+
+def load_subtasks(file: Path) -> tuple[Subtask, ...]:
+    """The subtasks that a cold-start workflow may use. Raises `ConfigError`."""
+    try:
+        rows = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
+    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+        raise ConfigError(file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
+
+
+class WorkflowSampler:
+    """Draws workflows for problems of the mix, deterministically in its seed."""
+
+    def __init__(
+        self,
+        offered: Sequence[str],
+        responses: Sequence[Precached],
+        subtasks: Sequence[Subtask],
+        *,
+        success_share: float,
+        max_steps: int,
+        seed: int,
+    ) -> None:
+        self._ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
+        self._subtasks = subtasks
+        self._success_share = success_share
+        self._max_steps = max_steps
+        self._random = Random(seed)
+        self._succeeded: dict[str, list[str]] = {}
+        self._texts: dict[tuple[str, str], str] = {}
+        for row in responses:
+            if row.worker in self._ordinals:
+                self._texts[row.worker, row.problem_id] = row.text.lower()
+                if row.correct:
+                    self._succeeded.setdefault(row.problem_id, []).append(row.worker)
+        self._spoken = self._spoken_shares()
+
+    def _spoken_shares(self) -> Mapping[tuple[str, str], float]:
+        """(worker, subtask) → share of the worker's responses that speak of it."""
+        totals: dict[str, int] = {}
+        spoken: dict[tuple[str, str], float] = {}
+        for (worker, _), text in self._texts.items():
+            totals[worker] = totals.get(worker, 0) + 1
+            for subtask in self._subtasks:
+                if subtask.about in text:
+                    spoken[worker, subtask.say] = spoken.get((worker, subtask.say), 0) + 1
+        return {key: count / totals[key[0]] for key, count in spoken.items()}
+
+    def stream(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
+        """Problems in random order, each with a workflow drawn for it, without end."""
+        while True:
+            problem = self._random.choice(problems)
+            yield problem, self.draw(problem)
+
+    def draw(self, problem: Problem) -> Workflow:
+        """One workflow. Its last worker is one that succeeded alone, in `success_share` of such problems."""
+        succeeded = self._succeeded.get(problem.id, [])
+        guided = bool(succeeded) and self._random.random() < self._success_share
+        weights = (STEPS_AFTER_SUCCESS if guided else STEPS_OTHERWISE)[: self._max_steps]
+        count = self._random.choices(range(1, len(weights) + 1), weights)[0]
+        workers = [self._random.choice(list(self._ordinals)) for _ in range(count)]
+        if guided:
+            workers[-1] = self._random.choice(succeeded)
+        steps = []
+        for index, worker in enumerate(workers):
+            plain = guided and count == 1
+            subtask = SOLVE if plain and self._random.random() < 0.5 else self._subtask(worker, problem)
+            sees = index > 0 and self._random.random() < SEES_EARLIER
+            steps.append(Step(self._ordinals[worker], subtask, "all" if sees else "none"))
+        return Workflow(tuple(steps))
+
+    def _subtask(self, worker: str, problem: Problem) -> str:
+        here = self._texts.get((worker, problem.id), "")
+        weights = [_PLAIN]
+        for subtask in self._subtasks:
+            spoken = self._spoken.get((worker, subtask.say), 0.0)
+            weights.append(_FLOOR + _SPOKEN_ELSEWHERE * spoken + _SPOKEN_HERE * (subtask.about in here))
+        return self._random.choices([SOLVE, *(subtask.say for subtask in self._subtasks)], weights)[0]

@@ -1,0 +1,109 @@
+"""Supervised learning of (prompt, workflow) pairs, by TRL.
+
+What belongs here: the model's birth and the fit. What does not: what the pairs are (`sampling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from datasets import Dataset
+from transformers import (
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    TrainerCallback,
+    set_seed,
+)
+from trl import SFTConfig, SFTTrainer
+
+from ops.config import ColdStart, ScratchPolicy
+from ops.training.tokenizer import train_tokenizer
+from ops.workers.types import Message
+
+
+class Example(TypedDict):
+    """One pair in TRL's conversational form."""
+
+    prompt: list[Message]
+    completion: list[Message]
+
+
+def scratch_model(
+    settings: ScratchPolicy, examples: Sequence[Example], seed: int
+) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
+    """An untrained Qwen2-architecture model and a tokenizer trained on the examples."""
+    texts = [message["content"] for e in examples for message in (*e["prompt"], *e["completion"])]
+    tokenizer = train_tokenizer(texts, settings.vocabulary)
+    set_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.hidden,
+        intermediate_size=settings.hidden * 3,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.heads,
+        max_position_embeddings=settings.max_tokens,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen2ForCausalLM(config), tokenizer
+
+
+def fit(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[Example],
+    settings: ColdStart,
+    seed: int,
+    folder: Path,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> list[float]:
+    """Train on the completions alone; returns the loss (nats per token) every ten steps."""
+    args = SFTConfig(
+        output_dir=str(folder),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.batch,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=round(0.05 * settings.steps),
+        completion_only_loss=True,
+        max_length=None,
+        seed=seed,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=model.dtype == torch.bfloat16,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        logging_steps=10,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_num_workers=0,
+    )
+    losses: list[float] = []
+    trainer = SFTTrainer(
+        model=model,
+        args=args,
+        train_dataset=Dataset.from_list(list(examples)),
+        processing_class=tokenizer,
+        callbacks=[_Report(losses, on_progress)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return losses
+
+
+class _Report(TrainerCallback):
+    def __init__(self, losses: list[float], on_progress: Callable[[int, int, str], None] | None) -> None:
+        self._losses, self._on_progress = losses, on_progress
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            self._losses.append(float(logs["loss"]))
+            if self._on_progress is not None:
+                self._on_progress(state.global_step, state.max_steps, f"loss {self._losses[-1]:.2f}")

@@ -1,0 +1,219 @@
+"""TRL's GRPO trainer, set up from a run's plan.
+
+What belongs here: configuration of the trainer, checkpoints, the curve. What does not:
+reading the command line (`grpo`), the reward itself (`reward`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from ops.benchmarks.store import read_problems
+from ops.config import Grpo
+from ops.policy import PolicyCard, load_model
+from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
+from ops.training.reward import StepStatistics, reward_function
+from ops.workers.stage import open_client
+from ops.workflow.prompt import conductor_messages, load_few_shots
+from ops.workspace import Workspace
+
+Report = Callable[[int, int, str], None]
+WINDOW = 5
+"""Steps over which "reward before" and "reward after" are means."""
+
+
+class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO that says how long generation took (seconds, this process)."""
+
+    generation_seconds = 0.0
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        result = super()._generate_single_turn(*args, **kwargs)
+        self.generation_seconds += time.perf_counter() - started
+        return result
+
+
+def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
+    """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages."""
+    grpo, bf16 = plan.recipe.grpo, getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
+    if plan.mlflow_uri:
+        os.environ.setdefault("MLFLOW_TRACKING_URI", plan.mlflow_uri)
+        os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", "podium-training")
+    return GRPOConfig(
+        output_dir=str(folder / "checkpoints"),
+        run_name=folder.name,
+        report_to=["mlflow"] if plan.mlflow_uri else [],
+        seed=plan.recipe.seed,
+        max_steps=grpo.steps,
+        per_device_train_batch_size=grpo.micro_batch,
+        gradient_accumulation_steps=grpo.rollouts_per_step // (grpo.micro_batch * grpo.processes),
+        num_generations=grpo.rollouts_per_question,
+        max_completion_length=grpo.max_completion_tokens,
+        temperature=grpo.temperature,
+        learning_rate=grpo.learning_rate,
+        lr_scheduler_type=grpo.schedule,
+        warmup_steps=round(grpo.warmup_ratio * grpo.steps),
+        adam_beta1=grpo.adam_beta1,
+        adam_beta2=grpo.adam_beta2,
+        max_grad_norm=grpo.max_grad_norm,
+        beta=grpo.kl,
+        epsilon=grpo.clip,
+        loss_type=grpo.loss,
+        scale_rewards="group",
+        **_machine(grpo),
+        bf16=bf16,
+        gradient_checkpointing=grpo.gradient_checkpointing,
+        logging_steps=1,
+        save_steps=grpo.checkpoint_every,
+        save_total_limit=2,
+        disable_tqdm=True,
+        log_completions=False,
+    )
+
+
+def _machine(grpo: Grpo) -> dict[str, Any]:
+    """Generation and devices. Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be
+    given: with either, DeepSpeed is not engaged."""
+    chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
+    if grpo.vllm:
+        chosen |= {"vllm_mode": "colocate", "vllm_gpu_memory_utilization": grpo.vllm_memory}
+    if not torch.cuda.is_available():
+        chosen |= {"ddp_backend": "gloo"} if grpo.deepspeed else {"use_cpu": True}
+    return chosen
+
+
+def run(plan: RunPlan, folder: Path, report: Report) -> RunResult | None:
+    """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
+
+    Returns None on ranks other than the first. Raises `OverBudget` at the cap: run again
+    with a larger one to go on.
+    """
+    card = PolicyCard.read(plan.base_policy)
+    problems = {problem.id: problem for problem in read_problems(plan.problems)}
+    prompting = plan.recipe.prompting
+    shots = load_few_shots(plan.few_shots, prompting.few_shots)
+    rows = [
+        {"prompt": conductor_messages(problem, len(plan.offered), prompting, shots), "problem_id": problem.id}
+        for problem in problems.values()
+    ]
+    client = open_client(Workspace(plan.root), plan.recipe, plan.pool, "training")
+    curve = Curve(folder / CURVE, report)
+    model, tokenizer = load_model(plan.base_policy, card)
+    offered = [plan.pool.worker(name) for name in plan.offered]
+    trainer = TimedTrainer(
+        model=model,
+        reward_funcs=reward_function(problems, offered, client, prompting, curve.batch),
+        args=configuration(plan, folder),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        callbacks=[curve],
+    )
+    trainer.remove_callback(PrinterCallback)
+    curve.trainer = trainer
+    checkpoint = last_checkpoint(folder / "checkpoints")
+    curve.start(int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.save_model(str(folder / "policy"))
+    if not trainer.is_world_process_zero():
+        return None
+    tokenizer.save_pretrained(folder / "policy")
+    card.model_copy(update={"pretrained": None, "trained_steps": plan.recipe.grpo.steps}).write(folder / "policy")
+    result = curve.result(client.counts.live, client.counts.cached, plan.recipe.grpo.rollouts_per_step)
+    partial = folder / f"{RESULT}.partial"
+    partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
+    partial.rename(folder / RESULT)
+    return result
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; a half-written one is passed over."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    whole = [path for path in found if (path / "trainer_state.json").is_file() and _readable(path)]
+    return whole[-1] if whole else None
+
+
+def _readable(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True
+
+
+class Curve(TrainerCallback):  # type: ignore[misc]
+    """One JSON line a step: reward, losses, outcome rates, worker use, and where the time went."""
+
+    trainer: TimedTrainer
+
+    def __init__(self, file: Path, report: Report) -> None:
+        self._file, self._report = file, report
+        self._statistics = StepStatistics()
+        self._rows: list[dict[str, Any]] = []
+        self._began = 0.0
+
+    def start(self, step: int) -> None:
+        """Keep the lines up to the checkpoint's step: the steps after it are done again."""
+        if self._file.is_file():
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+            self._rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
+        self._file.write_text("".join(json.dumps(row) + "\n" for row in self._rows), encoding="utf-8")
+
+    def batch(self, statistics: StepStatistics) -> None:
+        """What the reward function saw."""
+        self._statistics = statistics
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._began = time.perf_counter()
+        self.trainer.generation_seconds = 0.0
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if not logs or "reward" not in logs or not state.is_world_process_zero:
+            return
+        seconds = time.perf_counter() - self._began
+        generation, workers = self.trainer.generation_seconds, self._statistics.values["seconds/workers"]
+        row = {
+            "step": state.global_step,
+            "reward": logs["reward"],
+            "loss": logs.get("loss"),
+            "entropy": logs.get("entropy"),
+            "zero_variance_groups": logs.get("frac_reward_zero_std"),
+            "completion_tokens": logs.get("completions/mean_length"),
+            **self._statistics.values,
+            "seconds": seconds,
+            "seconds/generation": generation,
+            "seconds/update": seconds - generation - workers,
+            "use": self._statistics.use,
+            "sample": self._statistics.sample,
+        }
+        self._rows.append(row)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        note = f"reward {row['reward']:.3f} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
+        self._report(state.global_step, state.max_steps, note)
+
+    def result(self, live: int, cached: int, rollouts: int) -> RunResult:
+        """The run in numbers, all attempts together."""
+        rewards = [row["reward"] for row in self._rows]
+        window = min(WINDOW, len(rewards))
+        return RunResult(
+            steps=len(rewards),
+            reward_before=sum(rewards[:window]) / window,
+            reward_after=sum(rewards[-window:]) / window,
+            window=window,
+            rollouts=rollouts * len(rewards),
+            live_calls=live,
+            cached_calls=cached,
+            cost_usd=sum(row["cost_usd"] for row in self._rows),
+            seconds=sum(row["seconds"] for row in self._rows),
+        )

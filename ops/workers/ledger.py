@@ -1,0 +1,285 @@
+"""The budget ledger: money is reserved before it is spent, and every cent is accounted for.
+
+What belongs here: reservations against a cap and the sums of what was settled, by
+run, purpose, worker and month. What does not: prices and worst cases (client).
+
+The invariant, at every commit and over all processes: settled + reserved <= cap.
+A process reserves in blocks, so most calls cost one small transaction (their
+settlement); what is settled is on disk when `settle` returns. A kill -9 can lose
+exactly this: the cost of calls in flight at that moment, which nobody here ever
+learned. Their reservation is released when another process needs the room.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ops.errors import OverBudget
+from ops.workers.store import SqliteFile
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS spending (
+    run TEXT, purpose TEXT, worker TEXT, month TEXT,
+    calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+    usd REAL NOT NULL, PRIMARY KEY (run, purpose, worker, month)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS blocks (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, usd REAL NOT NULL
+);
+"""
+_SETTLE = """
+INSERT INTO spending VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    calls = calls + 1, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = completion_tokens + excluded.completion_tokens, usd = usd + excluded.usd
+"""
+_BLOCK_CALLS = 16
+"""A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
+_BLOCK_SHARE = 1 / 64
+"""… and never more than this share of the cap, so that no process sits on another's budget."""
+_CLOCK_SLACK_S = 5.0
+"""A process's start time is reckoned from the boot time, which moves when the clock is set."""
+_EPSILON = 1e-9
+"""USD. Floating-point dust is no reason to refuse a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A sum of settled calls (USD, tokens)."""
+
+    usd: float = 0.0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room for one call. Give it back through `Ledger.settle` or `Ledger.release`, once."""
+
+    run: str
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What one call cost (USD, tokens), and the reservation that it used."""
+
+    reservation: Reservation
+    purpose: str
+    worker: str
+    usd: float
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass
+class _Block:
+    """This process's share of one run's cap: `free`, and what its calls in flight may cost at worst."""
+
+    id: int
+    free: float
+    reserved: float = 0.0
+    in_flight: int = 0
+
+    @property
+    def usd(self) -> float:
+        return max(self.free, 0.0) + self.reserved
+
+
+class Ledger:
+    """Spending on workers, in one SQLite file that many processes and threads share."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA)
+        self._blocks: dict[str, _Block] = {}
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def reserve(
+        self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None
+    ) -> Reservation:
+        """Set aside a call's worst case before it is sent.
+
+        Raises `OverBudget` when the worst case does not fit under the run's cap, or under
+        the calendar month's (UTC, all runs), beside what is settled and what is reserved.
+        """
+        with self._lock:
+            self._forget_after_fork()
+            block = self._blocks.get(run)
+            if block is None or block.free + _EPSILON < worst_usd:
+                block = self._grow(run, worst_usd, cap_usd, month_cap_usd)
+            block.free -= worst_usd
+            block.reserved += worst_usd
+            block.in_flight += 1
+        return Reservation(run, worst_usd)
+
+    def settle(self, *bills: Bill) -> None:
+        """Book what calls really cost, in one transaction; it is on disk when this returns."""
+        month = _month()
+        rows = [
+            (b.reservation.run, b.purpose, b.worker, month, b.prompt_tokens, b.completion_tokens, b.usd)
+            for b in bills
+        ]
+        with self._lock, self._file.writing() as connection:
+            connection.executemany(_SETTLE, rows)
+            self._give_back(connection, [(bill.reservation, bill.usd) for bill in bills])
+
+    def release(self, reservation: Reservation) -> None:
+        """Give back the room of a call that cost nothing."""
+        with self._lock, self._file.writing() as connection:
+            self._give_back(connection, [(reservation, 0.0)])
+
+    def in_flight(self, run: str) -> int:
+        """How many of this process's reservations for the run are open."""
+        with self._lock:
+            block = self._blocks.get(run)
+            return block.in_flight if block and self._pid == os.getpid() else 0
+
+    def spent(self, run: str) -> float:
+        """USD settled for a run, by all processes."""
+        return self._sum("run = ?", (run,)).usd
+
+    def spent_in_month(self, month: str | None = None) -> float:
+        """USD settled in a calendar month ("2026-01", UTC; None: this one), over all runs."""
+        return self._sum("month = ?", (month or _month(),)).usd
+
+    def by_purpose(self, run: str | None = None) -> dict[str, Spent]:
+        """Settled calls by purpose, of one run or of all."""
+        return self._by("purpose", run)
+
+    def by_worker(self, run: str | None = None) -> dict[str, Spent]:
+        """Settled calls by worker name, of one run or of all."""
+        return self._by("worker", run)
+
+    def by_run(self) -> dict[str, Spent]:
+        """Settled calls by run."""
+        return self._by("run", None)
+
+    def close(self) -> None:
+        """Give this process's unused room back and close the file; the next use opens it again."""
+        with self._lock:
+            self._forget_after_fork()
+            idle = [run for run, block in self._blocks.items() if block.in_flight == 0]
+            if idle:
+                with self._file.writing() as connection:
+                    for run in idle:
+                        connection.execute("DELETE FROM blocks WHERE id = ?", (self._blocks.pop(run).id,))
+            self._file.close()
+
+    # ── blocks ───────────────────────────────────────────────────────────────
+
+    def _grow(self, run: str, worst: float, cap: float, month_cap: float | None) -> _Block:
+        """Raise this process's block until `worst` fits. Raises `OverBudget`."""
+        block = self._blocks.get(run)
+        free = max(block.free, 0.0) if block else 0.0  # below 0: a call cost more than its worst case
+        needed = worst - free
+        with self._file.writing() as connection:
+            room = _room(connection, run, cap, month_cap)
+            if room + _EPSILON < needed and _release_dead(connection):
+                room = _room(connection, run, cap, month_cap)
+            if room + _EPSILON < needed:
+                raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
+            grant = min(max(needed, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
+            if block is None:
+                pid, started = os.getpid(), _started(os.getpid())
+                cursor = connection.execute(
+                    "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)",
+                    (run, pid, started, grant),
+                )
+                block = _Block(id=int(cursor.lastrowid or 0), free=0.0)
+            else:
+                connection.execute("UPDATE blocks SET usd = usd + ? WHERE id = ?", (grant, block.id))
+        block.free = free + grant
+        self._blocks[run] = block
+        return block
+
+    def _give_back(self, connection: sqlite3.Connection, done: Sequence[tuple[Reservation, float]]) -> None:
+        """Take finished calls (reservation, USD spent) off this process's blocks."""
+        self._forget_after_fork()
+        for run in {reservation.run for reservation, _ in done} & self._blocks.keys():
+            block = self._blocks[run]
+            for reservation, usd in done:
+                if reservation.run == run:
+                    block.reserved = max(block.reserved - reservation.usd, 0.0)
+                    block.free += reservation.usd - usd
+                    block.in_flight -= 1
+            if block.in_flight == 0:  # an idle process holds nothing back from the others
+                del self._blocks[run]
+                connection.execute("DELETE FROM blocks WHERE id = ?", (block.id,))
+            else:
+                connection.execute("UPDATE blocks SET usd = ? WHERE id = ?", (block.usd, block.id))
+
+    def _forget_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._blocks, self._pid = {}, os.getpid()
+
+    # ── sums ─────────────────────────────────────────────────────────────────
+
+    def _sum(self, where: str, values: tuple[str, ...]) -> Spent:
+        with self._file.connection() as connection:
+            return Spent(
+                *connection.execute(f"SELECT {_SUMS} FROM spending WHERE {where}", values).fetchone()
+            )
+
+    def _by(self, column: str, run: str | None) -> dict[str, Spent]:
+        where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
+        query = f"SELECT {column}, {_SUMS} FROM spending {where} GROUP BY {column} ORDER BY {column}"
+        with self._file.connection() as connection:
+            return {name: Spent(*sums) for name, *sums in connection.execute(query, values)}
+
+
+_SUMS = (
+    "coalesce(sum(usd), 0.0), coalesce(sum(calls), 0), "
+    "coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)"
+)
+
+
+def _room(connection: sqlite3.Connection, run: str, cap: float, month_cap: float | None) -> float:
+    """USD left under the caps, with every process's blocks taken off."""
+
+    def total(query: str, *values: str) -> float:
+        return float(connection.execute(f"SELECT coalesce(sum(usd), 0.0) FROM {query}", values).fetchone()[0])
+
+    room = cap - total("spending WHERE run = ?", run) - total("blocks WHERE run = ?", run)
+    if month_cap is not None:
+        month_room = month_cap - total("spending WHERE month = ?", _month()) - total("blocks")
+        room = min(room, month_room)
+    return room
+
+
+def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
+    month = f", month {month_cap:.2f}" if month_cap is not None else ""
+    return (
+        f"run {run!r}: the next call may cost {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
+        f"(cap {cap:.2f}{month}). Raise budget.run_usd or budget.month_usd in the recipe, or lower a "
+        "worker's max_tokens; what is done stays cached"
+    )
+
+
+def _release_dead(connection: sqlite3.Connection) -> bool:
+    """Drop the blocks of processes that are gone; whether there were any."""
+    owners = connection.execute("SELECT DISTINCT pid, started FROM blocks").fetchall()
+    dead = [(pid, began) for pid, began in owners if abs(_started(pid) - began) > _CLOCK_SLACK_S]
+    connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
+    return bool(dead)
+
+
+def _started(pid: int) -> float:
+    """When that process began (seconds since the epoch), 0 when there is none: pids are used again."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _month() -> str:
+    return datetime.now(UTC).strftime("%Y-%m")

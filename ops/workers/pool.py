@@ -1,0 +1,77 @@
+"""What changed between two pools: retraining does the least that suffices.
+
+What belongs here: the difference. What does not: the pool itself and its
+fingerprint (`ops.config`), and deciding what to do about it (pipelines).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ops.config import Pool, Worker
+
+
+class Change(NamedTuple):
+    """One setting's old and new value."""
+
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class PoolDifference:
+    """Workers by name: `added`, `removed`, and `changed` (name → field → old and new).
+
+    `changed` lists every differing field; `affects_answers` and `affects_price` say
+    what a retraining must look at. Tags, limits and time-outs do neither.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: dict[str, dict[str, Change]]
+    affects_answers: tuple[str, ...] = ()
+    """Changed workers whose responses must be made again."""
+    affects_price: tuple[str, ...] = ()
+    """Changed workers whose price, and nothing of their answers, may differ."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no difference"
+        lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
+        for name, fields in self.changed.items():
+            what = ", ".join(f"{key}: {_shown(c.old)} → {_shown(c.new)}" for key, c in fields.items())
+            lines.append(f"~ {name}: {what}")
+        return "\n".join(lines)
+
+
+def difference(old: Pool, new: Pool) -> PoolDifference:
+    """What must be done to `old` to get `new`, worker by worker; their order does not count."""
+    before, after = ({worker.name: worker for worker in pool.workers} for pool in (old, new))
+    changed = {
+        name: fields for name in before if name in after and (fields := _changes(before[name], after[name]))
+    }
+    answers = tuple(name for name in changed if before[name].identity != after[name].identity)
+    return PoolDifference(
+        added=tuple(name for name in after if name not in before),
+        removed=tuple(name for name in before if name not in after),
+        changed=changed,
+        affects_answers=answers,
+        affects_price=tuple(name for name in changed if name not in answers and "price" in changed[name]),
+    )
+
+
+def _changes(old: Worker, new: Worker) -> dict[str, Change]:
+    before, after = old.model_dump(), new.model_dump()
+    return {key: Change(before[key], after[key]) for key in before if before[key] != after[key]}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"input", "output"}:
+        return f"{value['input']:g}/{value['output']:g} USD per million tokens"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else repr(value)

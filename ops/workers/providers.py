@@ -1,0 +1,188 @@
+"""The edge to LiteLLM: loading it quietly, registering our own providers, parameters, prices.
+
+What belongs here: everything that depends on how LiteLLM is called. What does not:
+when to call it (client), and how its errors are read (failures).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ops.config import Pool, Worker
+from ops.errors import ConfigError
+from ops.workers.types import Message
+
+_OWN_PROVIDERS = {"local": "ops.miniature.provider"}
+"""LiteLLM provider prefix → the module whose `register()` puts it into LiteLLM's provider map."""
+_CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore")
+"""They write prompts, headers or URLs with keys at DEBUG and INFO."""
+_TOKENS_PER_MESSAGE = 16
+"""More than any chat template adds around one message."""
+_closing: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]]
+_closing = weakref.WeakKeyDictionary()
+_registering = threading.Lock()
+_registered: set[str] = set()
+
+
+@cache
+def litellm() -> Any:
+    """LiteLLM, imported when first used: local price table, no telemetry, nothing printed or logged."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import downloads prices
+    module: Any = importlib.import_module("litellm")
+    module.telemetry = False
+    module.suppress_debug_info = True
+    module.redact_user_api_key_info = True
+    for name in _CHATTY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return module
+
+
+@cache
+def provider_error() -> type[Exception]:
+    """The base of what LiteLLM raises for a failed call: it borrows the OpenAI library's."""
+    error: type[Exception] = importlib.import_module("openai").OpenAIError
+    return error
+
+
+async def close_with_loop() -> None:
+    """Have LiteLLM's HTTP clients of the running loop closed when it ends. Call it once per loop.
+
+    LiteLLM keeps one client per loop, by the loop's address: left open, its sockets
+    leak, and a later loop at the same address would be handed dead connections.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _closing:
+        _closing[loop] = _clients_of_the_loop()
+        await anext(_closing[loop])
+
+
+async def _clients_of_the_loop() -> AsyncGenerator[None, None]:
+    try:
+        yield  # asyncio.run ends its loop's generators here, while the loop still runs
+    finally:
+        kept = litellm().in_memory_llm_clients_cache.cache_dict
+        suffix = f"-{id(asyncio.get_running_loop())}"
+        for key in [key for key in kept if str(key).endswith(suffix)]:
+            await kept.pop(key).close()
+
+
+def ensure_registered(model: str) -> None:
+    """Register the in-process provider behind a model string such as `local/editor`, once.
+
+    Models of LiteLLM's own providers need nothing.
+    """
+    prefix = model.partition("/")[0]
+    if prefix not in _OWN_PROVIDERS:
+        return
+    with _registering:
+        if prefix in _registered:
+            return
+        known = {item["provider"] for item in litellm().custom_provider_map}
+        if prefix not in known:
+            importlib.import_module(_OWN_PROVIDERS[prefix]).register()
+        _registered.add(prefix)
+
+
+def check_pool(pool: Pool, file: Path | str) -> None:
+    """Raise `ConfigError` for the first worker that could not be called: before anything is spent."""
+    for worker in pool.workers:
+        request_settings(worker, file)
+        worst_price(worker, file)
+
+
+def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
+    """The keyword arguments of every LiteLLM call to this worker, but for the messages.
+
+    Raises `ConfigError` when the key's variable is not set or the model names no provider.
+    """
+    provider = _provider(worker, file)
+    settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
+    if provider not in _OWN_PROVIDERS:  # retrying is the client's, so that it is counted and budgeted
+        settings |= {"timeout": worker.timeout_s, "max_retries": 0}
+    optional = {
+        "api_base": worker.api_base,
+        "temperature": worker.temperature,
+        "top_p": worker.top_p,
+        "top_k": worker.top_k,
+        "presence_penalty": worker.presence_penalty,
+        "reasoning_effort": worker.reasoning_effort,
+        "extra_body": worker.extra_body or None,
+        "api_key": _key(worker, provider, file),
+    }
+    settings |= {name: value for name, value in optional.items() if value is not None}
+    # Anthropic thinks only when asked to and takes no budget of 0.
+    if worker.thinking_budget is not None and not (provider == "anthropic" and worker.thinking_budget == 0):
+        settings["thinking"] = {"type": "enabled", "budget_tokens": worker.thinking_budget}
+    return settings
+
+
+def _provider(worker: Worker, file: Path | str) -> str:
+    ensure_registered(worker.model)
+    library = litellm()
+    if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
+        return worker.model.partition("/")[0]
+    try:
+        return str(library.get_llm_provider(worker.model)[1])
+    except library.exceptions.BadRequestError:
+        raise ConfigError(
+            file, f"workers.{worker.name}.model", f"{worker.model!r} names no provider that LiteLLM knows",
+            "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base",
+        ) from None  # fmt: skip
+
+
+def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
+    if worker.api_key_env is None:
+        # Without one LiteLLM would send the environment's key for the provider to a stranger's endpoint.
+        return "none" if worker.api_base else None
+    if key := os.environ.get(worker.api_key_env):
+        return key
+    raise ConfigError(
+        file, f"workers.{worker.name}.api_key_env",
+        f"the environment variable {worker.api_key_env} is not set",
+        f"Set it to your {provider} key (.env.example lists all of them) or take the worker out of the pool",
+    )  # fmt: skip
+
+
+def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
+    """USD per prompt token and per completion token, at most: the pool's price, or LiteLLM's dearest tier.
+
+    Raises `ConfigError` when neither has one.
+    """
+    if worker.price is not None:
+        return worker.price.input / 1e6, worker.price.output / 1e6
+    library = litellm()
+    bare = worker.model.removeprefix(_provider(worker, file) + "/")
+    entry = library.model_cost.get(worker.model) or library.model_cost.get(bare) or {}
+    worst = []
+    for side in ("input", "output"):
+        name = f"{side}_cost_per_token"
+        if entry.get(name) is None:
+            raise ConfigError(
+                file, f"workers.{worker.name}.price",
+                f"is missing, and LiteLLM has no price for {worker.model!r}",
+                "Give it, in USD per million tokens (0 for a server of your own)",
+            )  # fmt: skip
+        tiers = [v for k, v in entry.items() if k.startswith(f"{name}_above_") and k.endswith("_tokens")]
+        worst.append(max([entry[name], *tiers]))
+    return worst[0], worst[1]
+
+
+def cost_usd(worker: Worker, reply: Any, prompt_tokens: int, completion_tokens: int) -> float:
+    """What a reply cost (USD): by the pool's price if it gives one, else by LiteLLM's table."""
+    if worker.price is not None:
+        return (prompt_tokens * worker.price.input + completion_tokens * worker.price.output) / 1e6
+    return float(litellm().completion_cost(completion_response=reply, model=worker.model))
+
+
+def most_tokens(messages: Sequence[Message]) -> int:
+    """No tokenizer makes more tokens of these messages: a byte-level token holds at least one byte."""
+    return sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)

@@ -1,0 +1,263 @@
+"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time.
+
+What belongs here: the three lists that a Conductor writes (Section 3.1 of arXiv:2512.04388),
+what makes them valid, and their rendering. Finding the lists in a text is `literals`' work.
+What does not belong here: prompting, running or rewarding a workflow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from ops.workflow.literals import Defect, Value, last_lists
+
+SOLVE = "Solve the problem."
+"""The subtask of a worker that is only told to answer: `Workflow.single`'s default, and precaching's."""
+
+Access = Literal["none", "all"] | tuple[int, ...]
+AccessMode = Literal["binary", "fine_grained"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call: the `worker`'s ordinal among those offered, its `subtask`, and which earlier steps it sees.
+
+    `access` is "none" (the question only), "all" (every earlier step) or the indices of
+    earlier steps (fine-grained mode). Raises `ValueError` for a step that no text can give.
+    """
+
+    worker: int
+    subtask: str
+    access: Access = "none"
+
+    def __post_init__(self) -> None:
+        if self.access == ():
+            object.__setattr__(self, "access", "none")
+        if self.worker < 0:
+            raise ValueError(f"worker ordinal {self.worker} is negative")
+        if not self.subtask.strip():
+            raise ValueError("a subtask must say something")
+        if not _encodable(self.subtask):
+            raise ValueError("a subtask must be text that UTF-8 can encode")
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """Steps in the order written; the last one's response is the answer. No steps: keep the previous answer.
+
+    Raises `ValueError` when a step sees itself, a later step or one step twice.
+    """
+
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        for index, step in enumerate(self.steps):
+            if isinstance(step.access, tuple) and (problem := _access_problem(step.access, index)):
+                raise ValueError(f"step {index}: {problem}")
+
+    @classmethod
+    def single(cls, worker: int, subtask: str = SOLVE) -> Workflow:
+        """One worker alone."""
+        return cls((Step(worker, subtask),))
+
+    @property
+    def is_empty(self) -> bool:
+        """Three empty lists: in a recursive round, "keep that answer"."""
+        return not self.steps
+
+    def visible(self, index: int) -> tuple[int, ...]:
+        """Indices of the earlier steps whose subtask and response step `index` sees, in order."""
+        access = self.steps[index].access
+        if access == "all":
+            return tuple(range(index))
+        return tuple(sorted(access)) if isinstance(access, tuple) else ()
+
+    def needed(self) -> frozenset[int]:
+        """Indices of the steps that can reach the answer: the last one and what it sees, directly or not."""
+        reached: set[int] = set()
+        waiting = [len(self.steps) - 1] if self.steps else []
+        while waiting:
+            index = waiting.pop()
+            if index not in reached:
+                reached.add(index)
+                waiting.extend(self.visible(index))
+        return frozenset(reached)
+
+    def render(self) -> str:
+        """The three lists, one a line: what `parse` reads back as this workflow."""
+        subtasks = ", ".join(json.dumps(step.subtask, ensure_ascii=False) for step in self.steps)
+        access = ", ".join(_render_access(step.access) for step in self.steps)
+        ids = ", ".join(str(step.worker) for step in self.steps)
+        return f"model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = [{access}]"
+
+
+class FormatFailure(StrEnum):
+    """Why a text is no workflow; training counts each of them."""
+
+    NO_ASSIGNMENT = "no_assignment"
+    """None of the three names is assigned anything."""
+    MISSING_MODEL_ID = "missing_model_id"
+    MISSING_SUBTASKS = "missing_subtasks"
+    MISSING_ACCESS_LIST = "missing_access_list"
+    NOT_A_LIST = "not_a_list"
+    """A name is assigned something else than a list."""
+    UNBALANCED = "unbalanced"
+    """A bracket or a string does not end (truncated, as a rule)."""
+    NOT_A_LITERAL = "not_a_literal"
+    """A list holds something else than strings, numbers and lists of them."""
+    TOO_DEEP = "too_deep"
+    TOO_LONG = "too_long"
+    """A list is beyond the reader's limits on characters or elements."""
+    EMPTY = "empty"
+    """Three empty lists outside a recursive round."""
+    LENGTH_MISMATCH = "length_mismatch"
+    TOO_MANY_STEPS = "too_many_steps"
+    BAD_WORKER = "bad_worker"
+    """An element of model_id is no integer."""
+    UNKNOWN_WORKER = "unknown_worker"
+    """An integer that is not among the offered ordinals."""
+    BAD_SUBTASK = "bad_subtask"
+    """An element of subtasks is not text."""
+    EMPTY_SUBTASK = "empty_subtask"
+    BAD_ACCESS = "bad_access"
+    """Not one of the forms of access that the mode allows."""
+    ACCESS_NOT_EARLIER = "access_not_earlier"
+    """Fine-grained access to the step itself or to a later one."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Either a `workflow`, or a `failure` with a `detail` for a person."""
+
+    workflow: Workflow | None
+    failure: FormatFailure | None = None
+    detail: str = ""
+
+
+class _InvalidError(Exception):
+    def __init__(self, failure: FormatFailure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure, self.detail = failure, detail
+
+
+def parse(
+    text: str, *, offered: int, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
+) -> Parsed:
+    """Read the workflow that `text` assigns; the last well-formed list of each name wins.
+
+    `offered` is how many workers were on offer (ordinals 0 … offered-1). `recursive`: a round
+    in which three empty lists mean "keep the previous answer". Never raises, whatever the text.
+    """
+    try:
+        return Parsed(_read(text, offered, max_steps, access, recursive))
+    except _InvalidError as invalid:
+        return Parsed(None, invalid.failure, invalid.detail)
+
+
+_MISSING = {
+    "model_id": FormatFailure.MISSING_MODEL_ID,
+    "subtasks": FormatFailure.MISSING_SUBTASKS,
+    "access_list": FormatFailure.MISSING_ACCESS_LIST,
+}
+
+
+def _read(text: str, offered: int, max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
+    found = last_lists(text, tuple(_MISSING))
+    if not found:
+        raise _InvalidError(
+            FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned"
+        )
+    lists: list[list[Value]] = []
+    for name, missing in _MISSING.items():
+        value = found.get(name)
+        if value is None:
+            raise _InvalidError(missing, f"{name} is not assigned")
+        if isinstance(value, Defect):
+            raise _InvalidError(
+                FormatFailure(value.value), f"{name} is assigned, but its value is {value.words}"
+            )
+        lists.append(value)
+    workers, subtasks, accesses = lists
+    _check_lengths(len(workers), len(subtasks), len(accesses), max_steps, recursive)
+    steps = (
+        Step(_worker(workers[i], i, offered), _subtask(subtasks[i], i), _access(accesses[i], i, mode))
+        for i in range(len(workers))
+    )
+    return Workflow(tuple(steps))
+
+
+def _check_lengths(workers: int, subtasks: int, accesses: int, max_steps: int, recursive: bool) -> None:
+    if not workers == subtasks == accesses:
+        raise _InvalidError(
+            FormatFailure.LENGTH_MISMATCH,
+            f"{workers} in model_id, {subtasks} in subtasks, {accesses} in access_list",
+        )
+    if workers == 0 and not recursive:
+        raise _InvalidError(FormatFailure.EMPTY, "the three lists are empty")
+    if workers > max_steps:
+        raise _InvalidError(FormatFailure.TOO_MANY_STEPS, f"{workers} steps; at most {max_steps} are allowed")
+
+
+def _worker(value: Value, index: int, offered: int) -> int:
+    if not isinstance(value, int):
+        raise _InvalidError(FormatFailure.BAD_WORKER, f"step {index}: {_short(value)} is no integer")
+    if not 0 <= value < offered:
+        raise _InvalidError(
+            FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among 0 … {offered - 1}"
+        )
+    return value
+
+
+def _subtask(value: Value, index: int) -> str:
+    if not isinstance(value, str) or not _encodable(value):
+        raise _InvalidError(FormatFailure.BAD_SUBTASK, f"step {index}: {_short(value)} is not text")
+    if not value.strip():
+        raise _InvalidError(FormatFailure.EMPTY_SUBTASK, f"step {index}: the subtask is empty")
+    return value
+
+
+def _access(value: Value, index: int, mode: AccessMode) -> Access:
+    if value == []:
+        return "none"
+    if value in ("all", ["all"]):
+        return "all"
+    if mode == "binary" or not isinstance(value, list):
+        raise _InvalidError(
+            FormatFailure.BAD_ACCESS, f'step {index}: {_short(value)} is neither [] nor ["all"]'
+        )
+    indices = tuple(item for item in value if isinstance(item, int))
+    if len(indices) < len(value):
+        raise _InvalidError(
+            FormatFailure.BAD_ACCESS, f"step {index}: {_short(value)} is no list of step indices"
+        )
+    if problem := _access_problem(indices, index):
+        later = any(not 0 <= seen < index for seen in indices)
+        raise _InvalidError(
+            FormatFailure.ACCESS_NOT_EARLIER if later else FormatFailure.BAD_ACCESS,
+            f"step {index}: {problem}",
+        )
+    return indices
+
+
+def _access_problem(access: Sequence[int], index: int) -> str:
+    if wrong := [seen for seen in access if not 0 <= seen < index]:
+        return f"access to {wrong[0]}, which is not an earlier step"
+    return "access names one step twice" if len(set(access)) < len(access) else ""
+
+
+def _render_access(access: Access) -> str:
+    if isinstance(access, tuple):
+        return "[" + ", ".join(map(str, access)) + "]"
+    return '["all"]' if access == "all" else "[]"
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(value: Value) -> str:
+    return f"{value!r:.60}"

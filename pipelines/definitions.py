@@ -1,0 +1,45 @@
+"""The one place where assets, checks, jobs, schedule, sensor and resources come together.
+
+What belongs here: assembly. What does not: anything with a decision in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+import assets as stages
+from assets.resources import LogReporter, Podium, Reporter
+from pipelines.home import quiet
+from pipelines.lifecycle import lifecycle_job
+from pipelines.retraining import nightly, pool_changed
+
+
+def definitions(
+    podium: Podium | None = None,
+    reporter: Reporter | None = None,
+    loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+) -> dg.Definitions:
+    """All of Podium for Dagster. Whoever passes another resource or logger changes a part without patching."""
+    quiet()
+    resources = {
+        "podium": Podium.configure_at_launch(**(podium or Podium()).model_dump()),
+        "reporter": reporter or LogReporter(),
+        "trainer": dg.PipesSubprocessClient(),
+    }
+    catalogue = dg.Definitions(
+        assets=dg.load_assets_from_package_module(stages),
+        asset_checks=dg.load_asset_checks_from_package_module(stages),
+        resources=resources,
+        executor=dg.in_process_executor,
+        loggers=loggers,
+    )
+    lifecycle = lifecycle_job(catalogue)
+    return dg.Definitions.merge(
+        catalogue,
+        dg.Definitions(jobs=[lifecycle], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle)]),
+    )
+
+
+defs = definitions()

@@ -1,0 +1,97 @@
+"""`python -m pipelines.dev`, what `make dev` calls: the Dagster UI with its daemon, and MLflow, until Ctrl-C.
+
+What belongs here: starting and ending the two servers. What does not: what they serve.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from ops.workspace import Workspace
+from pipelines.home import prepare
+
+HOST = "127.0.0.1"
+GRACE_S = 15.0
+"""How long a server may take to end by itself."""
+
+
+def main() -> int:
+    """Serve until Ctrl-C or until a server ends. Returns that server's exit status, 0 after Ctrl-C."""
+    console = Console(highlight=False)
+    workspace = Workspace.find()
+    prepare(workspace)
+    dagster_port, mlflow_port = free_port(3000), free_port(5000)
+    servers = [_start(_dagster(dagster_port))]
+    console.print(f"Dagster  http://{HOST}:{dagster_port}")
+    if workspace.mlflow_uri.startswith("http"):
+        console.print(f"MLflow   {workspace.mlflow_uri}")
+    else:
+        servers.append(_start(_mlflow(workspace, mlflow_port)))
+        console.print(f"MLflow   http://{HOST}:{mlflow_port}")
+    console.print("Ctrl-C ends both.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while all(server.poll() is None for server in servers):
+            time.sleep(0.5)
+        return next(server.returncode for server in servers if server.returncode is not None)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        _end(servers)
+
+
+def free_port(wished: int) -> int:
+    """`wished`, or the next port after it that nothing listens on."""
+    for port in range(wished, wished + 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port from {wished} to {wished + 99}")
+
+
+def _dagster(port: int) -> list[str]:
+    arguments = ["-m", "pipelines.definitions", "--host", HOST, "--port", str(port)]
+    return [sys.executable, "-m", "dagster", "dev", "--log-level", "warning", *arguments]
+
+
+def _mlflow(workspace: Workspace, port: int) -> list[str]:
+    (workspace.state / "mlflow").mkdir(parents=True, exist_ok=True)
+    return [
+        *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"),
+        *("--backend-store-uri", workspace.mlflow_uri),
+        *("--default-artifact-root", str(workspace.mlflow_artifacts)),
+    ]
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C reaches this process alone, which then ends both in order.
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
+    for server in servers:
+        if server.poll() is None:
+            server.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + GRACE_S
+    for server in servers:
+        try:
+            server.wait(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

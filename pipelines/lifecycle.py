@@ -1,0 +1,105 @@
+"""The job `lifecycle`: every asset, in order, in one process.
+
+What belongs here: which assets a stage materializes and over which partitions. What does
+not: the assets (`assets`) and what starts the job (`retraining`, `run`).
+
+A Dagster asset job holds assets of one partitions definition only, and a run carries one range
+of partition keys; the life of the data is cut along benchmarks, along workers × benchmarks, and
+not at all. So `lifecycle` is a job of one op a stage, and each op executes one asset run in its
+own process: over all partitions of the stage at once, recorded in the instance like any other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+
+from assets import partitions
+from assets.resources import Podium
+from ops.config import BENCHMARKS, TRAINING_BENCHMARKS
+from pipelines.home import only_one, this_process
+
+LIFECYCLE_RUN = "podium/lifecycle_run"
+"""Run tag: the `lifecycle` run that an asset run belongs to."""
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+"""Run tags by which Dagster knows the range of partitions of a run."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One op of `lifecycle`: a run of these assets over all their partitions."""
+
+    name: str
+    assets: tuple[str, ...]
+    along: Literal["nothing", "benchmark", "worker × benchmark"] = "nothing"
+    description: str = ""
+
+
+STAGES = (
+    Stage("problems", ("raw_problems",), "benchmark", "Load every benchmark's problems"),
+    Stage("curation", ("shortlist", "worker_pool"), description="Choose candidates; read the pool"),
+    Stage("precaching", ("worker_responses",), "worker × benchmark", "Ask every worker every candidate"),
+    Stage(
+        "training",
+        ("worker_profiles", "signal_forecast", "training_mix", "base_policy", "conductor"),
+        description="Choose the mix, cold-start a policy, train it with GRPO",
+    ),
+    Stage("evaluation", ("baselines", "benchmark_scores"), "benchmark", "Score baselines and Conductor"),
+    Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
+)
+
+
+def lifecycle_job(assets: dg.Definitions) -> dg.JobDefinition:
+    """The job over `assets`, which holds all assets of `STAGES` with their resources and loggers."""
+
+    @dg.job(
+        name="lifecycle",
+        description="Curate, precache, train, evaluate, register and promote a Conductor",
+        executor_def=dg.in_process_executor,
+    )
+    def lifecycle() -> None:
+        done = None
+        for stage in STAGES:
+            op = _stage_op(assets, stage)
+            done = op() if done is None else op(done)
+
+    return lifecycle
+
+
+def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
+    @dg.op(
+        name=stage.name,
+        description=stage.description,
+        ins={} if stage is STAGES[0] else {"before": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+    )
+    def run_stage(context: dg.OpExecutionContext, podium: Podium) -> None:
+        job = assets.resolve_implicit_global_asset_job_def()
+        tags = {**this_process(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name}
+        with only_one(podium.load().workspace):
+            for span in _partition_tags(stage, podium, context.instance):
+                job.execute_in_process(
+                    instance=context.instance,
+                    asset_selection=[dg.AssetKey(name) for name in stage.assets],
+                    run_config={**podium.run_config(), "loggers": {name: {} for name in assets.loggers or {}}},
+                    tags=tags | span,
+                )
+
+    return run_stage
+
+
+def _partition_tags(stage: Stage, podium: Podium, instance: dg.DagsterInstance) -> Sequence[dict[str, str]]:
+    if stage.along == "nothing":
+        return [{}]
+    if stage.along == "benchmark":
+        spans = partitions.ranges(BENCHMARKS, list(podium.load().recipe.benchmarks))
+    else:
+        workers = instance.get_dynamic_partitions("worker")
+        spans = [
+            (
+                dg.MultiPartitionKey({"worker": workers[0], "benchmark": TRAINING_BENCHMARKS[0]}),
+                dg.MultiPartitionKey({"worker": workers[-1], "benchmark": TRAINING_BENCHMARKS[-1]}),
+            )
+        ]
+    return [{RANGE_START: first, RANGE_END: last} for first, last in spans]

@@ -1,0 +1,45 @@
+"""The end of a lifecycle, told to a person: the table, what training did, where to look, how to ask.
+
+What belongs here: layout of what is stored. What does not: any number's computation.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from assets.conductor import run_folder
+from assets.resources import Calls, Setup
+from ops import registry
+from ops.evaluation.report import money, table
+from ops.evaluation.stage import compare
+from ops.training.plan import RunResult
+
+
+def print_summary(console: Console, setup: Setup, calls: Calls, seconds: float) -> None:
+    """Raises `DataError` when the lifecycle has not been run to its end."""
+    board = compare(*setup).board
+    console.print()
+    console.print(table(board))
+    trained = RunResult.read(run_folder(setup))
+    if trained is not None:
+        console.print(
+            f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
+            f"{trained.steps} steps ({trained.rollouts:,} rollouts, {money(trained.cost_usd)})"
+        )
+    champion = registry.champion(setup.workspace)
+    challenger = registry.challenger(setup.workspace)
+    if champion is None or challenger is None or champion.version != challenger.version:
+        kept = challenger.tags.get("verdict", "") if challenger else ""
+        console.print(f"Promotion   not promoted: {kept}", style="yellow")
+    if champion is not None:
+        console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
+    live = f"{calls.live:,} calls made" if calls.live else "no call made"
+    console.print(
+        f"Workers     {live}, {calls.cached:,} answered from the cache, "
+        f"{calls.failed:,} failed; {money(calls.usd)} spent in this run"
+    )
+    console.print(f"Time        {seconds / 60:.1f} minutes")
+    console.print()
+    console.print("make dev                  the Dagster UI and the MLflow registry")
+    if champion is not None:
+        console.print('make ask Q="…"            ask the champion a question', markup=False)

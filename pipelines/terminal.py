@@ -1,0 +1,117 @@
+"""What a person at a terminal sees while the lifecycle runs: stages, progress bars, worker calls.
+
+What belongs here: rendering. What does not: what runs (`lifecycle`), the final report
+(`ops.evaluation.report`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import dagster as dg
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from assets.resources import Calls, OnProgress
+
+PLAIN_EVERY_S = 20.0
+"""Without a terminal (a log file), progress is a line this often."""
+
+
+class Terminal:
+    """A `Reporter` that draws, and the Dagster logger that tells it which step runs."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.total = Calls()
+        self._bars = Progress(
+            TextColumn("  "),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", style="dim"),
+            console=console,
+            transient=True,
+        )
+        self._bar: TaskID | None = None
+        self._began: dict[tuple[str, str], float] = {}
+        self._note: dict[str, str] = {}
+
+    def __enter__(self) -> Terminal:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bars.stop()
+
+    def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
+        """A bar that goes away when the asset is done; without a terminal, a plain line now and then."""
+        self._remove_bar()
+        self._bar = self._bars.add_task("", total=None)
+        last = time.monotonic()
+
+        def report(done: int, total: int, note: str = "", /) -> None:
+            nonlocal last
+            if self._bar is None:
+                return
+            self._bars.update(self._bar, completed=done, total=total, description=note)
+            if not self.console.is_terminal and time.monotonic() - last > PLAIN_EVERY_S:
+                last = time.monotonic()
+                self.console.print(f"    {done} of {total} {note}".rstrip(), style="dim", markup=False)
+
+        return report
+
+    def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
+        """Add to the run's total and show it beside the asset."""
+        self.total = self.total.plus(calls)
+        self._note[context.asset_key.path[-1]] = f"{calls.live:,} calls, {calls.cached:,} from cache, ${calls.usd:.4f}"
+
+    def logger(self) -> dg.LoggerDefinition:
+        """The Dagster logger that shows steps and warnings, and nothing else."""
+
+        @dg.logger(description="Stages on the terminal")
+        def terminal(_: dg.InitLoggerContext) -> logging.Logger:
+            logger = logging.Logger("podium.terminal", logging.DEBUG)
+            logger.addHandler(_Steps(self._event))
+            return logger
+
+        return terminal
+
+    def _event(self, event: dg.DagsterEvent) -> None:
+        name = str(event.step_key)
+        if event.event_type == dg.DagsterEventType.STEP_START:
+            self._began[event.job_name, name] = time.monotonic()
+            if event.job_name == "lifecycle":
+                self.console.print(f"[bold]{name}[/bold]")
+        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name != "lifecycle":
+            took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
+            self._remove_bar()
+            note = self._note.pop(name, "")
+            self.console.print(f"  [green]✓[/green] {name:<36} [dim]{took:7.1f} s  {note}[/dim]")
+
+    def _remove_bar(self) -> None:
+        if self._bar is not None:
+            self._bars.remove_task(self._bar)
+            self._bar = None
+
+
+class _Steps(logging.Handler):
+    def __init__(self, tell: Callable[[dg.DagsterEvent], None]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "dagster_event", None)
+        if isinstance(event, dg.DagsterEvent) and event.is_step_event:
+            self.tell(event)

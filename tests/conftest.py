@@ -1,0 +1,61 @@
+"""What several rooms of tests need: a quiet environment, and a project of one's own to run things in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.workspace import Workspace
+from pipelines.home import quiet
+
+ROOT = Path(__file__).parents[1]
+CARRIED = (
+    "config",
+    "data/cold_start",
+    "data/few_shots",
+    "data/knowledge",
+    "mlflow",
+    "ops",
+    ".dvc/config",
+    ".dvcignore",
+    ".gitignore",
+    "dagster.yaml",
+    "dvc.yaml",
+    "params.yaml",
+)
+"""What a checkout needs to live through a lifecycle."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    quiet()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Workspace:
+    """A checkout of its own: a git repository with DVC, the configuration and the code, and no state."""
+    return make_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def make() -> Callable[[Path], Workspace]:
+    """`make_project`, for fixtures with a wider scope."""
+    return make_project
+
+
+def make_project(root: Path) -> Workspace:
+    """Copy what `CARRIED` names into `root` and commit it."""
+    for name in CARRIED:
+        source, target = ROOT / name, root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+        else:
+            shutil.copyfile(source, target)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(root)]
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "start"]):
+        subprocess.run([*git, *command], check=True)
+    return Workspace(root)

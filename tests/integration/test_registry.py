@@ -1,0 +1,231 @@
+"""The registry on a real MLflow store in SQLite: register, gate, promote, serve elsewhere, roll back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ops import registry
+from ops.config import Pool, Prompting, ScratchPolicy, load_pool
+from ops.errors import DataError
+from ops.evaluation.runner import ScoreRow
+from ops.policy import PolicyCard
+from ops.promotion import Check, Verdict, override
+from ops.workflow.grammar import Step, Workflow
+from ops.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
+QUESTION = r"What is $6 \cdot 7$?"
+YES, NO = Verdict(True, ()), Verdict(False, (Check("cost", 2.0, 1.5, False, "dear"),))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Pool:
+    whole = load_pool(ROOT / "config", "quickstart")
+    return whole.model_copy(update={"workers": (whole.worker("algebraist"), whole.worker("guesser"))})
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
+    """A tiny policy that has learned one workflow by heart."""
+    import torch
+
+    from ops.training.supervised import Example, scratch_model
+
+    folder = tmp_path_factory.mktemp("policy")
+    texts = [f"{QUESTION}\nModels: 0 1", "Compute 2 + 3.\nModels: 0 1", "Who wrote this?\nModels: 0 1"]
+    answer = [{"role": "assistant", "content": WORKFLOW}]
+    examples = [Example(prompt=[{"role": "user", "content": text}], completion=answer) for text in texts]
+    settings = ScratchPolicy(vocabulary=320, hidden=32, layers=1, heads=2, max_tokens=256)
+    model, tokenizer = scratch_model(settings, examples, seed=0)
+    chats = [[*example["prompt"], *example["completion"]] for example in examples]
+    batch = tokenizer.apply_chat_template(chats, return_tensors="pt", padding=True, return_dict=True)
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    prompting = Prompting(style="compact", few_shots="none")
+    PolicyCard(
+        recipe="test", pool=pool, offered=pool.names, prompting=prompting, max_completion_tokens=64
+    ).write(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A checkout with what registering reads: the agent; all else comes with the package."""
+    shutil.copytree(ROOT / "mlflow", tmp_path / "mlflow")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
+def rows(right: int) -> list[ScoreRow]:
+    base = ScoreRow(
+        benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
+        status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
+        completion="what was written", answer="what was answered", unscorable=False,
+    )  # fmt: skip
+    benchmarks = ("mmlu", "gpqa_diamond")
+    return [
+        replace(base, benchmark=name, problem_id=str(i), correct=int(i < right))
+        for name in benchmarks
+        for i in range(10)
+    ]
+
+
+def register(workspace: Workspace, policy: Path, pool: Pool, right: int) -> registry.Registered:
+    lineage = registry.Lineage("c0ffee", "d41d8c", pool.fingerprint, "test", 1.25)
+    return registry.register(workspace, policy, pool, rows(right), lineage)
+
+
+def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace) -> None:
+    assert registry.champion(workspace) is None
+    assert not workspace.state.exists()
+    with pytest.raises(registry.RegistryError, match="make run"):
+        registry.predict(workspace, {})
+    assert not workspace.state.exists()
+
+
+def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    first = register(workspace, policy, pool, right=6)
+    assert first.aliases == ("challenger",)
+    assert registry.champion(workspace) is None
+    assert first.tags.items() >= {
+        "git_commit": "c0ffee", "dvc_revision": "d41d8c", "pool_fingerprint": pool.fingerprint,
+        "recipe": "test", "training_cost_usd": "1.25",
+    }.items()  # fmt: skip
+    assert first.metrics["mmlu/accuracy"] == first.metrics["unseen/accuracy"] == 0.6
+    assert first.metrics["mmlu/standard_error"] == pytest.approx(0.1633, abs=1e-4)
+
+    assert register(workspace, policy, pool, right=6).version == first.version, "registered twice"
+
+    assert registry.promote(workspace, first.version, YES)
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == first.version
+    stored = registry.score_rows(workspace, champion)
+    assert {(row.benchmark, row.problem_id, row.correct) for row in stored} == {
+        (row.benchmark, row.problem_id, row.correct) for row in rows(6)
+    }
+    assert {row.completion + row.answer for row in stored} == {""}
+    assert registry.released_pool(workspace, champion) == pool
+
+    second = register(workspace, policy, pool, right=8)
+    assert second.version != first.version
+    assert not registry.promote(workspace, second.version, NO)
+    assert champion_version(workspace) == first.version
+
+    assert registry.promote(workspace, second.version, override(NO, "Ada", "needed today"))
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == second.version
+    assert (champion.tags["override"], champion.tags["replaced"]) == ("Ada: needed today", first.version)
+
+    back = registry.rollback(workspace, "answers in French")
+    assert back.version == first.version == champion_version(workspace)
+    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+        registry.rollback(workspace, "again")
+    assert [
+        path.name for path in workspace.root.iterdir() if path.suffix in {".db", ""} and "mlruns" in path.name
+    ] == []
+
+
+def champion_version(workspace: Workspace) -> str | None:
+    found = registry.champion(workspace)
+    return found.version if found else None
+
+
+def test_the_verdict_lies_with_the_version(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    version = register(workspace, policy, pool, right=6)
+    registry.promote(workspace, version.version, NO)
+    [file] = workspace.mlflow_artifacts.rglob("verdict.json")
+    assert json.loads(file.read_text(encoding="utf-8"))["checks"][0]["name"] == "cost"
+    assert "kept back: cost" in register(workspace, policy, pool, right=6).tags["verdict"]
+
+
+def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"podium\.json"):
+        register(workspace, tmp_path, pool, right=6)
+    with pytest.raises(registry.RegistryError, match="no version 7"):
+        registry.promote(workspace, "7", YES)
+    with pytest.raises(registry.RegistryError, match="no champion"):
+        registry.rollback(workspace, "why not")
+
+
+ASK = """
+import sys, json, mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+agent = mlflow.pyfunc.load_model("models:/conductor@champion")
+answer = agent.predict({"input": [{"role": "user", "content": sys.argv[2]}]})
+import ops
+print(json.dumps({"answer": answer, "ops": ops.__file__, "mlflow": mlflow.__file__}))
+"""
+
+
+@pytest.fixture
+def released(workspace: Workspace, policy: Path, pool: Pool) -> Iterator[Workspace]:
+    registry.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
+    yield workspace
+
+
+def test_a_process_elsewhere_is_answered(
+    released: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, released.mlflow_uri, QUESTION],
+        cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    outputs = told["answer"]["custom_outputs"]
+    assert "42" in told["answer"]["output"][0]["content"][0]["text"]
+    assert outputs["workflow"] == WORKFLOW
+    assert [step["worker"] for step in outputs["steps"]] == ["algebraist", "algebraist"]
+    assert outputs["cost_usd"] > 0 and outputs["prompt_tokens"] > 0
+    assert Path(told["ops"]).is_relative_to(released.mlflow_artifacts), "ops must come with the model"
+    assert "site-packages" in told["mlflow"]
+    assert list(elsewhere.iterdir()) == []
+    assert (released.cache / "responses.sqlite").is_file()
+
+
+def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"}
+    return subprocess.run(
+        [sys.executable, "-m", "ops.ask", question], cwd=ROOT, env=environment, capture_output=True,
+        text=True, timeout=200, check=False,
+    )  # fmt: skip
+
+
+def test_ask_prints_how_the_answer_came(released: Workspace) -> None:
+    done = ask(released, QUESTION)
+    assert done.returncode == 0, done.stderr
+    for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
+        assert expected in done.stdout
+
+
+def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
+    done = ask(workspace, "Why?")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.strip() == "There is no champion yet. `make run` trains and promotes one"

@@ -1,0 +1,217 @@
+"""DVC and git, really run: dvc.lock follows what a stage wrote, and whoever has no repository is told."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ops.config import Recipe
+from ops.errors import DataError
+from ops.versioning import commit, git_commit, revision, use_recipe, version
+from ops.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+DVC_YAML = """
+stages:
+  one:
+    cmd: python -m absent --recipe ${recipe}
+    deps: [code]
+    outs: [data/raw]
+  two:
+    cmd: python -m absent
+    deps: [data/raw]
+    outs: [data/a.json, data/b.json]
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A copy of the project's DVC configuration in a fresh git repository, with two stages of its own."""
+    root = tmp_path / "checkout"
+    (root / "code").mkdir(parents=True)
+    (root / "code" / "a.py").write_text("1", encoding="utf-8")
+    (root / "data" / "raw").mkdir(parents=True)
+    (root / ".dvc").mkdir()
+    shutil.copy(ROOT / ".dvc" / "config", root / ".dvc")
+    shutil.copy(ROOT / ".dvc" / ".gitignore", root / ".dvc")
+    shutil.copy(ROOT / ".gitignore", root)
+    (root / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
+    (root / "params.yaml").write_text("# A note.\nrecipe: quickstart\npool: quickstart\n", encoding="utf-8")
+    git(root, "init", "--quiet")
+    return Workspace(root)
+
+
+def write(workspace: Workspace, name: str, text: str) -> None:
+    (workspace.data / name).write_text(text, encoding="utf-8")
+
+
+def test_lock_follows_the_data_there_and_back(workspace: Workspace) -> None:
+    write(workspace, "raw/x.jsonl", "{}\n")
+    first = commit(workspace, "one")
+    before = revision(workspace)
+    write(workspace, "raw/x.jsonl", '{"a": 1}\n')
+    assert revision(workspace) == before
+    second = commit(workspace, "one")
+    assert (second != first, revision(workspace) != before) == (True, True)
+    write(workspace, "raw/x.jsonl", "{}\n")
+    assert (commit(workspace, "one"), revision(workspace)) == (first, before)
+    assert version(workspace, "one") == first
+
+
+def test_committed_data_can_be_checked_out_again(workspace: Workspace) -> None:
+    write(workspace, "raw/x.jsonl", "precious\n")
+    commit(workspace, "one")
+    shutil.rmtree(workspace.data / "raw")
+    command = [sys.executable, "-m", "dvc", "checkout", "--quiet", "one"]
+    subprocess.run(command, cwd=workspace.root, check=True, capture_output=True)
+    assert (workspace.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "precious\n"
+
+
+def test_several_outputs_give_one_version(workspace: Workspace) -> None:
+    write(workspace, "raw/x.jsonl", "{}\n")
+    versions = []
+    for text in ("1", "2", "1"):
+        write(workspace, "a.json", "same")
+        write(workspace, "b.json", text)
+        versions.append(commit(workspace, "two"))
+    assert versions[0] == versions[2] != versions[1]
+    assert len(versions[0]) == 32
+
+
+def test_it_works_from_any_directory_and_leaves_nothing_outside(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "dvc.yaml").write_text("stages: {}\n", encoding="utf-8")
+    monkeypatch.chdir(elsewhere)
+    write(workspace, "raw/x.jsonl", "{}\n")
+    commit(workspace, "one")
+    assert [file.name for file in elsewhere.iterdir()] == ["dvc.yaml"]
+    assert (workspace.root / "dvc.lock").is_file()
+
+
+def test_commits_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
+    write(workspace, "raw/x.jsonl", "{}\n")
+    write(workspace, "a.json", "a")
+    write(workspace, "b.json", "b")
+    commit(workspace, "one")
+    failures: list[Exception] = []
+
+    def run(stage: str) -> None:
+        try:
+            commit(workspace, stage)
+        except DataError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(stage,)) for stage in ("one", "two", "one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert version(workspace, "one") and version(workspace, "two")
+
+
+def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
+    with pytest.raises(DataError, match="'nowhere'"):
+        commit(workspace, "nowhere")
+    shutil.rmtree(workspace.data / "raw")
+    with pytest.raises(DataError, match=r"stage 'one': cannot be committed .*Materialize"):
+        commit(workspace, "one")
+    with pytest.raises(DataError, match=r"dvc\.lock: \(file\): does not exist"):
+        revision(workspace)
+    (workspace.root / "dvc.lock").write_text("[", encoding="utf-8")
+    with pytest.raises(DataError, match="is no lock file"):
+        version(workspace, "one")
+    (workspace.root / "dvc.lock").write_text("stages: {}\n", encoding="utf-8")
+    with pytest.raises(DataError, match="'one': is not recorded"):
+        version(workspace, "one")
+
+
+def test_no_repository_says_what_to_do(workspace: Workspace) -> None:
+    shutil.rmtree(workspace.root / ".git")
+    for call in (lambda: commit(workspace, "one"), lambda: git_commit(workspace)):
+        with pytest.raises(DataError, match=r"is no git repository.*git init"):
+            call()
+
+
+def test_no_dvc_configuration_says_what_to_do(workspace: Workspace) -> None:
+    shutil.rmtree(workspace.root / ".dvc")
+    with pytest.raises(DataError, match="has no DVC configuration"):
+        commit(workspace, "one")
+
+
+def test_git_commit_tells_whether_code_was_changed(workspace: Workspace) -> None:
+    assert git_commit(workspace) == "uncommitted"
+    write(workspace, "raw/x.jsonl", "{}\n")
+    commit(workspace, "one")
+    git(workspace.root, "add", "--all")
+    git(workspace.root, "commit", "--quiet", "--message", "first")
+    head = git(workspace.root, "rev-parse", "HEAD")
+    assert git_commit(workspace) == head
+    write(workspace, "raw/x.jsonl", "changed\n")
+    commit(workspace, "one")
+    assert git_commit(workspace) == head
+    (workspace.root / "code" / "a.py").write_text("2", encoding="utf-8")
+    assert git_commit(workspace) == f"{head}-dirty"
+
+
+def test_data_and_cache_stay_out_of_git(workspace: Workspace) -> None:
+    write(workspace, "raw/x.jsonl", "{}\n")
+    commit(workspace, "one")
+    git(workspace.root, "add", "--all")
+    tracked = git(workspace.root, "ls-files").splitlines()
+    assert "dvc.lock" in tracked
+    assert not [
+        name for name in tracked if name.startswith(("data/raw", ".dvc/cache", ".dvc/tmp", ".podium"))
+    ]
+
+
+def test_params_name_the_recipe_that_runs(workspace: Workspace) -> None:
+    file = workspace.root / "params.yaml"
+    before = file.read_bytes()
+    values = {
+        "name": "other",
+        "pool": "mine",
+        "policy": {"kind": "pretrained", "model": "m"},
+        "benchmarks": {name: {} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
+    }
+    recipe = Recipe.model_validate(values)
+    use_recipe(workspace, recipe.model_copy(update={"pool": "quickstart"}), "quickstart")
+    assert file.read_bytes() == before
+    use_recipe(workspace, recipe, "other")
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("# A note.\n")
+    assert yaml.safe_load(text) == {"recipe": "other", "pool": "mine"}
+
+
+def test_the_projects_own_stages_name_commands_and_folders_that_exist() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert list(stages) == [
+        "raw_problems",
+        "shortlist",
+        "worker_responses",
+        "worker_profiles",
+        "training_mix",
+    ]
+    outs = [out for stage in stages.values() for out in stage["outs"]]
+    for stage in stages.values():
+        module = stage["cmd"].split()[2].replace(".", "/")
+        assert (ROOT / module / "__main__.py").is_file()
+        for dep in stage["deps"]:
+            assert dep in outs or "${" in dep or (ROOT / dep).exists(), dep
+    ignored = (ROOT / "data" / ".gitignore").read_text(encoding="utf-8").split()
+    assert sorted(ignored) == sorted(out.removeprefix("data") for out in outs)

@@ -1,0 +1,197 @@
+"""Curation: planted contamination is found, strata share places evenly, the mix follows disagreement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.config import Curation
+from ops.curation.decontaminate import decontaminate, report
+from ops.curation.duplicates import PERMUTATIONS, bands
+from ops.curation.mix import agreement, choose_mix
+from ops.curation.shortlist import DOMAINS, shortlist
+from ops.curation.strata import draw
+from ops.curation.text import exact_key, full_text, shingles
+from ops.errors import DataError
+from ops.problem import Problem
+
+Make = Callable[..., Problem]
+
+LONG = (
+    "A farmer keeps hens and rabbits in one yard. Looking over the fence a visitor counts thirty five heads, "
+    "and somewhat later, when the animals have lain down in the shade of the old pear tree, ninety 4 feet. "
+    "Assuming that no animal was missed or counted twice, how many hens does the farmer keep, and how many "
+    "rabbits are there?"
+)
+REWORDED = LONG.replace("the old pear tree", "an old apple tree")
+RESPACED = "  " + LONG.upper().replace(" ", " \n ").replace("4", "４")
+OTHER = (
+    "A train leaves the station at noon and travels north at sixty kilometres an hour; a second leaves two "
+    "hours later at ninety. After how many hours has the second train caught up with the first?"
+)
+
+
+@pytest.mark.parametrize(
+    ("planted", "kind"),
+    [(LONG, "exact"), (RESPACED, "exact"), (REWORDED, "near")],
+    ids=["verbatim", "respaced", "reworded"],
+)
+def test_planted_contamination_is_removed_and_reported(make: Make, planted: str, kind: str) -> None:
+    test = make("held-out", LONG, split="test")
+    clean = decontaminate([make("other", OTHER), make("planted", planted)], [test], threshold=0.8)
+    assert [problem.id for problem in clean.kept] == ["other"]
+    (removed,) = clean.removed
+    assert (removed.problem, removed.other) == ("math500/planted", "math500/held-out")
+    assert (removed.cause, removed.kind) == ("contamination", kind)
+    assert 0.8 <= removed.jaccard <= 1
+    written = report(clean, 2, 1, 0.8)
+    assert written["removed"] == [
+        {"benchmark": "math500", "cause": "contamination", "kind": kind, "count": 1}
+    ]
+    assert written["pairs"][0]["problem"] == "math500/planted"
+
+
+def test_threshold_decides_what_is_near(make: Make) -> None:
+    one, other = shingles(LONG), shingles(REWORDED)
+    similarity = len(one & other) / len(one | other)
+    test, planted = make("held-out", LONG, split="test"), make("planted", REWORDED)
+    assert decontaminate([planted], [test], similarity - 0.001).removed
+    assert not decontaminate([planted], [test], similarity + 0.001).removed
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.3, 0.5, 0.9, 1.0])
+def test_every_threshold_that_a_recipe_may_set_works(make: Make, threshold: float) -> None:
+    test = make("held-out", LONG, split="test")
+    clean = decontaminate([make("other", OTHER), make("planted", RESPACED)], [test], threshold)
+    assert "math500/planted" in {removed.problem for removed in clean.removed}
+    assert [problem.id for problem in clean.kept] == ["other"]
+
+
+def test_signs_and_digits_make_another_question(make: Make) -> None:
+    questions = ["Solve $x+1=0$.", "Solve $x-1=0$.", "Solve $x+2=0$."]
+    clean = decontaminate([make(str(i), q) for i, q in enumerate(questions)], [], 0.8)
+    assert len(clean.kept) == 3
+
+
+def test_same_stem_with_other_choices_is_another_question(make: Make) -> None:
+    stem = "Which of the following statements is true?"
+    choices = [("a", "b"), ("b", "a"), ("c", "d")]
+    asked = [make(str(i), stem, grader="choice", choices=offered) for i, offered in enumerate(choices)]
+    clean = decontaminate(asked, [], 0.8)
+    assert [problem.id for problem in clean.kept] == ["0", "2"]
+    assert clean.removed[0].cause == "duplicate"
+    long = [make(str(i), LONG, grader="choice", choices=offered) for i, offered in enumerate(choices)]
+    assert [problem.id for problem in decontaminate(long, [], 0.8).kept] == ["0"]
+
+
+def test_an_evaluation_question_from_another_benchmark_counts(make: Make) -> None:
+    test = make("1", LONG, benchmark="rlpr", domain="rlpr", split="test")
+    assert decontaminate([make("1", LONG)], [test], 0.8).removed[0].other == "rlpr/1"
+
+
+@given(st.text(), st.text(alphabet=" \t\n\u00a0\u3000", max_size=5))
+def test_spacing_never_changes_the_exact_key(text: str, space: str) -> None:
+    assert exact_key(text) == exact_key(space.join(text)) == exact_key(f"{space}{text}{space}")
+
+
+@given(st.floats(min_value=0.2, max_value=1.0))
+def test_bands_use_at_most_all_permutations_and_miss_little(threshold: float) -> None:
+    count, rows = bands(threshold)
+    assert 2 <= count <= count * rows <= PERMUTATIONS
+    assert (1 - threshold**rows) ** count <= 1e-3
+
+
+def test_draw_shares_places_evenly_and_fills_what_a_small_stratum_cannot(make: Make) -> None:
+    sizes = {"a": 2, "b": 50, "c": 50}
+    problems = [make(f"{name}{i}", family=name) for name, size in sizes.items() for i in range(size)]
+    chosen = draw(problems, 20, seed=0)
+    assert Counter(problem.family for problem in chosen) == {"a": 2, "b": 9, "c": 9}
+    assert chosen == [problem for problem in problems if problem in chosen]
+    assert draw(problems, 20, seed=1) != chosen
+    assert draw(problems, 500, seed=0) == problems
+
+
+@given(st.permutations(range(30)), st.integers(0, 40))
+def test_draw_depends_on_names_not_on_order(order: list[int], count: int) -> None:
+    def problem(i: int) -> Problem:
+        return Problem(str(i), "math500", "math", "train", f"q{i}", "1", "math", family=str(i % 4))
+
+    chosen = {p.id for p in draw([problem(i) for i in order], count, seed=3)}
+    assert chosen == {p.id for p in draw([problem(i) for i in range(30)], count, seed=3)}
+    assert len(chosen) == min(count, 30)
+
+
+def candidates(make: Make, count: int) -> list[Problem]:
+    return [
+        make(f"{domain}{i}", f"{domain} question {i} of {count}", domain=domain, family=f"f{i % 3}")
+        for domain in DOMAINS
+        for i in range(count)
+    ]
+
+
+def test_shortlist_has_the_factor_of_places_and_no_contamination(make: Make) -> None:
+    offered = [*candidates(make, 30), make("planted", RESPACED)]
+    held_out = {"math500": [make("held-out", LONG, split="test")]}
+    found = shortlist(offered, held_out, Curation(per_domain=10, shortlist_factor=1.25), seed=0)
+    assert Counter(problem.domain for problem in found.problems) == dict.fromkeys(DOMAINS, 13)
+    assert "planted" not in {problem.id for problem in found.problems}
+    assert (found.report["candidates"], found.report["kept"], found.report["evaluation_questions"]) == (
+        121,
+        120,
+        1,
+    )
+
+
+def test_shortlist_without_enough_clean_candidates_names_the_domain(make: Make) -> None:
+    with pytest.raises(DataError, match=r"domain 'math': has 10 candidates, of 10, .* the mix needs 11"):
+        shortlist(candidates(make, 10), {}, Curation(per_domain=11), seed=0)
+
+
+def rated(problems: list[Problem], rate: Callable[[int], dict[str, float]]) -> Any:
+    return {(p.benchmark, p.id): rate(int(p.id.removeprefix(p.domain))) for p in problems}
+
+
+def test_mix_leaves_out_what_every_worker_solves_first(make: Make) -> None:
+    problems = candidates(make, 20)
+    rates = rated(problems, lambda i: {"a": float(i % 4 != 0), "b": float(i % 4 < 2)})
+    classes = Counter(agreement(problem, rates) for problem in problems if problem.domain == "math")
+    assert classes == {"all": 5, "some": 15}
+    mix = choose_mix(problems, rates, Curation(per_domain=15), seed=0)
+    assert Counter(problem.domain for problem in mix) == dict.fromkeys(DOMAINS, 15)
+    assert {agreement(problem, rates) for problem in mix} == {"some"}
+    more = choose_mix(problems, rates, Curation(per_domain=18), seed=0)
+    assert Counter(agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
+
+
+def test_mix_keeps_problems_that_no_worker_solves_alone(make: Make) -> None:
+    problems = candidates(make, 40)
+    rates = rated(problems, lambda i: {"a": float(i % 2), "b": 0.0})
+    mix = choose_mix(problems, rates, Curation(per_domain=20), seed=0)
+    classes = Counter(agreement(problem, rates) for problem in mix)
+    assert classes["none"] > 20 and classes["some"] > 20
+
+
+def test_uniform_mix_ignores_the_responses(make: Make) -> None:
+    problems = candidates(make, 20)
+    rates = rated(problems, lambda i: {"a": float(i % 2)})
+    curation = Curation(per_domain=10, selector="uniform")
+    assert choose_mix(problems, rates, curation, seed=0) == choose_mix(problems, {}, curation, seed=0)
+
+
+def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
+    assert agreement(make("1"), {}) == "unmeasured"
+    assert agreement(make("1"), {("mmlu", "1"): {"a": 1.0}}) == "unmeasured"
+
+
+def test_mix_from_too_small_a_shortlist_says_what_to_do(make: Make) -> None:
+    with pytest.raises(DataError, match=r"shortlist.jsonl: domain 'math'.*Materialize the shortlist again"):
+        choose_mix(candidates(make, 3), {}, Curation(per_domain=4), seed=0)
+
+
+def test_full_text_puts_choices_in_one_order(make: Make) -> None:
+    assert full_text(make("1", "q", choices=("b", "a"))) == full_text(make("2", "q", choices=("a", "b")))

@@ -1,0 +1,27 @@
+"""The embedded source through the registry: every benchmark loads both splits, and its gold answers hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import BenchmarkSource
+from ops.quality import check_gold, check_problems
+from ops.workspace import Workspace
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace) -> None:
+    entry, source = BENCHMARKS[name], BenchmarkSource(train=12, test=8)
+    test = entry.load("test", source, workspace, 5)
+    assert len(test) == 8
+    assert test == entry.load("test", source, workspace, 6)
+    found = [*test]
+    if entry.trains:
+        train = entry.load("train", source, workspace, 5)
+        assert len(train) == 12
+        assert check_problems(train, evaluation=test).failures == []
+        found += train
+    assert {(p.benchmark, p.domain, p.grader) for p in found} == {(name, entry.domain, entry.grader)}
+    gold = check_gold(found)
+    assert (gold.failures, gold.checked, gold.skipped) == ([], len(found), 0)

@@ -1,0 +1,77 @@
+"""The Great Expectations checks: a sound set passes, each planted fault is named with its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ops.problem import Problem
+from ops.quality import MAX_QUESTION_CHARS, check_problems, gold_response
+
+Make = Callable[..., Problem]
+DOMAINS = ("math", "mmlu", "rlpr", "code")
+
+
+def sound(make: Make) -> list[Problem]:
+    return [make(f"{domain}{i}", f"{domain} {i}", domain=domain) for domain in DOMAINS for i in range(3)]
+
+
+def test_a_sound_set_passes(make: Make) -> None:
+    found = check_problems(sound(make), per_domain=3, evaluation=[make("t", "Another?", split="test")])
+    assert (found.success, found.failures, found.checked) == (True, [], 12)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"question": "  "}, "empty question"),
+        ({"answer": ""}, "no gold answer"),
+        ({"question": "x" * (MAX_QUESTION_CHARS + 1)}, "question over"),
+        ({"answer": "x" * (MAX_QUESTION_CHARS + 1)}, "gold answer over"),
+        ({"domain": "poetry"}, "unknown domain"),
+        ({"grader": "vibes"}, "unknown grader"),
+        ({"split": "dev"}, "unknown split"),
+        ({"grader": "choice", "choices": ("x", "y"), "answer": "C"}, "none of the choices"),
+        ({"grader": "choice", "answer": "A"}, "choices without the grader"),
+        ({"choices": ("x", "y")}, "choices without the grader"),
+        ({"grader": "code"}, "program without tests"),
+        ({"question": "HELD  OUT?"}, "repeats an evaluation question"),
+    ],
+)
+def test_each_fault_is_named_with_its_row(make: Make, fault: dict[str, Any], words: str) -> None:
+    planted = make("planted", **{"question": "Planted?", **fault})
+    found = check_problems([*sound(make), planted], evaluation=[make("t", "Held out?", split="test")])
+    assert not found.success
+    assert any(words in failure and "math500/planted" in failure for failure in found.failures), (
+        found.failures
+    )
+
+
+def test_duplicate_ids_are_named(make: Make) -> None:
+    found = check_problems([*sound(make), make("math0", "Again?")])
+    assert found.failures == ["id used twice in a benchmark: math500/math0"]
+
+
+def test_each_domain_must_have_its_exact_share(make: Make) -> None:
+    found = check_problems([p for p in sound(make) if p.id != "code2"], per_domain=3)
+    assert found.failures == ["domain 'code', which needs exactly 3 problems: found 2"]
+    without = check_problems([p for p in sound(make) if p.domain != "math"], per_domain=3)
+    assert without.failures == ["domain 'math', which needs exactly 3 problems: found 0"]
+
+
+def test_nothing_to_check_is_a_failure() -> None:
+    assert check_problems([]).failures == ["there are no problems"]
+
+
+def test_many_faulty_rows_are_counted_not_listed(make: Make) -> None:
+    found = check_problems([make(str(i), " ") for i in range(30)])
+    assert found.failures[0].endswith("and 22 more")
+
+
+def test_gold_responses_have_the_form_that_workers_are_asked_for(make: Make) -> None:
+    assert gold_response(make("1", answer="x^2")) == r"\boxed{x^2}"
+    assert gold_response(make("1", grader="choice", answer="B")) == "Answer: B"
+    assert gold_response(make("1", grader="text", answer="3 m")) == "Answer: 3 m"
+    assert gold_response(make("1", grader="code", answer="print(1)")) == "```python\nprint(1)\n```"

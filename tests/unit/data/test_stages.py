@@ -1,0 +1,202 @@
+"""The data stages from end to end on small files: raw, shortlist, mix, card; what bad input leaves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.benchmarks.__main__ import main as raw_command
+from ops.benchmarks.stage import evaluation_questions, materialize_raw, raw_file
+from ops.benchmarks.store import read_problems
+from ops.config import TRAINING_BENCHMARKS, Recipe, load_recipe
+from ops.curation.__main__ import main as curation_command
+from ops.curation.responses import pass_rates
+from ops.curation.stage import materialize_mix, materialize_shortlist
+from ops.errors import DataError
+from ops.workers.precache import ResponseRow, response_file, write_responses
+from ops.workspace import Workspace
+
+WORKERS = ("ann", "bob")
+ROWS: dict[str, dict[str, Any]] = {
+    "math500": {"grader": "math", "answer": "2"},
+    "mmlu": {"grader": "mcq", "choices": ["x", "y"], "answer": "A"},
+    "rlpr": {"grader": "text", "answer": "two"},
+    "livecodebench": {
+        "grader": "code",
+        "answer": None,
+        "tests": [{"kind": "stdin", "input": "1", "output": "2"}],
+    },
+}
+
+
+def rows(benchmark: str, split: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            **ROWS[benchmark],
+            "id": f"{split}-{i}",
+            "question": f"{benchmark} {split} {i}?",
+            "subject": f"s{i % 2}",
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
+    """Four file benchmarks of eight candidates and two test questions, one of them planted too."""
+    sources: dict[str, Any] = {}
+    for name in TRAINING_BENCHMARKS:
+        test = rows(name, "test", 2)
+        planted = {**test[0], "id": "planted", "question": f"  {test[0]['question'].upper()}"}
+        train = write_rows(f"{name}-a.jsonl", [*rows(name, "train", 8), planted])
+        held_out = write_rows(f"{name}-b.jsonl.gz", test)
+        sources[name] = {"source": "file", "train_file": train.name, "test_file": held_out.name}
+    values = {
+        "name": "small",
+        "pool": "two",
+        "benchmarks": sources,
+        "policy": {"kind": "scratch"},
+        "cold_start": {},
+        "curation": {"per_domain": 4, "shortlist_factor": 1.5},
+    }
+    for folder, name, content in (
+        ("recipes", "small", values),
+        ("pools", "two", {"name": "two", "workers": [{"name": w, "model": f"local/{w}"} for w in WORKERS]}),
+    ):
+        (workspace.config / folder).mkdir(parents=True)
+        (workspace.config / folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return load_recipe(workspace.config, "small")
+
+
+def answered(worker: str, benchmark: str, problem: str, **fields: Any) -> ResponseRow:
+    values = {
+        "sample": 0, "text": "t", "score": 1.0, "extracted": "t", "prompt_tokens": 1, "completion_tokens": 1,
+        "cost_usd": 0.0, "latency_s": 0.1, "status": "ok", **fields,
+    }  # fmt: skip
+    return ResponseRow(worker=worker, benchmark=benchmark, problem_id=problem, **values)
+
+
+def respond(workspace: Workspace) -> None:
+    """Both workers solve every problem of subject s0; only ann solves the others."""
+    listed = read_problems(workspace.data / "shortlist.jsonl")
+    for worker in WORKERS:
+        for name in TRAINING_BENCHMARKS:
+            scores = {
+                p.id: float(p.subject == "s0" or worker == "ann") for p in listed if p.benchmark == name
+            }
+            rows = [answered(worker, name, problem, score=score) for problem, score in scores.items()]
+            write_responses(rows, response_file(workspace.data / "responses", worker, name))
+
+
+def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
+    for name in recipe.benchmarks:
+        raw = materialize_raw(workspace, recipe, name)
+        assert (len(raw.train), len(raw.test)) == (9, 2)
+        assert [file.name for file in raw.files] == [f"{name}-train.jsonl", f"{name}-test.jsonl"]
+    held_out = evaluation_questions(workspace, recipe)
+    assert {name: len(found) for name, found in held_out.items()} == dict.fromkeys(ROWS, 2)
+
+    listed = materialize_shortlist(workspace, recipe)
+    assert Counter(p.benchmark for p in listed.problems) == dict.fromkeys(ROWS, 6)
+    contamination = json.loads((workspace.data / "contamination.json").read_text(encoding="utf-8"))
+    assert {pair["problem"] for pair in contamination["pairs"]} == {f"{name}/planted" for name in ROWS}
+    assert read_problems(workspace.data / "shortlist.jsonl") == listed.problems
+
+    respond(workspace)
+    mix = materialize_mix(workspace, recipe)
+    assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)
+    assert mix.agreement == {"all": 4, "some": 12}
+    assert read_problems(workspace.data / "training_mix.jsonl") == mix.problems
+    card = (workspace.data / "data_card.md").read_text(encoding="utf-8")
+    assert card == mix.card
+    for words in (
+        "16 problems, 4 a domain",
+        "| math | math500 | math | file | 4 |",
+        "| math | 1 | 3 | 0 | 0 |",
+        "| math500 | contamination | exact | 1 |",
+        "arXiv:2403.07974",
+        "not pass@1",
+    ):
+        assert words in card
+
+
+def test_stages_are_repeatable_to_the_byte(workspace: Workspace, recipe: Recipe) -> None:
+    def contents() -> dict[str, bytes]:
+        for name in recipe.benchmarks:
+            materialize_raw(workspace, recipe, name)
+        materialize_shortlist(workspace, recipe)
+        respond(workspace)
+        materialize_mix(workspace, recipe)
+        return {str(file): file.read_bytes() for file in workspace.data.rglob("*") if file.is_file()}
+
+    assert contents() == contents()
+
+
+def test_commands_run_the_same_stages(
+    workspace: Workspace, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    assert raw_command(["--recipe", recipe.name]) == 0
+    assert curation_command(["shortlist", "--recipe", recipe.name]) == 0
+    respond(workspace)
+    assert curation_command(["mix", "--recipe", recipe.name]) == 0
+    assert "training mix: 16 problems" in capsys.readouterr().out
+    assert curation_command(["mix", "--recipe", "absent"]) == 1
+    assert "absent.yaml: (file): does not exist" in capsys.readouterr().err
+
+
+def test_a_bad_benchmark_file_changes_nothing(workspace: Workspace, recipe: Recipe) -> None:
+    materialize_raw(workspace, recipe, "mmlu")
+    before = raw_file(workspace, "mmlu", "train").read_bytes()
+    test_file = recipe.benchmarks["mmlu"].test_file
+    assert test_file is not None
+    (workspace.root / test_file).write_bytes(b"")
+    with pytest.raises(DataError, match="mmlu-b"):
+        materialize_raw(workspace, recipe, "mmlu")
+    assert raw_file(workspace, "mmlu", "train").read_bytes() == before
+
+
+def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recipe: Recipe) -> None:
+    stale = raw_file(workspace, "aime25", "test")
+    stale.parent.mkdir(parents=True)
+    stale.write_text("{}", encoding="utf-8")
+    materialize_raw(workspace, recipe, "math500")
+    assert [file.name for file in sorted(stale.parent.iterdir())] == [
+        "math500-test.jsonl",
+        "math500-train.jsonl",
+    ]
+
+
+def test_a_missing_stage_names_its_file(workspace: Workspace, recipe: Recipe) -> None:
+    with pytest.raises(DataError, match=r"math500-train\.jsonl"):
+        materialize_shortlist(workspace, recipe)
+    with pytest.raises(DataError, match=r"shortlist\.jsonl"):
+        materialize_mix(workspace, recipe)
+    for name in recipe.benchmarks:
+        materialize_raw(workspace, recipe, name)
+    materialize_shortlist(workspace, recipe)
+    with pytest.raises(DataError, match=r"ann.*Materialize worker_responses"):
+        materialize_mix(workspace, recipe)
+    assert not (workspace.data / "training_mix.jsonl").exists()
+
+
+def test_pass_rates_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None:
+    found = [
+        answered("ann", "mmlu", "p", sample=0),
+        answered("ann", "mmlu", "p", sample=1, score=0.0),
+        answered("ann", "mmlu", "q", status="unreachable", score=0.0),
+        answered("ann", "mmlu", "r", status="refused", score=0.0),
+        answered("ann", "mmlu", "s", sample=0, status="unreachable", score=0.0),
+        answered("ann", "mmlu", "s", sample=1),
+        answered("bob", "rlpr", "p"),
+    ]
+    assert pass_rates(found) == {
+        ("mmlu", "p"): {"ann": 0.5},
+        ("mmlu", "r"): {"ann": 0.0},
+        ("mmlu", "s"): {"ann": 1.0},
+        ("rlpr", "p"): {"bob": 1.0},
+    }

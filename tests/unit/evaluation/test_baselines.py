@@ -1,0 +1,115 @@
+"""Baselines computed from a small table of responses whose numbers can be checked by eye."""
+
+from __future__ import annotations
+
+import pytest
+
+from ops.evaluation.baselines import best_single, oracle, random_worker, single_worker
+from ops.evaluation.runner import summarize
+from ops.workers.precache import ResponseRow
+
+
+def response(
+    worker: str, problem: str, score: float, *, sample: int = 0, status: str = "ok", usd: float = 0.01
+) -> ResponseRow:
+    return ResponseRow(
+        worker=worker, benchmark="mmlu", problem_id=problem, sample=sample, text="", score=score,
+        extracted="", prompt_tokens=10, completion_tokens=2, cost_usd=usd, latency_s=0.5, status=status,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+# a: 1 0 0 1   b: 0 1 0 1   (b is dearer)
+TABLE = [
+    *(response("a", f"q{i}", score) for i, score in enumerate([1, 0, 0, 1])),
+    *(response("b", f"q{i}", score, usd=0.03) for i, score in enumerate([0, 1, 0, 1])),
+]
+
+
+def test_single_worker() -> None:
+    rows = single_worker.of_worker(TABLE, "b")
+    assert [row.correct for row in rows] == [0, 1, 0, 1]
+    summary = summarize(rows)["mmlu"]
+    assert (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps) == (
+        0.5,
+        12,
+        pytest.approx(0.03),
+        1,
+    )
+    assert single_worker.of_worker(TABLE, "nobody") == []
+
+
+def test_the_best_worker_is_chosen_without_the_test() -> None:
+    training = [
+        response("a", "t0", 0),
+        response("a", "t1", 0),
+        response("b", "t0", 1),
+        response("b", "t1", 0),
+    ]
+    name, rows = best_single.rows(TABLE, training)
+    assert name == "b"
+    assert {row.workers for row in rows} == {("b",)}
+
+
+def test_of_equally_good_workers_the_cheaper_is_best() -> None:
+    assert best_single.rows(TABLE, TABLE)[0] == "a"
+
+
+def test_without_training_responses_there_is_no_best() -> None:
+    with pytest.raises(ValueError, match="no responses"):
+        best_single.rows(TABLE, [])
+
+
+def test_random_worker_is_the_exact_expectation() -> None:
+    summary = random_worker.expected(TABLE)["mmlu"]
+    # Expected values of the four questions: ½ ½ 0 1; their deviation √(1/6), over √4.
+    assert summary.accuracy.mean == pytest.approx(0.5)
+    assert summary.accuracy.standard_error == pytest.approx((1 / 6) ** 0.5 / 2)
+    assert summary.cost_usd == pytest.approx(0.02)
+
+
+def test_random_worker_averages_samples_first_and_leaves_the_unreachable_out() -> None:
+    rows = [
+        *(response("a", "q", score, sample=i) for i, score in enumerate([1, 0, 0, 0])),
+        response("b", "q", 1),
+        response("c", "q", 0, status="unreachable"),
+        response("a", "r", 0, status="unreachable"),
+    ]
+    summary = random_worker.expected(rows)["mmlu"]
+    assert summary.accuracy.mean == pytest.approx((0.25 + 1) / 2)
+    assert (summary.accuracy.n, summary.unscorable) == (1, 1)
+
+
+def test_oracle_takes_the_right_worker_and_the_cheaper_of_two() -> None:
+    rows = oracle.rows(TABLE)
+    assert [(row.problem_id, row.correct, row.workers[0]) for row in rows] == [
+        ("q0", 1, "a"), ("q1", 1, "b"), ("q2", 0, "a"), ("q3", 1, "a"),
+    ]  # fmt: skip
+
+
+def test_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
+    rows = oracle.rows(
+        [
+            response("a", "q", 1),
+            response("a", "q", 0, sample=1),
+            response("b", "q", 0),
+            response("b", "q", 1, sample=1),
+        ]
+    )
+    assert summarize(rows)["mmlu"].accuracy.mean == 0.5
+
+
+@pytest.mark.parametrize(("score", "unscorable"), [(0, True), (1, False)])
+def test_oracle_does_not_know_what_an_unreachable_worker_would_say(score: int, unscorable: bool) -> None:
+    [row] = oracle.rows([response("a", "q", score), response("b", "q", 0, status="unreachable")])
+    assert row.unscorable is unscorable
+
+
+def test_a_refusal_is_wrong_everywhere() -> None:
+    rows = [response("a", "q", 0, status="refused")]
+    assert summarize(oracle.rows(rows))["mmlu"].accuracy.mean == 0
+    assert random_worker.expected(rows)["mmlu"].accuracy.mean == 0
+
+
+def test_no_single_worker_beats_the_oracle() -> None:
+    best = summarize(oracle.rows(TABLE))["mmlu"].accuracy.mean
+    assert all(best >= summarize(single_worker.of_worker(TABLE, name))["mmlu"].accuracy.mean for name in "ab")

@@ -1,0 +1,108 @@
+"""What is shown: the table's numbers, the Markdown, the pictures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from ops.evaluation import report
+from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.statistics import Estimate
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def rows(benchmark: str, right: int, n: int, **changes: object) -> list[ScoreRow]:
+    base = ScoreRow(
+        benchmark=benchmark, problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="",
+        status="answered", steps=2, workers=("a", "b"), tokens=120, cost_usd=0.0004, latency_s=1.0,
+        completion="SECRET COMPLETION", answer="SECRET ANSWER", unscorable=False,
+    )  # fmt: skip
+    made = [replace(base, problem_id=str(i), correct=int(i < right)) for i in range(n)]
+    return [replace(one, **changes) for one in made]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def board() -> report.Leaderboard:
+    conductor = rows("gpqa_diamond", 6, 10) + rows("mmlu", 9, 10) + rows("math500", 8, 10)
+    best = rows("mmlu", 4, 10, workers=("b",), steps=1) + rows("math500", 2, 10, workers=("b",), steps=1)
+    return report.leaderboard(
+        conductor,
+        best_worker=("b", best),
+        random_worker=summarize(rows("mmlu", 3, 10, workers=("a",))),
+        oracle=rows("mmlu", 7, 10),
+        cold_start=rows("mmlu", 5, 10),
+    )
+
+
+def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> None:
+    out = StringIO()
+    Console(file=out, width=200).print(report.table(board))
+    shown = out.getvalue()
+    for expected in (
+        "90.0 ± 10.0",
+        "40.0 ± 16.3",
+        "70.0 ± 15.3",
+        "50.0 ± 16.7",
+        "best worker (b)",
+        "cold start",
+    ):
+        assert expected in shown
+    assert "120 tok, $0.00040" in shown
+    assert "SECRET" not in shown
+
+
+def test_benchmarks_come_in_the_recipes_order(board: report.Leaderboard) -> None:
+    assert board.benchmarks == ["math500", "mmlu", "gpqa_diamond"]
+
+
+def test_means_weigh_benchmarks_alike(board: report.Leaderboard) -> None:
+    mean = board.mean("Conductor", ["math500", "mmlu"])
+    assert mean.mean == pytest.approx(0.85)
+    assert mean.standard_error == pytest.approx(math.hypot(0.4 / 3, 0.1) / 2)
+    assert math.isnan(board.mean("oracle", ["gpqa_diamond"]).mean)
+
+
+def test_markdown_is_a_table_with_the_shape_of_the_workflows(board: report.Leaderboard) -> None:
+    text = report.leaderboard_markdown(board)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    first = lines[: lines.index(next(line for line in lines if line.startswith("| system")))]
+    assert {line.count(" | ") for line in first} == {6}
+    assert "| **in-domain mean** | 20 | 85.0 ± 8.3<br>" in text
+    assert "| Conductor | 2.00 | 100.0% | 100.0% | 0 |" in text
+    assert "| best worker (b) | 1.00 | 100.0% | 0.0% | 0 |" in text
+    assert "SECRET" not in text
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [(0, "$0"), (1.234, "$1.23"), (0.0238, "$0.024"), (0.000123, "$0.00012"), (math.nan, "–")],
+)
+def test_money_stays_readable(usd: float, shown: str) -> None:
+    assert report.money(usd) == shown
+
+
+def test_an_error_that_cannot_be_known_is_not_shown() -> None:
+    assert report.percent(Estimate(1.0, math.nan, 1)) == "100.0"
+    assert report.percent(Estimate(math.nan, math.nan, 0)) == "–"
+
+
+def test_worker_counts() -> None:
+    counts = report.worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
+    assert counts == {"math": {"a": 3, "b": 3}}
+
+
+def test_pictures_are_pngs(board: report.Leaderboard) -> None:
+    curve = report.reward_curve(range(10), [0.1 * i for i in range(10)])
+    pictures = [
+        curve,
+        report.accuracy_bars(board),
+        report.worker_use(rows("mmlu", 1, 3)),
+        report.worker_use([]),
+    ]
+    assert all(picture.startswith(PNG) and len(picture) > 2000 for picture in pictures)
+    assert len(set(pictures)) == 4

@@ -1,0 +1,182 @@
+"""The evaluation loop against hand-written completions and a client that answers from a table."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ops.config import Evaluation, Prompting, Worker
+from ops.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, load_rows, save_rows, summarize
+from ops.problem import Problem
+from ops.workers.types import Message, Response
+from ops.workflow.grammar import SOLVE, Step, Workflow
+
+WORKERS = (Worker(name="adder", model="local/adder"), Worker(name="liar", model="local/liar"))
+PROMPTING = Prompting(style="compact", few_shots="none")
+ALONE = Workflow.single(0).render()
+TOGETHER = Workflow((Step(1, "Guess."), Step(0, "Check it.", "all"))).render()
+
+
+def problem(i: int, answer: str = "7") -> Problem:
+    return Problem(
+        id=f"p{i}", benchmark="math500", domain="math", split="test", question=f"Question {i}?",
+        answer=answer, grader="math",
+    )  # fmt: skip
+
+
+class Table:
+    """A client: the adder says 7, the liar 8; a question may be told to fail."""
+
+    def __init__(self, failures: dict[str, Exception] | None = None) -> None:
+        self.failures = failures or {}
+        self.samples: list[int] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        await asyncio.sleep(0)
+        self.samples.append(sample)
+        for question, error in self.failures.items():
+            if messages[0]["content"].startswith(question):
+                raise error
+        value = 7 if worker.name == "adder" else 8
+        return Response(f"\\boxed{{{value}}}", 10, 5, 0.001, 0.5, "stop")
+
+
+class Fixed:
+    """A writer that gives the same completions in turn and remembers how it was asked."""
+
+    def __init__(self, *completions: str) -> None:
+        self.completions = completions
+        self.calls: list[tuple[int, float, int]] = []
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        self.calls.append((len(prompts), temperature, seed))
+        return [self.completions[i % len(self.completions)] for i in range(len(prompts))]
+
+
+def run(
+    writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float
+) -> list[ScoreRow]:
+    evaluation = Evaluation(**settings)  # type: ignore[arg-type]
+    return asyncio.run(evaluate(writer, problems, WORKERS, client or Table(), evaluation, PROMPTING))
+
+
+def test_right_wrong_and_unreadable() -> None:
+    writer = Fixed(ALONE, Workflow.single(1).render(), "I would rather not.", TOGETHER)
+    rows = run(writer, [problem(i) for i in range(4)])
+    assert [row.correct for row in rows] == [1, 0, 0, 1]
+    assert [row.format_ok for row in rows] == [True, True, False, True]
+    assert [row.workers for row in rows] == [("adder",), ("liar",), (), ("liar", "adder")]
+    assert [row.steps for row in rows] == [1, 1, 0, 2]
+    assert rows[2].status == NO_WORKFLOW and rows[2].failure and rows[2].completion == "I would rather not."
+    assert (rows[3].tokens, rows[3].cost_usd, rows[3].latency_s) == (
+        30,
+        pytest.approx(0.002),
+        pytest.approx(1.0),
+    )
+
+
+def test_a_step_that_nobody_sees_is_not_counted_among_the_workers() -> None:
+    [row] = run(Fixed(Workflow((Step(1, "Shout."), Step(0, SOLVE))).render()), [problem(0)])
+    assert (row.steps, row.workers, row.tokens) == (2, ("adder",), 15)
+
+
+def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
+    client = Table({"Question 0": WorkerUnreachable("timed out"), "Question 1": WorkerRefused("filtered")})
+    rows = run(Fixed(ALONE), [problem(i) for i in range(3)], client)
+    assert [(row.status, row.unscorable, row.correct) for row in rows] == [
+        ("unreachable", True, 0),
+        ("refused", False, 0),
+        ("answered", False, 1),
+    ]
+    summary = summarize(rows)["math500"]
+    assert (summary.accuracy.mean, summary.accuracy.n, summary.unscorable, summary.rows) == (0.5, 2, 1, 3)
+
+
+def test_batches_repeats_and_progress() -> None:
+    writer, client, told = Fixed(ALONE), Table(), []
+    problems = [problem(i) for i in range(5)]
+    rows = asyncio.run(
+        evaluate(
+            writer, problems, WORKERS, client, Evaluation(repeats=2, batch=2, temperature=0.5), PROMPTING,
+            lambda done, total: told.append((done, total)), seed=40,
+        )
+    )  # fmt: skip
+    assert writer.calls == [
+        (2, 0.5, 40),
+        (2, 0.5, 40),
+        (1, 0.5, 40),
+        (2, 0.5, 41),
+        (2, 0.5, 41),
+        (1, 0.5, 41),
+    ]
+    assert [(row.problem_id, row.repeat) for row in rows] == [
+        (f"p{i}", r) for i in range(5) for r in range(2)
+    ]
+    assert sorted(client.samples) == [0] * 5 + [1] * 5
+    assert [done for done, _ in told] == [2, 4, 5, 7, 9, 10] and {total for _, total in told} == {10}
+    assert summarize(rows)["math500"].accuracy.n == 5
+
+
+def test_a_spent_budget_ends_the_evaluation() -> None:
+    client = Table({"Question 1": OverBudget("cap reached")})
+    with pytest.raises(OverBudget, match="cap reached"):
+        run(Fixed(ALONE), [problem(i) for i in range(6)], client, batch=2)
+
+
+def test_nothing_to_do() -> None:
+    assert run(Fixed(ALONE), []) == []
+    assert summarize([]) == {}
+
+
+def test_summary_by_hand() -> None:
+    rows = run(Fixed(ALONE, TOGETHER, "no"), [problem(i) for i in range(3)])
+    found = summarize(rows)["math500"]
+    assert found.accuracy.mean == pytest.approx(2 / 3)
+    assert found.accuracy.standard_error == pytest.approx(1 / 3)  # √(2/9 · 3/2) / √3
+    assert found.format_compliance == pytest.approx(2 / 3)
+    assert found.multi_worker_share == 0.5
+    assert found.steps == 1.5
+    assert found.tokens == 15
+
+
+def test_all_unscorable_gives_no_number() -> None:
+    rows = [replace(row, unscorable=True) for row in run(Fixed(ALONE), [problem(0)])]
+    found = summarize(rows)["math500"]
+    assert math.isnan(found.accuracy.mean) and math.isnan(found.tokens) and found.unscorable == 1
+
+
+def test_rows_survive_the_disk(tmp_path: Path) -> None:
+    rows = run(Fixed(TOGETHER, "no"), [problem(i) for i in range(4)])
+    file = tmp_path / "deep" / "rows.parquet"
+    save_rows(list(reversed(rows)), file)
+    assert load_rows(file) == rows
+    assert [path.name for path in file.parent.iterdir()] == ["rows.parquet"]
+    save_rows(rows, file, texts=False)
+    assert {row.answer + row.completion for row in load_rows(file)} == {""}
+    assert [row.correct for row in load_rows(file)] == [row.correct for row in rows]
+
+
+def test_no_rows_survive_the_disk_too(tmp_path: Path) -> None:
+    save_rows([], tmp_path / "rows.parquet")
+    assert load_rows(tmp_path / "rows.parquet") == []
+
+
+def test_files_that_are_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        load_rows(tmp_path / "rows.parquet")
+    (tmp_path / "text.parquet").write_text("no parquet", encoding="utf-8")
+    with pytest.raises(DataError, match="is not parquet"):
+        load_rows(tmp_path / "text.parquet")

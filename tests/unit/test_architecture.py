@@ -1,0 +1,119 @@
+"""The layers `ops ← assets ← pipelines`, read from the source: imports inside functions count too."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TRAINING_LIBRARIES = {"torch", "trl", "transformers", "deepspeed"}
+FORBIDDEN = {
+    "ops": {"dagster", "assets", "pipelines", "tests"},
+    "assets": {"pipelines", "tests"},
+    "pipelines": {"tests"},
+}
+
+
+def sources(layer: str) -> list[Path]:
+    """The layer's modules, from the project's root."""
+    return [file.relative_to(ROOT) for file in sorted((ROOT / layer).rglob("*.py"))]
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every module imported anywhere under `tree`, with its line; relative imports stay in their layer."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module, node.lineno
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in {"import_module", "__import__"}:
+                yield str(node.args[0].value), node.lineno
+
+
+def at_import(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The modules that importing this one imports: not those in functions or under TYPE_CHECKING."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield from imported(node)
+
+
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"), filename=str(file))
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@pytest.mark.parametrize("layer", FORBIDDEN)
+def test_a_layer_imports_nothing_above_it(layer: str) -> None:
+    files = sources(layer)
+    assert files, f"{layer}/ holds no module"
+    wrong = [
+        f"{file}:{line} imports {module}"
+        for file in files
+        for module, line in imported(tree_of(file))
+        if top(module) in FORBIDDEN[layer]
+    ]
+    assert wrong == []
+
+
+def test_only_the_room_of_training_imports_its_libraries_at_module_level() -> None:
+    wrong = [
+        f"{file}:{line} imports {module}"
+        for layer in FORBIDDEN
+        for file in sources(layer)
+        if not file.is_relative_to("ops/training")
+        for module, line in at_import(tree_of(file))
+        if top(module) in TRAINING_LIBRARIES
+    ]
+    assert wrong == []
+
+
+def test_only_the_room_of_training_speaks_with_dagster_pipes() -> None:
+    wrong = [
+        f"{file}:{line}"
+        for file in sources("ops")
+        if not file.is_relative_to("ops/training")
+        for module, line in imported(tree_of(file))
+        if top(module) == "dagster_pipes"
+    ]
+    assert wrong == []
+
+
+def test_only_the_two_registries_know_the_embedded_world() -> None:
+    knowing = {
+        str(file)
+        for layer in FORBIDDEN
+        for file in sources(layer)
+        if not file.is_relative_to("ops/miniature")
+        for module, _ in imported(tree_of(file))
+        if module.startswith("ops.miniature")
+    }
+    assert knowing <= {"ops/benchmarks/base.py", "ops/benchmarks/registry.py", "ops/workers/providers.py"}
+
+
+def test_the_folder_mlflow_does_not_hide_the_library() -> None:
+    found = importlib.util.find_spec("mlflow")
+    assert found is not None
+    assert found.origin is not None
+    assert Path(found.origin).is_relative_to(Path(sys.prefix))
+    assert "site-packages" in Path(found.origin).parts
+    assert not (ROOT / "mlflow" / "__init__.py").exists()
+    assert not (ROOT / "mlflow.py").exists()
+
+
+def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
+    tree = ast.parse("def f():\n    import dagster.core\n    importlib.import_module('assets.x')\n")
+    assert [top(module) for module, _ in imported(tree)] == ["dagster", "assets"]
+    assert list(at_import(tree)) == []

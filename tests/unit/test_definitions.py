@@ -1,0 +1,180 @@
+"""The definitions load, say what DESIGN.md draws, and what they would launch is valid."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets import partitions
+from assets.resources import Podium
+from ops.workspace import Workspace
+from pipelines.definitions import definitions
+from pipelines.lifecycle import STAGES
+
+DEPENDENCIES = {
+    "raw_problems": set(),
+    "shortlist": {"raw_problems"},
+    "worker_pool": set(),
+    "worker_responses": {"shortlist", "worker_pool"},
+    "worker_profiles": {"worker_responses"},
+    "signal_forecast": {"worker_profiles"},
+    "training_mix": {"shortlist", "worker_profiles"},
+    "base_policy": {"training_mix", "worker_profiles"},
+    "conductor": {"base_policy", "training_mix"},
+    "baselines": {"base_policy", "raw_problems", "worker_pool"},
+    "benchmark_scores": {"conductor", "raw_problems"},
+    "leaderboard": {"baselines", "benchmark_scores"},
+    "registered_model": {"conductor", "leaderboard"},
+    "promotion": {"registered_model"},
+}
+
+
+@pytest.fixture(scope="module")
+def defs() -> dg.Definitions:
+    return definitions()
+
+
+@pytest.fixture(scope="module")
+def graph(defs: dg.Definitions) -> dg.AssetGraph:
+    dg.Definitions.validate_loadable(defs)
+    return defs.resolve_asset_graph()
+
+
+def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> None:
+    found = {
+        key.to_user_string(): {parent.to_user_string() for parent in graph.get(key).parent_keys}
+        for key in graph.get_all_asset_keys()
+    }
+    assert found == DEPENDENCIES
+
+
+def test_every_asset_says_what_it_is_and_belongs_to_a_group(graph: dg.AssetGraph) -> None:
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        assert node.description, key
+        assert node.group_name in {"data", "workers", "training", "evaluation", "release"}, key
+
+
+def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.AssetGraph) -> None:
+    partitioned = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).is_partitioned}
+    assert partitioned == {"raw_problems", "worker_responses", "baselines", "benchmark_scores"}
+    for name in partitioned:
+        assert graph.get(dg.AssetKey(name)).backfill_policy == partitions.one_run
+
+
+def test_the_training_mix_is_gated(graph: dg.AssetGraph) -> None:
+    gates = {
+        check.name
+        for check in graph.asset_check_keys
+        if check.asset_key == dg.AssetKey("training_mix") and graph.get_check_spec(check).blocking
+    }
+    assert gates == {"fit_to_train_on", "gold_answers_score_one"}
+
+
+def test_the_lifecycle_holds_every_asset_once_and_after_its_parents() -> None:
+    order = [name for stage in STAGES for name in stage.assets]
+    assert sorted(order) == sorted(DEPENDENCIES)
+    place = {name: index for index, name in enumerate(order)}
+    assert all(place[parent] < place[name] for name, parents in DEPENDENCIES.items() for parent in parents)
+
+
+def test_schedule_and_sensor_start_stopped_and_launch_the_lifecycle(defs: dg.Definitions) -> None:
+    schedule, sensor = defs.resolve_schedule_def("nightly_retraining"), defs.resolve_sensor_def("pool_changed")
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+    assert schedule.job_name == sensor.job_name == "lifecycle"
+
+
+def test_the_schedule_launches_a_run_that_the_job_accepts(defs: dg.Definitions) -> None:
+    context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 1, 1, 2))
+    tick = defs.resolve_schedule_def("nightly_retraining").evaluate_tick(context)
+    assert tick.run_requests
+    assert dg.validate_run_config(defs.resolve_job_def("lifecycle"), tick.run_requests[0].run_config)
+
+
+class TestPoolChanged:
+    """The sensor, against a real instance with a real materialization."""
+
+    @pytest.fixture
+    def instance(self, project: Workspace) -> dg.DagsterInstance:
+        project.dagster_home.mkdir(parents=True)
+        return dg.DagsterInstance.local_temp(str(project.dagster_home))
+
+    @pytest.fixture
+    def podium(self, project: Workspace) -> Podium:
+        write_recipe(project)
+        return Podium(root=str(project.root), recipe="small")
+
+    def tick(self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium) -> object:
+        context = dg.build_sensor_context(instance=instance, resources={"podium": podium})
+        return defs.resolve_sensor_def("pool_changed")(context)
+
+    def materialize(self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium) -> None:
+        job = defs.resolve_implicit_global_asset_job_def()
+        chosen = [dg.AssetKey("worker_pool")]
+        job.execute_in_process(instance=instance, asset_selection=chosen, run_config=podium.run_config())
+
+    def test_waits_for_a_first_lifecycle(
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium
+    ) -> None:
+        found = self.tick(defs, instance, podium)
+        assert isinstance(found, dg.SkipReason)
+        assert "never materialized" in str(found.skip_message)
+
+    def test_launches_once_for_a_change(
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium, project: Workspace
+    ) -> None:
+        self.materialize(defs, instance, podium)
+        assert set(instance.get_dynamic_partitions("worker")) == set(podium.load().pool.names)
+        assert isinstance(self.tick(defs, instance, podium), dg.SkipReason)
+
+        file = project.config / "pools" / "quickstart.yaml"
+        pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+        gone = pool["workers"].pop()["name"]
+        pool["workers"][0]["revision"] = "2"
+        file.write_text(yaml.safe_dump(pool), encoding="utf-8")
+        request = self.tick(defs, instance, podium)
+        assert isinstance(request, dg.RunRequest)
+        assert gone in request.tags["podium/reasons"]
+        assert dg.validate_run_config(defs.resolve_job_def("lifecycle"), request.run_config)
+        again = self.tick(defs, instance, podium)
+        assert isinstance(again, dg.RunRequest)
+        assert again.run_key == request.run_key
+
+        self.materialize(defs, instance, podium)
+        assert gone not in instance.get_dynamic_partitions("worker")
+        assert isinstance(self.tick(defs, instance, podium), dg.SkipReason)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("abcd", [("a", "d")]),
+        ("ac", [("a", "a"), ("c", "c")]),
+        ("bcd", [("b", "d")]),
+        ("", []),
+        ("dba", [("a", "b"), ("d", "d")]),
+    ],
+)
+def test_ranges_cover_exactly_what_is_wanted(wanted: str, expected: list[tuple[str, str]]) -> None:
+    assert partitions.ranges("abcd", list(wanted)) == expected
+
+
+def write_recipe(project: Workspace) -> Path:
+    """A recipe that loads; nothing of it is run here."""
+    benchmarks = {name: {"train": 10, "test": 2} for name in ("math500", "mmlu", "rlpr", "livecodebench")}
+    recipe = {
+        "name": "small",
+        "pool": "quickstart",
+        "benchmarks": benchmarks,
+        "policy": {"kind": "scratch"},
+        "cold_start": {},
+    }
+    file = project.config / "recipes" / "small.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    return file

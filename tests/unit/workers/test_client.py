@@ -1,0 +1,390 @@
+"""One call's path: cache, budget, retries, errors, limits; against a real server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
+
+KEY = "sk-loopback-0123456789abcdefghijkl"
+SECRET_PROMPT = "the-secret-question"
+ASK = [{"role": "user", "content": f"{SECRET_PROMPT}: 2+2?"}]
+
+
+def ask(client: Any, worker: Any, **more: Any) -> Any:
+    return asyncio.run(client.complete(worker, ASK, **more))
+
+
+def test_a_live_answer_is_priced_counted_and_booked(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker()
+    response = ask(client, worker)
+    assert (response.text, response.finish_reason, response.cached) == ("Answer: 4", "stop", False)
+    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6)
+    assert 0 < response.latency_s < 5
+    assert client.counts.live == 1
+    assert client.ledger.spent("run") == pytest.approx(response.cost_usd)
+    assert client.ledger.in_flight("run") == 0
+
+
+def test_declared_latency_stands_for_the_measured_one(loopback: Any, make_client: Any) -> None:
+    assert ask(make_client(), loopback.worker(latency_s=7.5)).latency_s == 7.5
+
+
+def test_sampling_settings_reach_the_server(loopback: Any, make_client: Any) -> None:
+    worker = loopback.worker(
+        model="hosted_vllm/m", temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.0,
+        extra_body={"chat_template_kwargs": {"enable_thinking": False}},
+    )  # fmt: skip
+    ask(make_client(), worker)
+    sent = loopback.requests[0]
+    expected = {
+        "model": "m", "messages": ASK, "max_tokens": 64, "temperature": 0.7, "top_p": 0.8, "top_k": 20,
+        "presence_penalty": 1.0, "chat_template_kwargs": {"enable_thinking": False},
+    }  # fmt: skip
+    assert {key: sent.get(key) for key in expected} == expected
+    assert loopback.keys == [f"Bearer {KEY}"]
+
+
+def test_no_temperature_is_sent_where_none_is_set(loopback: Any, make_client: Any) -> None:
+    ask(make_client(), loopback.worker(temperature=None))
+    assert "temperature" not in loopback.requests[0]
+
+
+def test_the_environments_key_is_not_sent_to_a_server_of_ones_own(
+    loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-belongs-to-openai-alone")
+    ask(make_client(), loopback.worker(api_key_env=None))
+    assert "belongs-to-openai" not in loopback.keys[0]
+
+
+def test_the_second_time_it_comes_from_the_cache_also_in_another_client(
+    loopback: Any, make_client: Any
+) -> None:
+    worker = loopback.worker()
+    first = ask(make_client(), worker)
+    other = make_client()
+    again = ask(other, worker)
+    assert len(loopback.requests) == 1
+    assert again.cached and again.text == first.text and again.cost_usd == first.cost_usd
+    assert (other.counts.live, other.counts.cached, other.counts.usd) == (0, 1, 0.0)
+
+
+@pytest.mark.parametrize("change", [{"temperature": 0.9}, {"revision": "2"}, {"max_tokens": 65}])
+def test_whatever_can_change_an_answer_asks_again(loopback: Any, make_client: Any, change: Any) -> None:
+    client = make_client()
+    ask(client, loopback.worker())
+    ask(client, loopback.worker(**change))
+    assert len(loopback.requests) == 2
+
+
+def test_neither_name_nor_price_asks_again_but_a_sample_does(loopback: Any, make_client: Any) -> None:
+    client = make_client()
+    ask(client, loopback.worker())
+    ask(client, loopback.worker(name="renamed", price={"input": 9, "output": 9}))
+    assert len(loopback.requests) == 1
+    ask(client, loopback.worker(), sample=1)
+    assert len(loopback.requests) == 2
+
+
+def test_identical_calls_in_flight_are_made_once(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker()
+    loopback.delay_s = 0.1
+
+    async def many() -> list[Any]:
+        return await asyncio.gather(*(client.complete(worker, ASK) for _ in range(20)))
+
+    responses = asyncio.run(many())
+    assert len(loopback.requests) == 1
+    assert {r.text for r in responses} == {"Answer: 4"}
+    assert sum(not r.cached for r in responses) == 1
+    assert (client.counts.live, client.counts.cached) == (1, 19)
+
+
+def test_a_cancelled_leader_leaves_the_call_to_those_who_wait(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker()
+    loopback.delay_s = 0.2
+
+    async def race() -> Any:
+        leader = asyncio.create_task(client.complete(worker, ASK))
+        await asyncio.sleep(0.05)
+        follower = asyncio.create_task(client.complete(worker, ASK))
+        await asyncio.sleep(0.05)
+        leader.cancel()
+        return await follower
+
+    assert asyncio.run(race()).text == "Answer: 4"
+    assert client.ledger.in_flight("run") == 0
+
+
+def test_a_cancelled_follower_does_not_hurt_the_leader(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker()
+    loopback.delay_s = 0.2
+
+    async def race() -> Any:
+        leader = asyncio.create_task(client.complete(worker, ASK))
+        await asyncio.sleep(0.05)
+        follower = asyncio.create_task(client.complete(worker, ASK))
+        await asyncio.sleep(0.05)
+        follower.cancel()
+        return await leader
+
+    assert asyncio.run(race()).text == "Answer: 4"
+    assert len(loopback.requests) == 1
+
+
+def test_one_client_serves_several_loops_and_threads(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker(concurrency=2)
+    texts: list[str] = []
+
+    def run(sample: int) -> None:
+        texts.extend(asyncio.run(client.complete(worker, ASK, sample=s)).text for s in (sample, sample + 10))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == ["Answer: 4"] * 8
+    assert client.counts.live == 8
+
+
+@pytest.mark.parametrize("failure", ["429", "500", "502", "503", "reset", "no choices", "empty"])
+def test_a_transient_failure_is_tried_again(loopback: Any, make_client: Any, failure: str) -> None:
+    client = make_client()
+    loopback.plan.extend([failure, failure])
+    response = ask(client, loopback.worker())
+    assert (response.text, response.retries) == ("Answer: 4", 2)
+    assert len(loopback.requests) == 3
+    assert client.counts.retries == 2
+
+
+def test_an_empty_reply_was_paid_for_and_is_not_kept(loopback: Any, make_client: Any) -> None:
+    client = make_client()
+    loopback.plan.append("empty")
+    response = ask(client, loopback.worker())
+    assert client.ledger.spent("run") == pytest.approx(2 * response.cost_usd)
+    assert len(client.cache) == 1
+
+
+@pytest.mark.parametrize("failure", ["500", "reset", "429"])
+def test_after_the_last_retry_it_is_unreachable(loopback: Any, make_client: Any, failure: str) -> None:
+    client = make_client()
+    loopback.plan.extend([failure] * 9)
+    with pytest.raises(WorkerUnreachable, match="after 3 attempts"):
+        ask(client, loopback.worker(retries=2))
+    assert len(loopback.requests) == 3
+    assert (client.counts.failed, client.ledger.spent("run"), len(client.cache)) == (1, 0.0, 0)
+    assert client.ledger.in_flight("run") == 0
+
+
+def test_retry_after_is_honoured_by_every_call_to_that_worker(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker()
+    ask(client, worker, sample=9)  # LiteLLM's first call takes its time
+    loopback.times.clear()
+    loopback.plan.append("429 0.6")
+
+    async def two() -> None:
+        first = asyncio.create_task(client.complete(worker, ASK))
+        await asyncio.sleep(0.3)
+        await asyncio.gather(first, client.complete(worker, ASK, sample=1))
+
+    asyncio.run(two())
+    assert len(loopback.times) == 3
+    assert min(loopback.times[1:]) - loopback.times[0] >= 0.58
+
+
+def test_a_refused_connection_is_unreachable(loopback: Any, make_client: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    worker = loopback.worker(api_base=f"http://127.0.0.1:{port}/v1", retries=1)
+    with pytest.raises(WorkerUnreachable, match="remote"):
+        ask(make_client(), worker)
+
+
+def test_the_timeout_bounds_a_call(loopback: Any, make_client: Any) -> None:
+    loopback.plan.extend(["hang"] * 3)
+    start = time.monotonic()
+    with pytest.raises(WorkerUnreachable):
+        ask(make_client(), loopback.worker(timeout_s=0.2, retries=1))
+    assert time.monotonic() - start < 1.4
+
+
+@pytest.mark.parametrize("failure", ["400", "422", "filtered"])
+def test_a_refusal_is_not_tried_again(loopback: Any, make_client: Any, failure: str) -> None:
+    client = make_client()
+    loopback.plan.extend([failure] * 3)
+    with pytest.raises(WorkerRefused, match="remote"):
+        ask(client, loopback.worker())
+    assert len(loopback.requests) == 1
+    assert (len(client.cache), client.ledger.in_flight("run")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ("401", "workers.remote.api_key_env"),
+        ("403", "workers.remote.api_key_env"),
+        ("404", "workers.remote.model"),
+    ],
+)
+def test_a_wrong_key_or_model_is_the_configurations_fault(
+    loopback: Any, make_client: Any, status: str, field: str
+) -> None:
+    loopback.plan.extend([status] * 3)
+    client = make_client(pool_file="config/pools/mine.yaml")
+    with pytest.raises(ConfigError) as caught:
+        ask(client, loopback.worker())
+    assert (caught.value.file, caught.value.field) == ("config/pools/mine.yaml", field)
+    assert len(loopback.requests) == 1
+
+
+def test_a_missing_key_names_file_field_and_variable(
+    loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOOPBACK_KEY")
+    client = make_client(pool_file="config/pools/mine.yaml")
+    with pytest.raises(ConfigError) as caught:
+        ask(client, loopback.worker())
+    assert str(caught.value).startswith("config/pools/mine.yaml: workers.remote.api_key_env: ")
+    assert "LOOPBACK_KEY is not set" in str(caught.value)
+    assert loopback.requests == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"model": "nobody-knows-this"}, "workers.remote.model"),
+        ({"model": "openai/unheard-of", "price": None}, "workers.remote.price"),
+    ],
+)
+def test_what_litellm_does_not_know_is_said_before_anything_is_sent(
+    loopback: Any, make_client: Any, settings: Any, field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ask(make_client(), loopback.worker(**settings))
+    assert caught.value.field == field
+    assert loopback.requests == []
+
+
+def test_litellms_price_is_used_where_the_pool_gives_none(loopback: Any, make_client: Any) -> None:
+    response = ask(make_client(), loopback.worker(model="openai/gpt-4o", price=None))
+    assert response.cost_usd == pytest.approx(10 * 2.5e-6 + 5 * 10e-6)
+
+
+def test_a_truncated_answer_is_an_answer_and_is_kept(loopback: Any, make_client: Any) -> None:
+    client = make_client()
+    loopback.plan.append("truncated")
+    assert ask(client, loopback.worker()).finish_reason == "length"
+    assert ask(client, loopback.worker()).cached
+
+
+def test_a_truncation_to_nothing_is_returned_but_not_kept(loopback: Any, make_client: Any) -> None:
+    client = make_client()
+    loopback.plan.append("truncated empty")
+    response = ask(client, loopback.worker())
+    assert (response.text, response.finish_reason) == ("", "length")
+    assert len(client.cache) == 0
+    assert client.ledger.spent("run") > 0
+
+
+def test_tokens_are_counted_here_when_the_server_does_not(loopback: Any, make_client: Any) -> None:
+    loopback.plan.append("no usage")
+    response = ask(make_client(), loopback.worker())
+    assert response.prompt_tokens > 0 and response.completion_tokens > 0
+    assert response.cost_usd > 0
+
+
+def test_concurrency_is_kept(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker(concurrency=3)
+    loopback.delay_s = 0.03
+
+    async def many() -> None:
+        await asyncio.gather(*(client.complete(worker, ASK, sample=s) for s in range(20)))
+
+    asyncio.run(many())
+    assert len(loopback.requests) == 20
+    assert loopback.most_busy == 3
+
+
+def test_requests_per_minute_space_the_calls(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker(requests_per_minute=600)
+
+    async def many() -> None:
+        await asyncio.gather(*(client.complete(worker, ASK, sample=s) for s in range(5)))
+
+    asyncio.run(many())
+    assert loopback.times[-1] - loopback.times[0] >= 0.35
+
+
+def test_the_cap_holds_under_200_concurrent_calls_and_the_rest_is_told(
+    loopback: Any, make_client: Any
+) -> None:
+    worker = loopback.worker(concurrency=200, max_tokens=5)
+    each = (10 * 1.0 + 5 * 2.0) / 1e6
+    cap = 30 * each
+    client = make_client(cap_usd=cap)
+
+    async def many() -> list[Any]:
+        calls = (client.complete(worker, ASK, sample=s) for s in range(200))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(many())
+    answered = [r for r in results if not isinstance(r, BaseException)]
+    refused = [r for r in results if isinstance(r, OverBudget)]
+    assert len(answered) + len(refused) == 200
+    assert len(answered) == len(loopback.requests)
+    assert 0 < client.ledger.spent("run") <= cap + 1e-12
+    # What is left over is less than one more call's worst case: waiting for it was worth while.
+    assert len(answered) >= 24
+    more = make_client(cap_usd=10.0)
+    asyncio.run(more.complete(worker, ASK, sample=199))
+
+
+def test_a_reservation_waits_for_what_a_call_in_flight_leaves_over(loopback: Any, make_client: Any) -> None:
+    worker = loopback.worker(max_tokens=1000)  # worst case 2e-3 USD and a little, real cost 2e-5
+    client = make_client(cap_usd=2.2e-3)
+    loopback.delay_s = 0.05
+
+    async def two() -> list[Any]:
+        return await asyncio.gather(*(client.complete(worker, ASK, sample=s) for s in range(2)))
+
+    assert len(asyncio.run(two())) == 2
+    assert loopback.most_busy == 1
+
+
+@pytest.mark.parametrize("failure", ["401", "400", "500", "404"])
+def test_neither_key_nor_prompt_gets_into_an_error_or_a_log(
+    loopback: Any, make_client: Any, caplog: pytest.LogCaptureFixture, capfd: Any, failure: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    loopback.plan.extend([failure] * 9)
+    client = make_client()
+    with pytest.raises((ConfigError, WorkerRefused, WorkerUnreachable)) as caught:
+        ask(client, loopback.worker(retries=1))
+    logging.getLogger("test").error("failed", exc_info=caught.value)
+    ask_again = make_client(run="other")
+    loopback.plan.clear()
+    ask(ask_again, loopback.worker())
+    written = caplog.text + str(caught.value) + "".join(capfd.readouterr())
+    assert KEY not in written
+    assert SECRET_PROMPT not in written
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
+def test_a_loop_that_ends_leaves_no_connection_open(loopback: Any, make_client: Any) -> None:
+    client = make_client()
+    ask(client, loopback.worker())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for sample in range(1, 9):
+        ask(client, loopback.worker(), sample=sample)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4

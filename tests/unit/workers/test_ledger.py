@@ -1,0 +1,215 @@
+"""The ledger: caps hold whatever happens at once, and what is settled stays settled."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.errors import OverBudget
+from ops.workers.ledger import Bill, Ledger, Reservation, Spent
+
+
+def bill(reservation: Reservation, usd: float, purpose: str = "test", worker: str = "w") -> Bill:
+    return Bill(reservation, purpose, worker, usd, prompt_tokens=10, completion_tokens=5)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+def test_sums_by_run_purpose_worker_and_month(ledger: Ledger) -> None:
+    for run, purpose, worker, usd in [
+        ("a", "precache", "x", 0.25),
+        ("a", "training", "x", 0.5),
+        ("a", "training", "y", 1.0),
+        ("b", "training", "y", 2.0),
+    ]:
+        ledger.settle(bill(ledger.reserve(run, 2.0, 10.0), usd, purpose, worker))
+    assert ledger.spent("a") == 1.75
+    assert ledger.by_purpose("a") == {"precache": Spent(0.25, 1, 10, 5), "training": Spent(1.5, 2, 20, 10)}
+    assert ledger.by_purpose()["training"].usd == 3.5
+    assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 0.75, "y": 3.0}
+    assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 2.0}
+    assert ledger.spent_in_month() == 3.75
+    assert ledger.spent_in_month("1999-01") == 0.0
+    assert ledger.spent("nobody") == 0.0
+
+
+def test_a_call_that_may_pass_the_cap_is_refused_and_told_how_to_go_on(ledger: Ledger) -> None:
+    ledger.settle(bill(ledger.reserve("run", 0.75, 1.0), 0.75))
+    with pytest.raises(OverBudget, match=r"'run'.*budget\.run_usd"):
+        ledger.reserve("run", 0.5, 1.0)
+    ledger.reserve("run", 0.25, 1.0)
+    ledger.reserve("other", 0.5, 1.0)
+    ledger.reserve("run", 0.5, 2.0)
+
+
+def test_what_is_reserved_counts_until_it_is_given_back(ledger: Ledger) -> None:
+    first = ledger.reserve("run", 0.8, 1.0)
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", 0.8, 1.0)
+    ledger.release(first)
+    second = ledger.reserve("run", 0.8, 1.0)
+    ledger.settle(bill(second, 0.1))
+    assert ledger.in_flight("run") == 0
+    ledger.reserve("run", 0.9, 1.0)
+
+
+def test_the_month_bounds_all_runs_together(ledger: Ledger) -> None:
+    ledger.settle(bill(ledger.reserve("a", 1.0, 10.0, month_cap_usd=1.5), 1.0))
+    with pytest.raises(OverBudget, match="month"):
+        ledger.reserve("b", 1.0, 10.0, month_cap_usd=1.5)
+    ledger.reserve("b", 0.5, 10.0, month_cap_usd=1.5)
+
+
+def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
+    held = ledger.reserve("run", 0.1, 1.0)
+    ledger.settle(bill(ledger.reserve("run", 0.1, 1.0), 0.95))
+    assert ledger.spent("run") == 0.95
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", 0.1, 1.0)
+    ledger.release(held)
+
+
+def test_two_open_ledgers_share_the_cap(tmp_path: Path) -> None:
+    one, two = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
+    held = one.reserve("run", 0.6, 1.0)
+    with pytest.raises(OverBudget):
+        two.reserve("run", 0.6, 1.0)
+    one.settle(bill(held, 0.3))
+    two.reserve("run", 0.6, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    calls=st.lists(st.tuples(st.floats(0.001, 0.4), st.floats(0, 1), st.booleans()), max_size=40),
+    cap=st.floats(0.1, 2.0),
+)
+def test_whatever_the_order_the_cap_holds_and_nothing_leaks(
+    tmp_path_factory: pytest.TempPathFactory, calls: Any, cap: float
+) -> None:
+    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l.sqlite")
+    held: list[tuple[Reservation, float]] = []
+    total = 0.0
+    for worst, share, finish in calls:
+        try:
+            held.append((ledger.reserve("run", worst, cap), worst * share))
+        except OverBudget:
+            # Refused only when it really does not fit beside what is spent and reserved.
+            assert total + sum(r.usd for r, _ in held) + worst > cap - 1e-6
+        if finish and held:
+            reservation, usd = held.pop(0)
+            ledger.settle(bill(reservation, usd))
+            total += usd
+        assert ledger.spent("run") <= cap + 1e-9
+    for reservation, usd in held:
+        ledger.settle(bill(reservation, usd))
+        total += usd
+    assert ledger.spent("run") == pytest.approx(total)
+    assert ledger.spent("run") <= cap + 1e-9
+    with ledger._file.connection() as connection:
+        assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (0,)
+    ledger.close()
+
+
+def test_threads_never_pass_the_cap(ledger: Ledger) -> None:
+    def call(_: int) -> float:
+        try:
+            reservation = ledger.reserve("run", 0.01, 1.0)
+        except OverBudget:
+            return 0.0
+        ledger.settle(bill(reservation, 0.009))
+        return 0.009
+
+    with ThreadPoolExecutor(16) as pool:
+        paid = sum(pool.map(call, range(400)))
+    assert ledger.spent("run") == pytest.approx(paid)
+    assert 0.9 <= paid <= 1.0
+
+
+def _spend(path: Path, results: Any) -> None:
+    ledger, paid = Ledger(path), 0
+    held: list[Reservation] = []
+    for _ in range(100):
+        try:
+            held.append(ledger.reserve("run", 0.01, 1.0))
+        except OverBudget:
+            break
+        if len(held) == 4:
+            ledger.settle(*(bill(reservation, 0.01) for reservation in held))
+            paid += len(held)
+            held = []
+    ledger.settle(*(bill(reservation, 0.01) for reservation in held))
+    results.put(paid + len(held))
+
+
+def test_processes_never_pass_the_cap_and_use_it_up(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=_spend, args=(tmp_path / "l.sqlite", results)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    paid = sum(results.get(timeout=60) for _ in processes)
+    for process in processes:
+        process.join(30)
+    ledger = Ledger(tmp_path / "l.sqlite")
+    assert ledger.spent("run") == pytest.approx(paid * 0.01)
+    assert 0.9 <= ledger.spent("run") <= 1.0 + 1e-9
+
+
+_HOLDER = """
+    import sys, time
+    from pathlib import Path
+    from ops.workers.ledger import Bill, Ledger
+    ledger = Ledger(Path(sys.argv[1]))
+    done = ledger.reserve("run", 0.4, 1.0)
+    held = ledger.reserve("run", 0.5, 1.0)
+    ledger.settle(Bill(done, "test", "w", 0.3))
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_kill_9_loses_no_settled_cost_and_frees_what_was_reserved(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline().strip() == "ready"
+        ledger = Ledger(path)
+        with pytest.raises(OverBudget):  # it lives: its reservation stands
+            ledger.reserve("run", 0.6, 1.0)
+        os.kill(holder.pid, signal.SIGKILL)
+    assert ledger.spent("run") == 0.3
+    ledger.reserve("run", 0.6, 1.0)
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", 0.2, 1.0)
+
+
+def test_a_forked_child_does_not_spend_its_parents_reservation(ledger: Ledger) -> None:
+    held = ledger.reserve("run", 0.6, 1.0)
+
+    def child() -> None:
+        try:
+            ledger.reserve("run", 0.6, 1.0)
+        except OverBudget:
+            os._exit(7)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(30)
+    assert process.exitcode == 7
+    ledger.settle(bill(held, 0.5))
+    assert ledger.spent("run") == 0.5

@@ -1,0 +1,220 @@
+"""Precaching: graded rows, deterministic files, resuming after a stop, a cap or a kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.errors import ConfigError, DataError, OverBudget
+from ops.problem import Problem
+from ops.workers.cache import ResponseCache
+from ops.workers.ledger import Ledger
+from ops.workers.precache import ResponseRow, load_responses, precache, response_file, write_responses
+
+
+def problems(count: int) -> list[Problem]:
+    """Sums in short text; the server answers 4 to all of them, which is right for every other one."""
+    return [
+        Problem(
+            id=f"rlpr-{number:03}", benchmark="rlpr", domain="rlpr", split="train", grader="text",
+            question=f"Number {number}: what is 2+{2 + number % 2}?", answer=str(4 + number % 2),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def run(client: Any, worker: Any, count: int, **more: Any) -> list[ResponseRow]:
+    return asyncio.run(precache(problems(count), worker, client, **more))
+
+
+def test_rows_are_graded_priced_and_in_order(loopback: Any, make_client: Any) -> None:
+    seen: list[ResponseRow] = []
+    client = make_client()
+    rows = run(client, loopback.worker(), 4, samples=2, on_progress=seen.append)
+    assert [(r.problem_id, r.sample) for r in rows] == [(f"rlpr-{n:03}", s) for n in range(4) for s in (0, 1)]
+    assert [r.score for r in rows] == [1.0, 1.0, 0.0, 0.0] * 2
+    assert all(r.status == "ok" and r.extracted == "4" and r.cost_usd > 0 and not r.cached for r in rows)
+    assert sorted(seen, key=lambda r: (r.problem_id, r.sample)) == rows
+    again = run(client, loopback.worker(), 4, samples=2)
+    assert len(loopback.requests) == 8
+    assert all(r.cached for r in again)
+
+
+def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any, make_client: Any) -> None:
+    from ops.benchmarks.prompts import worker_prompt
+    from ops.workflow.execution import execute
+    from ops.workflow.grammar import SOLVE, Workflow
+
+    client, worker = make_client(), loopback.worker()
+    run(client, worker, 1)
+    question = worker_prompt(problems(1)[0])
+    trace = asyncio.run(execute(Workflow.single(0, SOLVE), question, [worker], client))
+    assert trace.answer == "Answer: 4"
+    assert len(loopback.requests) == 1
+
+
+def test_refused_and_unreachable_are_told_apart(loopback: Any, make_client: Any) -> None:
+    loopback.plan.extend(["400", "500", "500"])
+    rows = run(make_client(), loopback.worker(concurrency=1, retries=0), 3)
+    assert Counter(r.status for r in rows) == {"refused": 1, "unreachable": 2}
+    assert all(r.score == 0.0 and r.text == "" for r in rows)
+
+
+def test_unreachable_problems_are_asked_again_the_next_time(loopback: Any, make_client: Any) -> None:
+    loopback.plan.extend(["500", "500"])
+    client, worker = make_client(), loopback.worker(retries=0)
+    assert sum(r.status == "unreachable" for r in run(client, worker, 5)) == 2
+    assert all(r.status == "ok" for r in run(client, worker, 5))
+    assert len(loopback.requests) == 7
+
+
+def test_at_the_cap_it_stops_and_goes_on_later_without_paying_twice(loopback: Any, make_client: Any) -> None:
+    worker = loopback.worker(max_tokens=5, concurrency=4)
+    with pytest.raises(OverBudget):
+        run(make_client(cap_usd=4e-4), worker, 40)
+    paid = len(loopback.requests)
+    assert 0 < paid < 40
+    rows = run(make_client(), worker, 40)
+    assert len(loopback.requests) == 40
+    assert sum(r.cached for r in rows) == paid
+
+
+def test_a_wrong_key_stops_it_at_once(loopback: Any, make_client: Any) -> None:
+    loopback.plan.extend(["401"] * 100)
+    with pytest.raises(ConfigError, match="api_key_env"):
+        run(make_client(), loopback.worker(concurrency=2), 50)
+    assert len(loopback.requests) <= 4
+
+
+_PRECACHE = """
+    import asyncio, json, sys
+    from pathlib import Path
+    from ops.config import Worker
+    from ops.problem import Problem
+    from ops.workers.cache import ResponseCache
+    from ops.workers.client import WorkerClient
+    from ops.workers.ledger import Ledger
+    from ops.workers.precache import precache, write_responses
+    folder = Path(sys.argv[1])
+    task = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
+    client = WorkerClient(ResponseCache(folder), Ledger(folder / "ledger.sqlite"), "precache", "run", 1.0)
+    rows = asyncio.run(
+        precache([Problem.from_row(row) for row in task["problems"]], Worker(**task["worker"]), client)
+    )
+    write_responses(rows, folder / "rows.parquet")
+"""
+
+
+def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) -> None:
+    count, concurrency = 60, 3
+    loopback.delay_s = 0.03
+    worker = loopback.worker(concurrency=concurrency, max_tokens=5)
+    task = tmp_path / "task.json"
+    rows = [problem.as_row() for problem in problems(count)]
+    task.write_text(json.dumps({"problems": rows, "worker": worker.model_dump()}), encoding="utf-8")
+    command = [sys.executable, "-c", textwrap.dedent(_PRECACHE), str(tmp_path), str(task)]
+
+    with subprocess.Popen(command) as process:
+        deadline = time.monotonic() + 60
+        while len(loopback.requests) < count // 3 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    time.sleep(3 * loopback.delay_s)  # the server finishes what it was asked
+    before = len(loopback.requests)
+    kept = len(ResponseCache(tmp_path))
+    assert count // 3 <= before < count
+    assert before - concurrency <= kept <= before  # only calls in flight can be lost
+    assert not list(tmp_path.glob("*.parquet*"))
+
+    subprocess.run(command, check=True, timeout=120)
+    assert len(loopback.requests) - before == count - kept
+    asked = Counter(json.dumps(request["messages"]) for request in loopback.requests)
+    assert len(asked) == count
+    assert sum(times - 1 for times in asked.values()) == before - kept
+    table = load_responses(tmp_path / "rows.parquet")
+    assert len(table) == count
+    # What the ledger knows is what the kept responses cost: a row stored and not yet booked is the exception.
+    total = sum(row.cost_usd for row in table)
+    each = total / count
+    assert (
+        total - concurrency * each - 1e-12 <= Ledger(tmp_path / "ledger.sqlite").spent("run") <= total + 1e-12
+    )
+
+
+# ── files ────────────────────────────────────────────────────────────────────
+
+
+def row(**changes: Any) -> ResponseRow:
+    values: dict[str, Any] = {
+        "worker": "w", "benchmark": "rlpr", "problem_id": "p", "sample": 0, "text": "t", "score": 1.0,
+        "extracted": "t", "prompt_tokens": 1, "completion_tokens": 2, "cost_usd": 0.1, "latency_s": 0.2,
+        "status": "ok",
+    }  # fmt: skip
+    return ResponseRow(**(values | changes))
+
+
+def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_path: Path) -> None:
+    rows = [row(problem_id=f"p{n}", sample=s, text=f"Zeile {n} ∑") for n in range(20) for s in (0, 1)]
+    write_responses(rows, tmp_path / "a.parquet")
+    write_responses([row_from_cache(r) for r in reversed(rows)], tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+
+
+def row_from_cache(original: ResponseRow) -> ResponseRow:
+    return ResponseRow(**{name: getattr(original, name) for name in original.__slots__} | {"cached": True})
+
+
+def test_a_folder_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    rows = [
+        row(worker=w, benchmark=b, problem_id=f"{b}-{n}", status="refused" if n else "ok")
+        for w in ("a", "b") for b in ("mmlu", "rlpr") for n in range(3)
+    ]  # fmt: skip
+    for worker in ("b", "a"):
+        for benchmark in ("rlpr", "mmlu"):
+            own = [r for r in rows if (r.worker, r.benchmark) == (worker, benchmark)]
+            write_responses(own, response_file(tmp_path, worker, benchmark))
+    assert load_responses(tmp_path) == rows
+    assert load_responses(tmp_path / "nothing-here") == []
+
+
+def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
+    write_responses([], tmp_path / "empty.parquet")
+    assert load_responses(tmp_path) == []
+
+
+def test_a_file_that_is_no_table_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match=r"bad\.parquet.*precache again"):
+        load_responses(tmp_path)
+
+
+def test_a_table_without_a_column_is_named(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"worker": ["w"]}), tmp_path / "thin.parquet")
+    with pytest.raises(DataError, match=r"thin\.parquet: columns: benchmark"):
+        load_responses(tmp_path)
+
+
+def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    write_responses([row()], file)
+    old = file.read_bytes()
+    wrong: Any = "not a number"
+    with pytest.raises((TypeError, ValueError)):
+        write_responses([row(score=wrong)], file)
+    assert file.read_bytes() == old
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]

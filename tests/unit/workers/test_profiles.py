@@ -1,0 +1,114 @@
+"""Profiles: the arithmetic against values worked out by hand, and its properties."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.errors import DataError
+from ops.workers.precache import ResponseRow
+from ops.workers.profiles import best_single, disagreement, oracle, profile, signal_forecast, successes
+
+
+def row(worker: str, problem: str, score: float, **changes: Any) -> ResponseRow:
+    values: dict[str, Any] = {
+        "worker": worker, "benchmark": problem.split("-")[0], "problem_id": problem, "sample": 0, "text": "t",
+        "score": score, "extracted": "", "prompt_tokens": 10, "completion_tokens": 20, "cost_usd": 0.5,
+        "latency_s": 1.0, "status": "ok",
+    }  # fmt: skip
+    return ResponseRow(**(values | changes))
+
+
+ROWS = [
+    row("a", "mmlu-0", 1.0, latency_s=1.0, cost_usd=0.1),
+    row("a", "mmlu-1", 0.0, latency_s=2.0, cost_usd=0.2),
+    row("a", "rlpr-0", 1.0, latency_s=3.0, cost_usd=0.3),
+    row("a", "rlpr-1", 0.0, status="refused", latency_s=0.0, cost_usd=0.0),
+    row("b", "mmlu-0", 0.0),
+    row("b", "mmlu-1", 1.0),
+    row("b", "rlpr-0", 0.0, status="unreachable", latency_s=0.0, cost_usd=0.0),
+    row("b", "rlpr-1", 0.0),
+]
+
+
+def test_a_profile_by_hand() -> None:
+    a, b = profile(ROWS)
+    assert (a.worker, a.calls, a.refused, a.unreachable) == ("a", 4, 1, 0)
+    assert a.overall == (4, 0.5, pytest.approx(math.sqrt(1 / 3) / 2))
+    assert a.by_benchmark["rlpr"] == (2, 0.5, pytest.approx(0.5))
+    assert (a.cost_usd, a.total_usd) == (pytest.approx(0.2), pytest.approx(0.6))
+    assert a.latency_s == (2.0, 3.0, 3.0)
+    assert (b.refused, b.unreachable) == (0, 1)
+    assert b.by_benchmark["rlpr"] == (1, 0.0, 0.0)
+    assert b.overall.accuracy == pytest.approx(1 / 3)
+    assert b.mean_accuracy == pytest.approx(0.25)
+    assert json.loads(json.dumps(a.as_row()))["by_benchmark"]["mmlu"]["accuracy"] == 0.5
+
+
+def test_the_best_single_worker_and_the_oracle_above_it() -> None:
+    assert best_single(ROWS).worker == "a"
+    scores = oracle(ROWS)
+    assert scores["mmlu"] == (2, 1.0, 0.0)
+    assert scores["rlpr"].accuracy == 0.5
+    with pytest.raises(ValueError, match="no responses"):
+        best_single([])
+
+
+def test_of_equally_good_workers_the_cheaper_is_best() -> None:
+    rows = [row("a", "mmlu-0", 1.0, cost_usd=2.0), row("b", "mmlu-0", 1.0, cost_usd=1.0)]
+    assert best_single(rows).worker == "b"
+
+
+def test_the_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
+    rows = [row("a", "mmlu-0", score, sample=sample) for sample, score in enumerate([1.0, 0.0])]
+    rows += [row("b", "mmlu-0", score, sample=sample) for sample, score in enumerate([0.0, 0.0])]
+    assert oracle(rows)["mmlu"].accuracy == 0.5
+
+
+def test_samples_of_one_problem_are_one_observation() -> None:
+    rows = [row("a", f"mmlu-{n}", float(n), sample=s) for n in (0, 1) for s in range(50)]
+    assert profile(rows)[0].overall == (2, 0.5, pytest.approx(0.5))
+
+
+def test_successes_and_pass_rates_by_problem() -> None:
+    assert successes(ROWS) == {"mmlu-0": ["a"], "mmlu-1": ["b"], "rlpr-0": ["a"], "rlpr-1": []}
+    assert disagreement(ROWS) == {"mmlu-0": 0.5, "mmlu-1": 0.5, "rlpr-0": 1.0, "rlpr-1": 0.0}
+
+
+def test_an_id_in_two_benchmarks_is_an_error_and_not_a_mixture() -> None:
+    rows = [row("a", "mmlu-0", 1.0), row("a", "mmlu-0", 1.0, benchmark="rlpr")]
+    for mixed in (successes, disagreement):
+        with pytest.raises(DataError, match="mmlu-0"):
+            mixed(rows)
+
+
+def test_the_forecast_by_hand() -> None:
+    assert signal_forecast(ROWS, 4) == pytest.approx((2 * (1 - 2 * 0.5**4)) / 4)
+    assert signal_forecast([], 4) == 0.0
+    with pytest.raises(ValueError, match="at least one"):
+        signal_forecast(ROWS, 0)
+
+
+CELLS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from([0.0, 1.0])),
+    min_size=1, unique_by=lambda cell: cell[:2],
+)  # fmt: skip
+
+
+@given(cells=CELLS, group=st.integers(1, 64))
+def test_bounds(cells: list[tuple[str, int, float]], group: int) -> None:
+    rows = [row(worker, f"mmlu-{number}", score) for worker, number, score in cells]
+    ceiling = oracle(rows)["mmlu"]
+    solved = [problem for problem, workers in successes(rows).items() if workers]
+    assert ceiling.accuracy == pytest.approx(len(solved) / ceiling.n)
+    assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile(rows))
+    forecast = signal_forecast(rows, group)
+    assert -1e-12 <= forecast <= signal_forecast(rows, group + 1) + 1e-12 <= 1.0 + 1e-12
+    if group == 1:
+        assert forecast == pytest.approx(0.0)
+    assert profile(list(reversed(rows))) == profile(rows)

@@ -1,0 +1,262 @@
+"""The grammar is total, reads back what it renders, and its modes nest."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.workflow.grammar import SOLVE, FormatFailure, Step, Workflow, parse
+
+OFFERED = 7
+
+spoken = st.text(min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
+awkward = st.sampled_from(
+    [
+        'say "yes"',
+        "don't",
+        "a\nb\r\nc\td",
+        '"""',
+        "'''",
+        "\\",
+        '\\"',
+        "ends in \\",
+        "\\frac{1}{2} \\sqrt x \\N \\u12 \\x",
+        "[1, 2]",
+        "]] ]",
+        "model_id = [3]",
+        'subtasks = ["x"]\naccess_list = [[]]',
+        "# no comment",
+        "naïve 日本 🙂",
+        "\x00\x1a\x7f\u2028\ufeff",
+        "{}(),;'`",
+    ]
+)
+
+
+@st.composite
+def workflows(draw: st.DrawFn, *, mode: str = "binary", most: int = 5) -> Workflow:
+    steps = []
+    for index in range(draw(st.integers(1, most))):
+        access = draw(st.sampled_from(["none", "all"]))
+        if mode == "fine_grained" and index and draw(st.booleans()):
+            chosen = draw(st.permutations(range(index)))
+            access = tuple(chosen[: draw(st.integers(1, index))])
+        steps.append(Step(draw(st.integers(0, OFFERED - 1)), draw(spoken | awkward), access))
+    return Workflow(tuple(steps))
+
+
+# Pieces of the grammar in any order: far likelier to come near a workflow than random characters.
+pieces = st.sampled_from(
+    [
+        "model_id",
+        "subtasks",
+        "access_list",
+        "model_id = ",
+        "subtasks = ",
+        "access_list=",
+        ": list[int]",
+        " = ",
+        "[",
+        "]",
+        "[]",
+        '["all"]',
+        '"all"',
+        ",",
+        ", ",
+        "0",
+        "1",
+        "-2",
+        "7",
+        "1.5",
+        "09",
+        '"',
+        "'",
+        '"""',
+        "'''",
+        "\\",
+        "\\x",
+        "\n",
+        "# ",
+        "r",
+        "f",
+        '"Find x."',
+        "'Go'",
+        "(",
+        ")",
+        "{",
+        "}",
+        "\x00",
+        "\ud800",
+        "None",
+        "...",
+        "```python\n",
+        "```",
+        "model_id = [0]",
+        'subtasks = ["a"]',
+        "access_list = [[]]",
+    ]
+)
+texts = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet=st.characters(), max_size=100),  # lone surrogates included
+    st.lists(pieces, max_size=40).map("".join),
+)
+
+
+@given(
+    texts, st.sampled_from(["binary", "fine_grained"]), st.booleans(), st.integers(1, 7), st.integers(1, 6)
+)
+@settings(max_examples=600, deadline=None)
+def test_any_text_gives_a_valid_workflow_or_a_reason(
+    text: str, mode: str, recursive: bool, offered: int, most: int
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parsed = parse(text, offered=offered, max_steps=most, access=mode, recursive=recursive)
+    if parsed.workflow is None:
+        assert isinstance(parsed.failure, FormatFailure)
+        assert parsed.detail
+        assert len(parsed.detail) < 200
+        return
+    assert parsed.failure is None
+    assert len(parsed.workflow.steps) <= most
+    assert recursive or not parsed.workflow.is_empty
+    assert all(0 <= step.worker < offered and step.subtask.strip() for step in parsed.workflow.steps)
+    parsed.workflow.render().encode()
+    if mode == "binary":
+        assert all(step.access in ("none", "all") for step in parsed.workflow.steps)
+
+
+@given(workflows(), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_rendered_workflow_reads_back_the_same(workflow: Workflow, recursive: bool) -> None:
+    assert parse(workflow.render(), offered=OFFERED, recursive=recursive).workflow == workflow
+
+
+@given(workflows(mode="fine_grained"))
+@settings(max_examples=300, deadline=None)
+def test_a_rendered_fine_grained_workflow_reads_back_the_same(workflow: Workflow) -> None:
+    assert parse(workflow.render(), offered=OFFERED, access="fine_grained").workflow == workflow
+
+
+@given(
+    workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text))
+)
+@settings(max_examples=200, deadline=None)
+def test_free_reasoning_around_the_lists_changes_nothing(workflow: Workflow, prose: str) -> None:
+    text = f"{prose}\n{workflow.render()}\n{prose}"
+    assert parse(text, offered=OFFERED).workflow == workflow
+
+
+@given(workflows(), workflows())
+@settings(max_examples=150, deadline=None)
+def test_the_last_of_two_workflows_wins(first: Workflow, last: Workflow) -> None:
+    assert parse(f"{first.render()}\nBetter:\n{last.render()}", offered=OFFERED).workflow == last
+
+
+@given(texts | workflows(mode="fine_grained").map(Workflow.render))
+@settings(max_examples=400, deadline=None)
+def test_whatever_the_strict_mode_takes_the_fine_grained_mode_takes(text: str) -> None:
+    strict = parse(text, offered=OFFERED)
+    if strict.workflow is not None:
+        assert parse(text, offered=OFFERED, access="fine_grained") == strict
+
+
+@given(workflows(mode="fine_grained"))
+@settings(max_examples=200, deadline=None)
+def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> None:
+    parsed = parse(workflow.render(), offered=OFFERED)
+    if any(isinstance(step.access, tuple) for step in workflow.steps):
+        assert parsed.failure == FormatFailure.BAD_ACCESS
+    else:
+        assert parsed.workflow == workflow
+
+
+@given(workflows(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(
+    workflow: Workflow, data: st.DataObject
+) -> None:
+    text = workflow.render()
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    inner = {step.subtask for step in workflow.steps}
+    if not any("access_list" in subtask for subtask in inner):
+        assert parse(cut, offered=OFFERED).failure is not None
+
+
+def _long(piece: str, before: str = "", after: str = "") -> str:
+    return before + piece * (1_000_000 // len(piece)) + after
+
+
+ADVERSARIAL = {
+    "quotes": _long('"', "subtasks = ["),
+    "other quotes": _long("'", "subtasks = ["),
+    "opening brackets": _long("[", "access_list = "),
+    "empty lists": _long("[],", "access_list = [", "]"),
+    "numbers": _long("1,", "model_id = [", "]"),
+    "signs": _long("+", "model_id = [", "1]"),
+    "one huge number": _long("9", "model_id = [", "]"),
+    "backslashes": _long("\\", 'subtasks = ["'),
+    "NULs": _long("\0", 'subtasks = ["', '"]'),
+    "names": _long("model_id"),
+    "assignments": _long("model_id="),
+    "unclosed assignments": _long("model_id=["),
+    "unreadable assignments": _long('subtasks=["\\x"]model_id=["\\x"]access_list=["\\x"]'),
+    "long unreadable lists": _long("model_id=[" + "1," * 120 + "1 1]"),
+    "strings that hide assignments": _long('"access_list=[ #"\n', "access_list=["),
+    "nested ones that hide assignments": _long('"access_list=[[ #"\n', "access_list=[["),
+    "unclosed triple quotes": _long("""subtasks = ['a\""" """),
+    "triple quotes in both kinds": _long("subtasks=['''x\"\"\" "),
+    "escaped quotes": _long('subtasks=["\\"'),
+    "comments": _long("model_id=[#"),
+    "blanks after a name": _long(" ", "model_id", "= [0]"),
+    "annotations": _long("model_id: list[int]"),
+}
+
+
+@pytest.mark.parametrize("kind", ADVERSARIAL)
+def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
+    text = ADVERSARIAL[kind]
+    began = time.perf_counter()
+    assert parse(text, offered=OFFERED).failure is not None
+    if kind in {"quotes", "other quotes"}:  # the workflow below is then part of the string that never ends
+        tail = "\n\n"
+    elif kind in {"comments", "backslashes"}:
+        tail = "\n"
+    else:
+        tail = "\x01\n"
+    wanted = Workflow.single(3)
+    assert parse(text + tail + wanted.render(), offered=OFFERED).workflow == wanted
+    assert time.perf_counter() - began < 5  # generous: both take well under 0.1 s
+
+
+def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:
+    text = "\n".join(Workflow.single(index % 6).render() for index in range(10_000))
+    assert parse(text, offered=6).workflow == Workflow.single(9_999 % 6)
+
+
+def test_what_no_text_can_give_cannot_be_built() -> None:
+    for worker, subtask in [(-1, "x"), (0, ""), (0, " \n"), (0, "\ud800")]:
+        with pytest.raises(ValueError, match=r"ordinal|subtask"):
+            Step(worker, subtask)
+    with pytest.raises(ValueError, match="not an earlier step"):
+        Workflow((Step(0, "x"), Step(0, "y", (1,))))
+    with pytest.raises(ValueError, match="twice"):
+        Workflow((Step(0, "x"), Step(0, "y", (0, 0))))
+    assert Step(0, "x", ()) == Step(0, "x", "none")
+
+
+def test_graph_of_a_workflow() -> None:
+    workflow = Workflow(
+        (Step(0, "a"), Step(1, "b"), Step(2, "c", (0,)), Step(3, "d", "all"), Step(4, "e", (2,)))
+    )
+    assert [workflow.visible(index) for index in range(5)] == [(), (), (0,), (0, 1, 2), (2,)]
+    assert workflow.needed() == {0, 2, 4}
+    backwards = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (1, 0))))
+    assert backwards.visible(2) == (0, 1)
+    assert Workflow(()).needed() == frozenset()
+    assert Workflow.single(2) == Workflow((Step(2, SOLVE, "none"),))

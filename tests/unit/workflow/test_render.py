@@ -1,0 +1,131 @@
+"""Pictures and texts of a workflow: they show what ran, and no model's text can break out of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.render import markdown, mermaid, shape, terminal
+from ops.workflow.trace import StepTrace, Trace
+
+WORKFLOW = Workflow((Step(1, "Look it up."), Step(0, "Never used."), Step(2, "Compute it.", (0,))))
+TRACE = Trace(
+    WORKFLOW,
+    "Q?",
+    (
+        StepTrace(
+            0, "librarian", 1, "Look it up.", (), "ok", "It is 3 | 4.", 20, 5, 0.00002, 0.3, cached=True
+        ),
+        StepTrace(1, "algebraist", 0, "Never used.", (), "pruned"),
+        StepTrace(2, "analyst", 2, "Compute it.", (0,), "ok", "Answer:\n12", 40, 8, 0.00007, 0.9),
+    ),
+    "Answer:\n12",
+    "answered",
+    0.01,
+)
+
+
+def steps(*accesses: object) -> Workflow:
+    return Workflow(tuple(Step(0, "x", access) for access in accesses))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("workflow", "name"),
+    [
+        (steps(), "empty"),
+        (steps("none"), "single"),
+        (steps("none", "none"), "single"),
+        (steps("none", "all"), "chain"),
+        (steps("none", "all", "all"), "chain"),
+        (steps("none", (0,), (1,)), "chain"),
+        (steps("none", "none", (0,)), "chain"),
+        (steps("none", "none", "all"), "fan_in"),
+        (steps("none", "none", "none", (0, 1, 2)), "fan_in"),
+        (steps("none", "none", "none", (0, 2)), "fan_in"),
+        (steps("none", "all", "none", "all"), "mixed"),
+        (steps("none", "none", "all", "all"), "mixed"),
+    ],
+)
+def test_shape(workflow: Workflow, name: str) -> None:
+    needed_only = sorted(workflow.needed())
+    assert shape(workflow) == name, needed_only
+
+
+def test_mermaid_draws_steps_and_what_they_see() -> None:
+    lines = mermaid(TRACE).splitlines()
+    assert lines[0] == "flowchart LR"
+    arrows = [line.strip() for line in lines if "-->" in line]
+    assert arrows == ["question --> s0", "question --> s1", "s0 --> s2", "s2 --> answer([Answer])"]
+    boxes = [line for line in lines if line.strip().startswith("s") and "[" in line and "-->" not in line]
+    assert ["librarian" in boxes[0], "algebraist" in boxes[1], "analyst" in boxes[2]] == [True] * 3
+    assert [box.endswith(":::unused") for box in boxes] == [False, True, False]
+
+
+def test_workers_are_ordinals_until_names_are_given() -> None:
+    assert "Model 1" in mermaid(WORKFLOW)
+    named = mermaid(WORKFLOW, ("algebraist", "librarian", "analyst"))
+    assert "librarian" in named
+    assert "Model" not in named
+
+
+@pytest.mark.parametrize(
+    "text", ['"] --> s9["', "<script>alert(1)</script>", "a\nb --> c", "`x` #quot; [y] | z;"]
+)
+def test_no_text_breaks_out_of_a_label_or_a_cell(text: str) -> None:
+    workflow = Workflow((Step(0, text),))
+    box = mermaid(workflow).splitlines()[2]
+    label = re.fullmatch(r'  s0\["(.*)"\]', box)
+    assert label
+    assert not set('"`[]|') & set(label[1])
+    assert re.findall(r"<[^>]*>", label[1]) == ["<b>", "</b>", "<br/>"]
+    row = markdown(workflow).splitlines()[2]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 5
+    assert "<script" not in row
+
+
+def test_terminal_shows_worker_subtask_sight_answer_and_cost() -> None:
+    text = terminal(TRACE)
+    assert "1. librarian  (sees question)" in text
+    assert "3. analyst  (sees question, step 1)" in text
+    assert "asked:  Compute it." in text
+    assert "answer: It is 3 | 4." in text
+    assert "25 tokens, $0.000020, 0.30 s, cached" in text
+    assert "not run: the answer cannot depend on it" in text
+    assert text.endswith(
+        "Answer: Answer: 12\n2 calls (1 cached), 73 tokens, $0.000090, 1.20 s on the critical path"
+    )
+    assert max(map(len, terminal(TRACE, width=60).splitlines()[:-1])) <= 60
+
+
+def test_terminal_of_a_workflow_that_was_not_run() -> None:
+    assert terminal(WORKFLOW).splitlines()[0] == "1. Model 1  (sees question)"
+    assert "answer" not in terminal(WORKFLOW)
+    assert terminal(Workflow(())) == "(no steps: keeps the previous answer)"
+
+
+def test_failures_are_shown_with_their_reason() -> None:
+    failed = Trace(
+        steps("none", "all"),
+        "Q?",
+        (
+            StepTrace(0, "librarian", 0, "x", (), "unreachable", error="503 four times"),
+            StepTrace(1, "analyst", 0, "x", (0,), "not_run"),
+        ),
+        None,
+        "unreachable",
+    )
+    for text in (terminal(failed), markdown(failed)):
+        assert "unreachable: 503 four times" in text
+        assert "not run: another step had failed" in text
+        assert "none (unreachable)" in text
+
+
+def test_markdown_is_one_row_a_step_with_totals() -> None:
+    lines = markdown(TRACE).splitlines()
+    assert lines[0] == "| step | worker | subtask | sees | answer | tokens | USD |"
+    assert lines[2] == "| 1 | librarian | Look it up. | question | It is 3 \\| 4. | 25 | 0.000020 |"
+    assert lines[3].startswith("| 2 | algebraist | Never used. | question | not run")
+    assert "**Answer:** Answer: 12" in lines
+    assert len(markdown(WORKFLOW).splitlines()) == 5

@@ -118,26 +118,26 @@ def register(
 def promote(workspace: Workspace, version: str, verdict: Verdict) -> bool:
     """Log the verdict with the version and, when it says so, make the version champion; whether it did.
 
-    Raises `RegistryError` when there is no such version.
+    A version that was rolled back comes back by a named override only. Raises `RegistryError` when there is no such version.
     """
     with _connected(workspace) as client:
-        run_id = _info(client, version).run_id
-        client.log_dict(run_id, verdict.as_dict(), "verdict.json")
-        told = (
-            "promoted"
-            if verdict.promote
-            else "kept back: " + ", ".join(check.name for check in verdict.failed)
-        )
+        known = _info(client, version)
+        client.log_dict(known.run_id, verdict.as_dict(), "verdict.json")
+        obstacles = [check.name for check in verdict.failed]
+        if "rolled_back" in known.tags:
+            obstacles.append(f"rolled back ({known.tags['rolled_back']})")
+        promoted = verdict.override is not None or (verdict.promote and not obstacles)
+        told = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
         client.set_model_version_tag(MODEL, version, "verdict", told)
         if verdict.override is not None:
             person = f"{verdict.override.name}: {verdict.override.reason}"
             client.set_model_version_tag(MODEL, version, "override", person)
-        if verdict.promote:
+        if promoted:
             before = _by_alias(client, CHAMPION)
             if before is not None and before.version != version:
                 client.set_model_version_tag(MODEL, version, "replaced", before.version)
             client.set_registered_model_alias(MODEL, CHAMPION, version)
-    return verdict.promote
+    return promoted
 
 
 def rollback(workspace: Workspace, reason: str) -> Registered:

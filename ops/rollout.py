@@ -65,7 +65,10 @@ async def roll_out(
             return None
         return await execute(reading.workflow, worker_prompt(problem), offered, client, sample=sample)
 
-    traces = await asyncio.gather(*(run(p, problem) for p, problem in zip(parsed, problems, strict=True)))
+    running = (run(reading, problem) for reading, problem in zip(parsed, problems, strict=True))
+    # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
+    finished = await asyncio.gather(*running, return_exceptions=True)
+    traces = [_raised(trace) for trace in finished]
     answered = [i for i, trace in enumerate(traces) if trace is not None and trace.answer is not None]
     pairs = [(problems[i], traces[i].answer or "") for i in answered]  # type: ignore[union-attr]
     grades = dict(zip(answered, await asyncio.to_thread(grade_many, pairs), strict=True))
@@ -73,6 +76,12 @@ async def roll_out(
         Rollout(text, reading, trace, grades.get(i), _outcome(trace, grades.get(i)))
         for i, (text, reading, trace) in enumerate(zip(texts, parsed, traces, strict=True))
     ]
+
+
+def _raised(trace: Trace | BaseException | None) -> Trace | None:
+    if isinstance(trace, BaseException):
+        raise trace
+    return trace
 
 
 def _outcome(trace: Trace | None, grade: Grade | None) -> Outcome:

@@ -28,16 +28,18 @@ def main() -> int:
     console = Console(highlight=False)
     workspace = Workspace.find()
     prepare(workspace)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # Also where a shell has started this in the background, with SIGINT ignored.
+        signal.signal(ending, signal.default_int_handler)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
-    servers = [_start(_dagster(dagster_port))]
+    servers = [_start(_dagster(dagster_port), workspace)]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")
     if workspace.mlflow_uri.startswith("http"):
         console.print(f"MLflow   {workspace.mlflow_uri}")
     else:
-        servers.append(_start(_mlflow(workspace, mlflow_port)))
+        servers.append(_start(_mlflow(workspace, mlflow_port), workspace))
         console.print(f"MLflow   http://{HOST}:{mlflow_port}")
     console.print("Ctrl-C ends both.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while all(server.poll() is None for server in servers):
             time.sleep(0.5)
@@ -75,15 +77,17 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
     ]
 
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], workspace: Workspace) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C reaches this process alone, which then ends both in order.
-    return subprocess.Popen(command, start_new_session=True)
+    # In the instance's folder, because Dagster warns of a dagster.yaml that it finds in another.
+    environment = os.environ | {"PYTHONWARNINGS": "ignore", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    return subprocess.Popen(command, start_new_session=True, cwd=workspace.dagster_home, env=environment)
 
 
 def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
     for server in servers:
         if server.poll() is None:
-            server.send_signal(signal.SIGINT)
+            os.killpg(server.pid, signal.SIGINT)  # as a terminal would: to its children too
     deadline = time.monotonic() + GRACE_S
     for server in servers:
         try:

@@ -10,7 +10,7 @@ from ops.benchmarks.rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns question, choices, answer (0–3), subject; the row's number is the id. Not tried on the live hub."""
+    """Columns question, choices, answer (0–3), subject; the row's number is the id. Not tried on the hub."""
     place = row.values.get("answer")
     letter = string.ascii_uppercase[place] if isinstance(place, int) and 0 <= place < 26 else place
     return row.having(id=f"mmlu-{row.line}", answer=letter, source="cais/mmlu")

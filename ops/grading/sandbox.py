@@ -210,7 +210,10 @@ def _wall(folder: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def isolation() -> str:
-    """ "bubblewrap" where `bwrap` is on PATH and works here, else "limits": rlimits and an audit hook alone."""
+    """The wall that stands here: "bubblewrap" where `bwrap` is on PATH and works, else "limits".
+
+    "limits" are rlimits and an audit hook alone: they stop accidents, not a determined attacker.
+    """
     if shutil.which("bwrap") is None:
         return "limits"
     with tempfile.TemporaryDirectory(prefix="podium-") as folder:

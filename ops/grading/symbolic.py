@@ -8,6 +8,7 @@ What does not: what can be decided without SymPy (`math`).
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -23,7 +24,9 @@ MAX_CHARACTERS = 400
 START_S = 120.0
 """Wall-clock seconds for one comparison, the import of SymPy included; its CPU limit is far lower."""
 
-_COSTLY = re.compile(r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!")
+_COSTLY = re.compile(
+    r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!|(?:\^\{?\w\}?){3}"
+)
 
 
 class SymbolicWorker:
@@ -52,6 +55,7 @@ class SymbolicWorker:
         return {b"1": True, b"0": False}.get(verdict)
 
     def close(self) -> None:
+        atexit.unregister(self.close)
         with self._lock:
             self._end()
 
@@ -68,6 +72,7 @@ class SymbolicWorker:
                 start_new_session=True,
             )
             self._owner = os.getpid()
+            atexit.register(self.close)
         return self._process
 
     def _end(self) -> None:

@@ -190,8 +190,8 @@ def quantity(text: str) -> Quantity | None:
     unit = _longest_unit(spelled)
     integer = not re.search(r"[./eE]", number)
     if unit is None:
-        # "-1 ≤ x ≤ 2" and "5 or 6" are no quantities.
-        is_noun = len(noun) <= 60 and not re.search(r"[\d<>=≤≥]|\bor\b", noun)
+        # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are no quantities.
+        is_noun = len(noun) <= 60 and re.fullmatch(r"(?:(?!or\b)[^\W\d][^\d<>=≤≥]*)?", noun) is not None
         return Quantity(value, value, None, plain(noun), integer) if is_noun else None
     return Quantity(value, value * unit.factor, unit, "", integer)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from ops.benchmarks.store import read_problems
 from ops.config import Grpo
 from ops.policy import PolicyCard, load_model
+from ops.problem import Problem
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, reward_function
 from ops.workers.stage import open_client
@@ -93,7 +94,9 @@ def _machine(grpo: Grpo) -> dict[str, Any]:
     return chosen
 
 
-def run(plan: RunPlan, folder: Path, report: Report) -> RunResult | None:
+def run(
+    plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()
+) -> RunResult | None:
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap: run again
@@ -102,11 +105,6 @@ def run(plan: RunPlan, folder: Path, report: Report) -> RunResult | None:
     card = PolicyCard.read(plan.base_policy)
     problems = {problem.id: problem for problem in read_problems(plan.problems)}
     prompting = plan.recipe.prompting
-    shots = load_few_shots(plan.few_shots, prompting.few_shots)
-    rows = [
-        {"prompt": conductor_messages(problem, len(plan.offered), prompting, shots), "problem_id": problem.id}
-        for problem in problems.values()
-    ]
     client = open_client(Workspace(plan.root), plan.recipe, plan.pool, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
@@ -115,9 +113,9 @@ def run(plan: RunPlan, folder: Path, report: Report) -> RunResult | None:
         model=model,
         reward_funcs=reward_function(problems, offered, client, prompting, curve.batch),
         args=configuration(plan, folder),
-        train_dataset=Dataset.from_list(rows),
+        train_dataset=dataset(plan, list(problems.values())),
         processing_class=tokenizer,
-        callbacks=[curve],
+        callbacks=[curve, *callbacks],
     )
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
@@ -134,6 +132,16 @@ def run(plan: RunPlan, folder: Path, report: Report) -> RunResult | None:
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
     partial.rename(folder / RESULT)
     return result
+
+
+def dataset(plan: RunPlan, problems: Sequence[Problem]) -> Dataset:
+    """One row a problem: its prompt in chat form, and its id for the reward."""
+    prompting = plan.recipe.prompting
+    shots = load_few_shots(plan.few_shots, prompting.few_shots)
+    return Dataset.from_list([
+        {"prompt": conductor_messages(problem, len(plan.offered), prompting, shots), "problem_id": problem.id}
+        for problem in problems
+    ])  # fmt: skip
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -191,7 +191,7 @@ class WorkerClient:
 
     async def _live(self, seat: _Seat, messages: Sequence[Message], key: str, material: str) -> Response:
         try:
-            async for attempt in seat.retrying:
+            async for attempt in seat.retrying.copy():  # tenacity keeps a call's state on the object
                 with attempt:
                     retries = attempt.retry_state.attempt_number - 1
                     if retries:

@@ -40,7 +40,6 @@ def litellm() -> Any:
     module: Any = importlib.import_module("litellm")
     module.telemetry = False
     module.suppress_debug_info = True
-    module.redact_user_api_key_info = True
     for name in _CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return module

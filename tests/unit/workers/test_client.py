@@ -186,6 +186,19 @@ def test_after_the_last_retry_it_is_unreachable(loopback: Any, make_client: Any,
     assert client.ledger.in_flight("run") == 0
 
 
+def test_concurrent_calls_count_their_own_retries(loopback: Any, make_client: Any) -> None:
+    client, worker = make_client(), loopback.worker(retries=1)
+    loopback.plan.extend(["500"] * 30)
+
+    async def many() -> list[Any]:
+        calls = (client.complete(worker, ASK, sample=s) for s in range(15))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(many())
+    assert all(isinstance(result, WorkerUnreachable) for result in results)
+    assert len(loopback.requests) == 30
+
+
 def test_retry_after_is_honoured_by_every_call_to_that_worker(loopback: Any, make_client: Any) -> None:
     client, worker = make_client(), loopback.worker()
     ask(client, worker, sample=9)  # LiteLLM's first call takes its time

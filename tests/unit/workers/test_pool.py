@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,6 @@ def test_a_pool_without_its_key_is_told_before_anything_is_spent(monkeypatch: py
 
 
 def test_a_tool_that_does_not_exist_is_the_configurations_fault(make_client: Any) -> None:
-    import asyncio
-
     worker = pool(TOOL | {"model": "local/no-such-tool"}).workers[0]
     with pytest.raises(ConfigError) as caught:
         asyncio.run(make_client().complete(worker, [{"role": "user", "content": "hello"}]))
@@ -109,15 +108,14 @@ def test_a_tool_that_does_not_exist_is_the_configurations_fault(make_client: Any
 
 
 def test_an_embedded_tool_answers_through_the_same_client(make_client: Any) -> None:
-    import asyncio
-
     client, worker = make_client(), load_pool(ROOT / "config", "quickstart").worker("guesser")
     messages = [{"role": "user", "content": "2+2?\n\nSubtask: Solve the problem."}]
     first, second = (asyncio.run(client.complete(worker, messages)) for _ in range(2))
     assert first.text == second.text and first.text
     assert (first.cached, second.cached, first.latency_s) == (False, True, 0.1)
-    bill = (first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6
-    assert client.ledger.spent("run") == pytest.approx(bill) == pytest.approx(cost_usd(worker, None, first.prompt_tokens, first.completion_tokens))  # fmt: skip
+    bill = cost_usd(worker, None, first.prompt_tokens, first.completion_tokens)
+    assert bill == pytest.approx((first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6)
+    assert client.ledger.spent("run") == pytest.approx(bill)
     assert first.prompt_tokens <= most_tokens(messages)
 
 

@@ -1,0 +1,101 @@
+"""The graders against real benchmark rows: every gold answer, told as a model would tell it, scores 1."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.grading import grade
+from ops.problem import CodeTest, Problem
+
+BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
+pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no real benchmark rows beside the project")
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    with gzip.open(BENCHMARKS / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def test_every_math500_gold_scores_one_boxed_and_reformatted() -> None:
+    missed = []
+    for row in rows("math500"):
+        case = Problem(row["id"], "math500", "math", "test", row["question"], row["answer"], "math")
+        gold = row["answer"]
+        bare = gold.replace(r"\left", "").replace(r"\right", "")
+        forms = (gold, f"  {gold} ", gold.replace(r"\frac", r"\dfrac"), bare)
+        missed += [told for told in forms if not grade(case, f"So it is $\\boxed{{{told}}}$.").correct]
+    assert missed == []
+
+
+def test_math_train_solutions_score_one() -> None:
+    missed = [
+        row["answer"]
+        for row in rows("math_train")
+        if not grade(
+            Problem(row["id"], "math500", "math", "train", row["question"], row["answer"], "math"),
+            row["solution"],
+        ).correct
+    ]
+    assert set(missed) <= {""}  # two rows have no gold answer
+
+
+def test_a_shifted_math500_answer_scores_zero() -> None:
+    for row in rows("math500"):
+        if row["answer"].lstrip("-").isdigit():
+            case = Problem(row["id"], "math500", "math", "test", row["question"], row["answer"], "math")
+            assert not grade(case, f"\\boxed{{{int(row['answer']) + 1}}}").correct
+
+
+@pytest.mark.parametrize("name", ["mmlu_dev", "mmlu_val", "mmlu_test_part"])
+def test_every_mmlu_letter_is_read(name: str) -> None:
+    forms = ("Answer: {}", "The answer is ({}).", r"so \boxed{{{}}}", "{}")
+    for row in rows(name):
+        case = Problem(
+            row["id"], "mmlu", "mmlu", "test", row["question"], row["answer"], "choice", tuple(row["choices"])
+        )
+        wrong = "ABCD"[("ABCD".index(row["answer"]) + 1) % 4]
+        for form in forms:
+            assert grade(case, form.format(row["answer"])).correct, (form, row["id"])
+            assert not grade(case, form.format(wrong)).correct, (form, row["id"])
+
+
+@pytest.mark.parametrize("name", ["webinstruct_test", "webinstruct_train"])
+def test_every_webinstruct_gold_scores_one(name: str) -> None:
+    missed = []
+    for row in rows(name):
+        case = Problem(row["id"], "rlpr", "rlpr", "test", row["question"], row["answer"], "text")
+        if not grade(case, f"Let me think.\n\nAnswer: {row['answer']}").correct:
+            missed.append(row["answer"])
+    assert missed == []
+
+
+def test_livecodebench_rows_with_solutions_written_by_hand() -> None:
+    by_id = {row["id"]: row for row in rows("livecodebench_v1")}
+    stdin, call = by_id["lcb-1873_A"], by_id["lcb-2727"]
+    cards = (
+        "for _ in range(int(input())):\n    moved = sum(a != b for a, b in zip(input(), 'abc'))\n"
+        "    print('YES' if moved < 3 else 'NO')"
+    )
+    seniors = (
+        "class Solution:\n    def countSeniors(self, details: List[str]) -> int:\n"
+        "        return sum(int(d[11:13]) > 60 for d in details)"
+    )
+    as_stdin = tuple(CodeTest("stdin", test["input"], test["output"]) for test in stdin["tests"]["public"])
+    as_calls = tuple(
+        CodeTest(
+            "call",
+            f"Solution().{call['tests']['fn_name']}({', '.join(test['input'].splitlines())})",
+            test["output"],
+        )
+        for test in call["tests"]["public"]
+    )
+    for tests, program in ((as_stdin, cards), (as_calls, seniors)):
+        case = Problem("lcb", "livecodebench", "code", "test", "?", program, "code", tests=tests)
+        assert grade(case, f"```python\n{program}\n```").correct
+        broken = program.replace("YES", "NO").replace("> 60", ">= 0")
+        assert not grade(case, f"```python\n{broken}\n```").correct

@@ -1,0 +1,119 @@
+"""The embedded problems: enough of them, proven, disjoint, and as hard as they claim to be."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import pytest
+
+from ops.benchmarks.prompts import worker_prompt
+from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, load_pool
+from ops.grading import grade
+from ops.miniature.families import FAMILIES, Draft, Family
+from ops.miniature.problems import drafts, generate, split_of
+from ops.miniature.reading import read
+from ops.miniature.tools import TOOLS
+from ops.problem import Problem
+from ops.workers.precache import solo_messages
+from ops.workflow.execution import worker_messages
+from ops.workflow.grammar import Step, Workflow
+from ops.workspace import Workspace
+
+NAMES = tuple(TOOLS)
+
+
+def split(family: Family) -> str:
+    return "train" if family.benchmark in TRAINING_BENCHMARKS else "test"
+
+
+def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
+    """The sequential reading of a chain in which every step sees all earlier ones."""
+    steps = tuple(
+        Step(NAMES.index(worker), subtask, "all" if index else "none") for index, (worker, subtask) in enumerate(solution)
+    )
+    workflow, responses = Workflow(steps), {}
+    for index, (worker, _) in enumerate(solution):
+        responses[index] = TOOLS[worker](read(worker_messages(workflow, index, worker_prompt(problem), responses)))
+    return responses[len(solution) - 1]
+
+
+def as_problem(family: Family, draft: Draft) -> Problem:
+    shape = generate(family.benchmark, split(family), 1, 0)[0]
+    return Problem(
+        id="x",
+        benchmark=family.benchmark,
+        domain=shape.domain,
+        split=shape.split,
+        question=draft.question,
+        answer=draft.answer,
+        grader=shape.grader,
+        choices=draft.choices,
+        tests=draft.tests,
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_thousand_distinct_proven_problems(family: Family) -> None:
+    made = list(itertools.islice(drafts(family, split(family), 3), 1000))
+    assert len({(draft.question, draft.choices) for draft in made}) == 1000
+    assert all(draft.proof[0] == draft.proof[1] for draft in made)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family) -> None:
+    made = list(itertools.islice(drafts(family, split(family), 5), 25))
+    problems = [(as_problem(family, draft), draft) for draft in made]
+    solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in problems]
+    # Examples can be explained by a wrong rule too: the search then fails honestly.
+    assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
+    gold = {"math": "\\boxed{%s}", "choice": "Answer: %s", "text": "Answer: %s", "code": "```python\n%s\n```"}
+    for problem, draft in problems:
+        verdict = grade(problem, gold[problem.grader] % draft.answer)
+        assert verdict.correct, (draft.question, draft.answer, verdict)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_dropping_the_first_step_breaks_a_chain(family: Family) -> None:
+    made = list(itertools.islice(drafts(family, split(family), 7), 20))
+    chains = [(as_problem(family, draft), draft.solution) for draft in made if len(draft.solution) > 1]
+    broken = [not grade(problem, run(problem, solution[1:])).correct for problem, solution in chains]
+    assert all(broken)
+
+
+def test_no_single_worker_wins_and_most_problems_need_several() -> None:
+    mix = [problem for name in TRAINING_BENCHMARKS for problem in generate(name, "train", 60, 11)]
+    for worker in NAMES:
+        right = [grade(problem, TOOLS[worker](read(solo_messages(problem)))).correct for problem in mix]
+        assert statistics.mean(right) <= 0.45
+    needs = [
+        len(draft.solution)
+        for family in FAMILIES
+        if family.benchmark in TRAINING_BENCHMARKS
+        for draft in itertools.islice(drafts(family, "train", 11), 20)
+    ]
+    assert statistics.mean(n >= 2 for n in needs) >= 0.4
+    assert statistics.mean(n >= 3 for n in needs) >= 0.15
+
+
+def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
+    for name in TRAINING_BENCHMARKS:
+        train = {problem.question for problem in generate(name, "train", 300, 1)}
+        test = {problem.question for seed in (1, 2) for problem in generate(name, "test", 100, seed)}
+        assert not train & test
+        assert all(split_of(question) == "train" for question in train)
+    assert [generate(name, "test", 12, 4) for name in BENCHMARKS] == [generate(name, "test", 12, 4) for name in BENCHMARKS]
+    assert generate("mmlu", "train", 12, 4) != generate("mmlu", "train", 12, 5)
+
+
+def test_the_quickstart_pool_names_exactly_the_tools() -> None:
+    pool = load_pool(Workspace.find().config, "quickstart")
+    assert sorted(pool.names) == sorted(NAMES)
+    prices = {(worker.price.input, worker.price.output) for worker in pool.workers if worker.price}
+    assert len(prices) == len(NAMES) == len({worker.latency_s for worker in pool.workers})
+
+
+def test_the_four_domains_have_four_families_and_the_unseen_two() -> None:
+    for name in BENCHMARKS:
+        count = sum(family.benchmark == name for family in FAMILIES)
+        assert count >= (4 if name in TRAINING_BENCHMARKS else 2)

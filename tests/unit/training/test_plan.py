@@ -1,0 +1,101 @@
+"""Recipes and plans: they load, validate, multiply out and say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ops.config import Recipe, load, load_pool, load_recipe
+from ops.errors import ConfigError, DataError
+from ops.training.plan import RunPlan, command, describe
+from ops.workspace import Workspace
+
+CONFIG = Workspace.find().config
+
+
+def test_the_paper_recipe_is_appendix_a1() -> None:
+    recipe = load_recipe(CONFIG, "paper")
+    grpo = recipe.grpo
+    assert (grpo.steps, grpo.questions_per_step, grpo.rollouts_per_question) == (200, 4, 64)
+    assert (grpo.temperature, grpo.max_completion_tokens, grpo.clip, grpo.kl) == (1.0, 1024, 0.2, 0.0)
+    assert (grpo.learning_rate, grpo.schedule, grpo.warmup_ratio) == (1e-6, "cosine", 0.03)
+    assert (grpo.adam_beta1, grpo.adam_beta2, grpo.processes) == (0.9, 0.999, 2)
+    assert (recipe.curation.per_domain, recipe.prompting.max_steps) == (240, 5)
+    text = describe(recipe, load_pool(CONFIG, recipe.pool))
+    assert "51200 rollouts" in text and "960 problems" in text and "zero3.json" in text
+
+
+def test_the_plan_prints_without_importing_torch() -> None:
+    code = "import sys; from ops.training import plan; sys.argv=['plan','--recipe','paper']; plan.main(); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Qwen/Qwen2.5-7B" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"grpo": {"step": 3}}, "grpo.step", "not a known key"),
+        ({"grpo": {"steps": "many"}}, "grpo.steps", "integer"),
+        ({"grpo": {"micro_batch": 7}}, "grpo", "not a multiple"),
+        ({"pool": None}, "pool", "string"),
+        ({"benchmarks": {"mmlu": {}}}, "benchmarks", "missing training benchmark"),
+        ({"cold_start": None}, "(file)", "cold_start"),
+    ],
+)
+def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:
+    values = yaml.safe_load((CONFIG / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
+    for key, value in change.items():
+        values[key] = {**values[key], **value} if isinstance(value, dict) and key == "grpo" else value
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(Recipe, file)
+    assert str(file) in str(caught.value) and words in str(caught.value)
+    assert caught.value.field == field and caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("a: [1", "not valid YAML"), ("- 1", "not a mapping"), ("key: sk-" + "a" * 30, "API key")]
+)
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=words):
+        load(Recipe, file)
+    with pytest.raises(ConfigError, match="does not exist"):
+        load(Recipe, tmp_path / "absent.yaml")
+
+
+def _plan(**changes: object) -> RunPlan:
+    recipe = load_recipe(CONFIG, "quickstart")
+    grpo = recipe.grpo.model_copy(update=changes)
+    return RunPlan(
+        root=CONFIG.parent,
+        recipe=recipe.model_copy(update={"grpo": grpo}),
+        pool=load_pool(CONFIG, "quickstart"),
+        offered=("a",),
+        base_policy=Path("base"),
+        problems=Path("mix"),
+        few_shots=Path("data"),
+    )
+
+
+def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) -> None:
+    assert command(_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
+    launched = command(_plan(deepspeed="zero3.json", processes=2), tmp_path)
+    assert "--use_deepspeed" in launched and launched[launched.index("--num_processes") + 1] == "2"
+    assert launched[-2:] == ["--run", str(tmp_path)]
+
+
+def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    plan = _plan()
+    (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
+    assert RunPlan.read(tmp_path) == plan
+    with pytest.raises(DataError, match="run.json"):
+        RunPlan.read(tmp_path / "nowhere")

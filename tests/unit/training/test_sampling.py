@@ -1,0 +1,62 @@
+"""Cold-start workflows: guided by the precached successes, valid, and the same for the same seed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from ops.errors import ConfigError
+from ops.miniature.problems import generate
+from ops.training.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
+from ops.workflow.grammar import SOLVE, parse
+from ops.workspace import Workspace
+
+OFFERED = ("b", "a", "c")
+SUBTASKS = (Subtask("Look up the density.", "density"), Subtask("Write the program.", "program"))
+PROBLEMS = generate("mmlu", "train", 20, 1)
+
+
+def sampler(responses: list[Precached], seed: int = 1, share: float = 0.7) -> WorkflowSampler:
+    return WorkflowSampler(OFFERED, responses, SUBTASKS, success_share=share, max_steps=5, seed=seed)
+
+
+def responses(text: str = "nothing", correct: bool = False) -> list[Precached]:
+    return [Precached(worker, problem.id, text, correct and worker == "a") for worker in OFFERED for problem in PROBLEMS]
+
+
+def test_the_last_worker_is_one_that_succeeded_in_the_share_asked_for() -> None:
+    drawn = [w for _, w in islice(sampler(responses(correct=True)).stream(PROBLEMS), 3000)]
+    share = sum(workflow.steps[-1].worker == OFFERED.index("a") for workflow in drawn) / len(drawn)
+    assert 0.76 < share < 0.84  # 0.7 by guidance, a third of the rest by chance
+    free = [w for _, w in islice(sampler(responses()).stream(PROBLEMS), 3000)]
+    share = sum(workflow.steps[-1].worker == OFFERED.index("a") for workflow in free) / len(free)
+    assert 0.29 < share < 0.38
+
+
+def test_every_workflow_is_valid_and_the_seed_decides() -> None:
+    drawn = [w for _, w in islice(sampler(responses(correct=True)).stream(PROBLEMS), 300)]
+    for workflow in drawn:
+        assert parse(workflow.render(), offered=len(OFFERED), max_steps=5).workflow == workflow
+    again = [w for _, w in islice(sampler(responses(correct=True)).stream(PROBLEMS), 300)]
+    other = [w for _, w in islice(sampler(responses(correct=True), seed=2).stream(PROBLEMS), 300)]
+    assert drawn == again != other
+
+
+def test_a_worker_is_told_what_its_own_responses_speak_of() -> None:
+    rows = [*responses()[: len(PROBLEMS)], *[Precached("c", p.id, "I hold the density.", False) for p in PROBLEMS]]
+    steps = [step for _, w in islice(sampler(rows).stream(PROBLEMS), 3000) for step in w.steps]
+    told = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
+    assert told["c"].count("Look up the density.") > 0.5 * len(told["c"])
+    assert told["b"].count("Look up the density.") < 0.05 * len(told["b"])
+    assert set(told["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
+
+
+def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) -> None:
+    shipped = load_subtasks(Workspace.find().root / "data" / "cold_start" / "subtasks.yaml")
+    assert len({subtask.say for subtask in shipped}) == len(shipped) > 20
+    broken = tmp_path / "subtasks.yaml"
+    broken.write_text("- {say: x}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="subtasks.yaml.*about"):
+        load_subtasks(broken)

@@ -108,9 +108,7 @@ class Pool(Settings):
     @property
     def fingerprint(self) -> str:
         """Hash (12 hex digits) of what can change an answer or a price, in order of the workers' names."""
-        facts = sorted(
-            [w.name, w.identity, w.price.model_dump() if w.price else None] for w in self.workers
-        )
+        facts = sorted([w.name, w.identity, w.price.model_dump() if w.price else None] for w in self.workers)
         return digest(facts)
 
     def worker(self, name: str) -> Worker:
@@ -360,7 +358,10 @@ def load(model: type[S], file: Path) -> S:
         raise ConfigError(file, "(file)", "is not a mapping", f"Write the fields of {model.__name__}")
     if _KEY_SHAPE.search(text):
         raise ConfigError(
-            file, "(file)", "seems to hold an API key", "Put it in the environment and name the variable in api_key_env"
+            file,
+            "(file)",
+            "seems to hold an API key",
+            "Put it in the environment and name the variable in api_key_env",
         )
     try:
         return model.model_validate(values)
@@ -373,7 +374,10 @@ def _readable(file: Path, model: type[Settings], error: ValidationError) -> Conf
     field = ".".join(str(part) for part in first["loc"]) or "(file)"
     problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        problem, remedy = "is not a known key", f"Remove it or mend its spelling (see {model.__name__} in ops/config.py)"
+        problem, remedy = (
+            "is not a known key",
+            f"Remove it or mend its spelling (see {model.__name__} in ops/config.py)",
+        )
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
     else:

@@ -118,7 +118,8 @@ def register(
 def promote(workspace: Workspace, version: str, verdict: Verdict) -> bool:
     """Log the verdict with the version and, when it says so, make the version champion; whether it did.
 
-    A version that was rolled back comes back by a named override only. Raises `RegistryError` when there is no such version.
+    A version that was rolled back comes back by a named override only. Raises
+    `RegistryError` when there is no such version.
     """
     with _connected(workspace) as client:
         known = _info(client, version)

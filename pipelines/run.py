@@ -28,8 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _live(Workspace.find(), chosen.recipe, chosen.seed, console)
     except (PodiumError, FileNotFoundError) as error:
-        errors.print("[red]error:[/red] ", end="")
-        errors.print(str(error), markup=False)
+        errors.print(f"error: {error}", markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         errors.print("Stopped. `make run` goes on from here; what was paid for is kept.")

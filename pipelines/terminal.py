@@ -49,6 +49,8 @@ class Terminal:
         self._note: dict[str, str] = {}
 
     def __enter__(self) -> Terminal:
+        # It says on every machine without a GPU that there is none, whatever its level is set to.
+        logging.getLogger("DeepSpeed").addFilter(_only_errors)
         self._bars.start()
         return self
 
@@ -94,6 +96,10 @@ class Terminal:
             self._began[event.job_name, name] = time.monotonic()
             if event.job_name == "lifecycle":
                 self.console.print(f"[bold]{name}[/bold]")
+        elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            if not check.passed:
+                self.console.print(f"  ✗ {check.check_name}: {check.description}", style="red", markup=False)
         elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name != "lifecycle":
             took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
             self._remove_bar()
@@ -104,6 +110,10 @@ class Terminal:
         if self._bar is not None:
             self._bars.remove_task(self._bar)
             self._bar = None
+
+
+def _only_errors(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 class _Steps(logging.Handler):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
 from ops.evaluation.runner import ScoreRow, Summary
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 IN_DOMAIN, UNSEEN = "in-domain mean", "unseen mean"
+TITLE = "Accuracy in % ± standard error; below it tokens and USD per question"
 
 
 @dataclass(frozen=True)
@@ -71,43 +72,52 @@ def leaderboard(
     return Leaderboard(systems)
 
 
-def table(board: Leaderboard, title: str = "Accuracy in % ± standard error") -> Table:
-    """The rich table: a row per benchmark and mean, a column per system with tokens and USD a question."""
+def table(board: Leaderboard, title: str = TITLE) -> Table:
+    """The rich table: a row per benchmark and mean, a column per system; it fits 80 columns."""
     from rich.table import Table
+    from rich.text import Text
 
-    shown = Table(title=title, title_justify="left", header_style="bold")
+    shown = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
     shown.add_column("benchmark", no_wrap=True)
-    shown.add_column("n", justify="right")
     for system in board.systems:
-        shown.add_column(system, justify="right")
-    for label, cells, is_mean in _lines(board):
+        shown.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
+    for line in _lines(board):
         shown.add_row(
-            label, *cells, style="bold" if is_mean else None, end_section=_ends_section(board, label)
+            Text(f"{line.label}\nn = {line.n}"), *line.cells, style="bold" if line.is_mean else None
         )
+        if _ends_section(board, line.label):
+            shown.add_row()
     return shown
 
 
 def _ends_section(board: Leaderboard, label: str) -> bool:
     seen = [name for name in board.benchmarks if name in TRAINING_BENCHMARKS]
-    return bool(board.benchmarks) and label in {board.benchmarks[-1], *(seen[-1:])}
+    return label in {*board.benchmarks[-1:], *seen[-1:]}
 
 
-def _lines(board: Leaderboard) -> list[tuple[str, list[str], bool]]:
-    lines: list[tuple[str, list[str], bool]] = []
+class _Line(NamedTuple):
+    label: str
+    n: int
+    cells: list[str]
+    is_mean: bool = False
+
+
+def _lines(board: Leaderboard) -> list[_Line]:
+    lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
         n = max((s.accuracy.n for s in scores if s), default=0)
-        cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "" for s in scores]
-        lines.append((benchmark, [str(n), *cells], False))
+        cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "–" for s in scores]
+        lines.append(_Line(benchmark, n, cells))
     for label, names in ((IN_DOMAIN, TRAINING_BENCHMARKS), (UNSEEN, UNSEEN_BENCHMARKS)):
         if any(name in names for name in board.benchmarks):
             means = [(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
-            lines.append((label, [str(max(m[0].n for m in means)), *(_cell(*m) for m in means)], True))
+            lines.append(_Line(label, max(m[0].n for m in means), [_cell(*m) for m in means], is_mean=True))
     return lines
 
 
 def _cell(accuracy: Estimate, tokens: float, usd: float) -> str:
-    return f"{percent(accuracy)}\n{_number(tokens)} tok, {money(usd)}"
+    return f"{percent(accuracy)}\n{_number(tokens)} {money(usd)}" if accuracy.n else "–"
 
 
 def percent(accuracy: Estimate) -> str:
@@ -136,16 +146,16 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     """The same table as GitHub Markdown, with the workflow's shape of every system below it."""
     heads = ["benchmark", "n", *board.systems]
     lines = [_markdown(heads), _markdown(["---", *["---:"] * (len(heads) - 1)])]
-    for label, cells, is_mean in _lines(board):
-        flat = [cell.replace("\n", "<br>") for cell in cells]
-        lines.append(_markdown([f"**{label}**" if is_mean else label, *flat]))
+    for line in _lines(board):
+        label = f"**{line.label}**" if line.is_mean else line.label
+        lines.append(_markdown([label, str(line.n), *(cell.replace("\n", "<br>") for cell in line.cells)]))
     lines += [
         "",
         _markdown(["system", "mean steps", "format compliance", "more than one worker", "unscorable"]),
     ]
     lines.append(_markdown(["---", "---:", "---:", "---:", "---:"]))
     lines += [_markdown([name, *_shape(list(scores.values()))]) for name, scores in board.systems.items()]
-    return "\n".join(["Accuracy in % ± standard error; tokens and USD a question.", "", *lines, ""])
+    return "\n".join([f"{TITLE}.", "", *lines, ""])
 
 
 def _shape(scores: list[Summary]) -> list[str]:

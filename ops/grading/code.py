@@ -17,7 +17,7 @@ from ops.problem import CodeTest, Grade, Problem
 _GIB = 1 << 30
 LIMITS: dict[str, sandbox.Limits] = {
     "call": sandbox.Limits(cpu_s=4, wall_s=10, memory=_GIB),
-    "stdin": sandbox.Limits(cpu_s=4, wall_s=60, memory=_GIB),
+    "stdin": sandbox.Limits(cpu_s=8, wall_s=60, memory=_GIB),
     # Real libraries: they map much and may start helpers.
     "unittest": sandbox.Limits(cpu_s=60, wall_s=150, memory=8 * _GIB, processes=16),
 }

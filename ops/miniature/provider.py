@@ -14,10 +14,10 @@ from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
 
 
-class ToolProvider(litellm.CustomLLM):
+class ToolProvider(litellm.CustomLLM):  # type: ignore[misc]
     """`local/NAME` answers with the tool of that name."""
 
-    def completion(self, model: str, messages: list[Any], **_: Any) -> litellm.ModelResponse:  # type: ignore[override]
+    def completion(self, model: str, messages: list[Any], **_: Any) -> litellm.ModelResponse:
         """One answer. Raises LiteLLM's `NotFoundError` for an unknown tool."""
         name = model.removeprefix("local/")
         if name not in TOOLS:
@@ -28,7 +28,9 @@ class ToolProvider(litellm.CustomLLM):
         prompt_tokens = sum(tokens(message["content"]) for message in messages)
         return litellm.ModelResponse(
             model=model,
-            choices=[{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+            choices=[
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            ],
             usage={
                 "prompt_tokens": prompt_tokens,
                 "completion_tokens": tokens(text),
@@ -36,7 +38,7 @@ class ToolProvider(litellm.CustomLLM):
             },
         )
 
-    async def acompletion(self, *args: Any, **kwargs: Any) -> litellm.ModelResponse:  # type: ignore[override]
+    async def acompletion(self, *args: Any, **kwargs: Any) -> litellm.ModelResponse:
         """The same; a tool takes milliseconds."""
         return self.completion(*args, **kwargs)
 

@@ -51,7 +51,7 @@ def read(messages: Sequence[Mapping[str, str]]) -> Task:
     if len(users) > 1:
         subtask = users[-1].removeprefix("Subtask: ")
     body, _, last = opening.rpartition("\n")
-    form = next((form for mark, form in _FORMS if mark in last), "short")
+    form: Form = next((form for mark, form in _FORMS if mark in last), "short")
     if body == "" or not last.startswith(("Give the ", "Finish with ")):
         body = opening
     return Task(

@@ -41,7 +41,9 @@ class RunPlan(Settings):
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
+            raise DataError(
+                folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again"
+            ) from None
 
 
 class RunResult(Settings):
@@ -128,7 +130,11 @@ def describe(recipe: Recipe, pool: Pool) -> str:
     lines = [
         f"recipe      {recipe.name} (seed {recipe.seed}): {recipe.description}",
         f"policy      {policy}"
-        + ("" if recipe.cold_start is None else f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}"),
+        + (
+            ""
+            if recipe.cold_start is None
+            else f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}"
+        ),
         f"pool        {pool.name} {pool.fingerprint}: {', '.join(pool.names)}",
         f"precaching  {candidates} problems × {len(pool.workers)} workers × {recipe.precaching.samples} samples"
         f" = {candidates * len(pool.workers) * recipe.precaching.samples} calls",

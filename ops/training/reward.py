@@ -14,7 +14,7 @@ from typing import Any
 
 from ops.config import Prompting, Worker
 from ops.problem import Problem
-from ops.rollout import Rollout, roll_out
+from ops.rollout import REWARDS, Rollout, roll_out
 from ops.workers.client import WorkerClient
 from ops.workflow.render import shape
 
@@ -34,21 +34,18 @@ class StepStatistics:
 
 def summarize(rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float) -> StepStatistics:
     """Rates of each outcome and of each way to fail, mean steps, cost, shapes and worker use."""
-    total = len(rollouts)
-    values = {f"share/{name}": 0.0 for name in ("right", "wrong", "invalid", "unscorable")}
-    for name, count in Counter(rollout.outcome for rollout in rollouts).items():
-        values[f"share/{name}"] = count / total
-    for failure, count in Counter(r.parsed.failure for r in rollouts if r.parsed.failure).items():
-        values[f"invalid/{failure}"] = count / total
-    workflows = [(r.parsed.workflow, p) for r, p in zip(rollouts, problems, strict=True) if r.parsed.workflow]
-    traces = [r.trace for r in rollouts if r.trace is not None]
+    workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
+    traces = [rollout.trace for rollout in rollouts if rollout.trace]
     use: dict[str, Counter[str]] = {}
     for rollout, problem in zip(rollouts, problems, strict=True):
-        if rollout.trace is not None:
+        if rollout.trace:
             use.setdefault(problem.domain, Counter()).update(step.worker for step in rollout.trace.steps)
-    for name, count in Counter(shape(workflow) for workflow, _ in workflows).items():
-        values[f"shape/{name}"] = count / total
-    values["steps"] = sum(len(workflow.steps) for workflow, _ in workflows) / max(1, len(workflows))
+    tally = Counter({f"share/{outcome}": 0 for outcome in REWARDS})
+    tally.update(f"share/{rollout.outcome}" for rollout in rollouts)
+    tally.update(f"invalid/{rollout.parsed.failure}" for rollout in rollouts if rollout.parsed.failure)
+    tally.update(f"shape/{shape(workflow)}" for workflow in workflows)
+    values = {name: count / len(rollouts) for name, count in tally.items()}
+    values["steps"] = sum(len(workflow.steps) for workflow in workflows) / max(1, len(workflows))
     values["cost_usd"] = sum(trace.cost_usd for trace in traces)
     values["seconds/workers"] = seconds
     sample = next((r.text for r in reversed(rollouts) if r.outcome == "right"), "")

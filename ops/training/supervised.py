@@ -98,7 +98,7 @@ def fit(
     return losses
 
 
-class _Report(TrainerCallback):
+class _Report(TrainerCallback):  # type: ignore[misc]
     def __init__(self, losses: list[float], on_progress: Callable[[int, int, str], None] | None) -> None:
         self._losses, self._on_progress = losses, on_progress
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL
-) WITHOUT ROWID;
+);
 """
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode

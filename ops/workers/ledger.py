@@ -99,7 +99,7 @@ class Ledger:
         self._file = SqliteFile(path, _SCHEMA)
         self._blocks: dict[str, _Block] = {}
         self._lock = threading.RLock()
-        self._pid = os.getpid()
+        self._pid, self._start = os.getpid(), 0.0
 
     def reserve(
         self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None
@@ -187,7 +187,7 @@ class Ledger:
                 raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
             grant = min(max(needed, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
             if block is None:
-                pid, started = os.getpid(), _started(os.getpid())
+                pid, started = os.getpid(), self._own_start()
                 cursor = connection.execute(
                     "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)",
                     (run, pid, started, grant),
@@ -217,7 +217,12 @@ class Ledger:
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._blocks, self._pid = {}, os.getpid()
+            self._blocks, self._pid, self._start = {}, os.getpid(), 0.0
+
+    def _own_start(self) -> float:
+        if not self._start:
+            self._start = _started(self._pid)
+        return self._start
 
     # ── sums ─────────────────────────────────────────────────────────────────
 
@@ -282,4 +287,4 @@ def _started(pid: int) -> float:
 
 
 def _month() -> str:
-    return datetime.now(UTC).strftime("%Y-%m")
+    return datetime.now(UTC).isoformat()[:7]

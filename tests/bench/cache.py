@@ -48,12 +48,28 @@ def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         client = WorkerClient(
-            ResponseCache(state / "cache"), Ledger(state / "ledger.sqlite"), "bench", run="bench", cap_usd=10.0
+            ResponseCache(state / "cache"),
+            Ledger(state / "ledger.sqlite"),
+            "bench",
+            run="bench",
+            cap_usd=10.0,
         )
         asyncio.run(bare())  # LiteLLM's first calls import and set up
         reference = asyncio.run(bare())
         cold, warm = asyncio.run(ours(client))
     return [
-        Row("client + cache + ledger, new call", cold / CALLS * 1e6, reference / CALLS * 1e6, "ratio <= 1.10", "µs/call"),
-        Row("warm cache: bare LiteLLM", CALLS * WARM_ROUNDS / warm, CALLS / reference, "ours >= 20000", "responses/s"),
+        Row(
+            "client + cache + ledger, new call",
+            cold / CALLS * 1e6,
+            reference / CALLS * 1e6,
+            "ratio <= 1.10",
+            "µs/call",
+        ),
+        Row(
+            "warm cache: bare LiteLLM",
+            CALLS * WARM_ROUNDS / warm,
+            CALLS / reference,
+            "ours >= 20000",
+            "responses/s",
+        ),
     ]

@@ -49,13 +49,16 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     model, tokenizer = scratch_model(settings, examples, seed=0)
     chats = [[*example["prompt"], *example["completion"]] for example in examples]
     batch = tokenizer.apply_chat_template(chats, return_tensors="pt", padding=True, return_dict=True)
-    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    turn = batch["input_ids"] == tokenizer.convert_tokens_to_ids("<|assistant|>")
+    labels = batch["input_ids"].masked_fill(turn.cumsum(dim=1) == 0, -100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(150):
+    for _ in range(300):
         loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if loss.item() < 0.01:
+            break
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     prompting = Prompting(style="compact", few_shots="none")
@@ -65,18 +68,24 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+@pytest.fixture(scope="module", autouse=True)
+def no_server() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
+    return checkout(tmp_path)
+
+
+def checkout(folder: Path) -> Workspace:
     """A checkout with what registering reads: the agent; all else comes with the package."""
-    shutil.copytree(ROOT / "mlflow", tmp_path / "mlflow")
-    (tmp_path / "config").mkdir()
-    (tmp_path / "dvc.yaml").touch()
-    return Workspace(tmp_path)
+    shutil.copytree(ROOT / "mlflow", folder / "mlflow")
+    (folder / "config").mkdir()
+    (folder / "dvc.yaml").touch()
+    return Workspace(folder)
 
 
 def rows(right: int) -> list[ScoreRow]:
@@ -100,6 +109,7 @@ def register(workspace: Workspace, policy: Path, pool: Pool, right: int) -> regi
 
 def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace) -> None:
     assert registry.champion(workspace) is None
+    assert registry.challenger(workspace) is None
     assert not workspace.state.exists()
     with pytest.raises(registry.RegistryError, match="make run"):
         registry.predict(workspace, {})
@@ -132,7 +142,11 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     second = register(workspace, policy, pool, right=8)
     assert second.version != first.version
     assert not registry.promote(workspace, second.version, NO)
+    [verdict] = [json.loads(file.read_text(encoding="utf-8")) for file in verdicts(workspace, second)]
+    assert verdict["checks"][0]["name"] == "cost"
     assert champion_version(workspace) == first.version
+    challenger = registry.challenger(workspace)
+    assert challenger is not None and challenger.version == second.version
 
     assert registry.promote(workspace, second.version, override(NO, "Ada", "needed today"))
     champion = registry.champion(workspace)
@@ -143,22 +157,18 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert back.version == first.version == champion_version(workspace)
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
         registry.rollback(workspace, "again")
-    assert [
-        path.name for path in workspace.root.iterdir() if path.suffix in {".db", ""} and "mlruns" in path.name
-    ] == []
+    assert not registry.promote(workspace, second.version, YES), "what was rolled back needs an override"
+    assert registry.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
+    assert champion_version(workspace) == second.version
+
+
+def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:
+    return list((workspace.mlflow_artifacts / version.run_id).rglob("verdict.json"))
 
 
 def champion_version(workspace: Workspace) -> str | None:
     found = registry.champion(workspace)
     return found.version if found else None
-
-
-def test_the_verdict_lies_with_the_version(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    version = register(workspace, policy, pool, right=6)
-    registry.promote(workspace, version.version, NO)
-    [file] = workspace.mlflow_artifacts.rglob("verdict.json")
-    assert json.loads(file.read_text(encoding="utf-8"))["checks"][0]["name"] == "cost"
-    assert "kept back: cost" in register(workspace, policy, pool, right=6).tags["verdict"]
 
 
 def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path) -> None:
@@ -180,10 +190,11 @@ print(json.dumps({"answer": answer, "ops": ops.__file__, "mlflow": mlflow.__file
 """
 
 
-@pytest.fixture
-def released(workspace: Workspace, policy: Path, pool: Pool) -> Iterator[Workspace]:
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool) -> Workspace:
+    workspace = checkout(tmp_path_factory.mktemp("released"))
     registry.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
-    yield workspace
+    return workspace
 
 
 def test_a_process_elsewhere_is_answered(

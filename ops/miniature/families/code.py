@@ -86,7 +86,7 @@ def _program(random: Random, names: list[str], question: str, solution: tuple[tu
 def from_examples(random: Random) -> Draft:
     """Find the rule: three examples and no words."""
     names = pick(random, random.choice((1, 2, 2)))
-    examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
+    examples = [[random.randint(0, 9) for _ in range(4)] for _ in range(3)]
     shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
     question = f"Read integers from one line and print them changed by the rule of these examples.\n{shown}"
     return _program(random, names, question, (PROGRAM,))
@@ -99,7 +99,9 @@ def described(random: Random) -> Draft:
     """Three steps told in words."""
     names = pick(random, 3)
     words = ", ".join(STEPS[name][0] for name in names)
-    return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
+    return _program(
+        random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM)
+    )
 
 
 def long_description(random: Random) -> Draft:
@@ -110,7 +112,9 @@ def long_description(random: Random) -> Draft:
     return _program(random, names, question, (PLAN, READ_REST, PROGRAM))
 
 
-def function(question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]) -> Draft:
+def function(
+    question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]
+) -> Draft:
     """A function of one variable `k`, tested on values."""
     program = f"def {name}(k):\n    return {body}"
     scope: dict[str, Any] = {}
@@ -118,7 +122,8 @@ def function(question: str, body: str, name: str, values: list[Any], solution: t
     direct = [round(eval(body, {"k": value}), 4) for value in values]
     again = [round(scope[name](value), 4) for value in values]
     tests = tuple(
-        CodeTest("call", f"round({name}({value}), 4)", repr(wanted)) for value, wanted in zip(values, direct, strict=True)
+        CodeTest("call", f"round({name}({value}), 4)", repr(wanted))
+        for value, wanted in zip(values, direct, strict=True)
     )
     return Draft(question, program, (direct, again), solution, (), tests)
 

@@ -32,7 +32,10 @@ def arithmetic(random: Random) -> Draft:
     again = parse(from_latex(text))
     opening = random.choice(("Compute", "Evaluate", "What is the value of"))
     return Draft(
-        f"{opening} ${text}$.", _latex(value), (value, Fraction(int(again.p), int(again.q))), (("algebraist", COMPUTE[1]),)
+        f"{opening} ${text}$.",
+        _latex(value),
+        (value, Fraction(int(again.p), int(again.q))),
+        (("algebraist", COMPUTE[1]),),
     )
 
 
@@ -40,7 +43,10 @@ _ASKS = {
     "zeros": ("Where does its graph cross the horizontal axis?", "For which $x$ does it vanish?"),
     "derivative": ("How fast does it grow at $x$?", "What is the slope of its graph at $x$?"),
     "minimum": ("How low does its graph reach?", "What is the least value that it takes?"),
-    "integral": ("Which function with value 0 at 0 has it as its slope?", "What grows at this rate, starting from 0?"),
+    "integral": (
+        "Which function with value 0 at 0 has it as its slope?",
+        "What grows at this rate, starting from 0?",
+    ),
 }
 
 
@@ -99,7 +105,10 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
     sentences, value = [f"{random.choice(_NAMES)} has {start} {random.choice(_THINGS)}"], Fraction(start)
     scale, shift = Fraction(1), Fraction(0)  # the second way: one affine map of the start
     for _ in range(events):
-        n, kind = random.randint(2, 19), random.choice(("buys", "finds", "sells", "loses", "doubles", "triples"))
+        n, kind = (
+            random.randint(2, 19),
+            random.choice(("buys", "finds", "sells", "loses", "doubles", "triples")),
+        )
         if kind in ("doubles", "triples"):
             factor = 2 if kind == "doubles" else 3
             sentences.append(f"the pile then {kind}")

@@ -59,7 +59,13 @@ def fact(random: Random) -> Draft:
     opening = random.choice(("What is the", "Name the"))
     end = "?" if opening.startswith("What") else "."
     proof = (choices["ABCD".index(letter)], _seen(name, attribute))
-    return Draft(f"{opening} {attribute} of {name}{end}", letter, proof, (("librarian", "Solve the problem."),), choices)
+    return Draft(
+        f"{opening} {attribute} of {name}{end}",
+        letter,
+        proof,
+        (("librarian", "Solve the problem."),),
+        choices,
+    )
 
 
 def fact_in_other_words(random: Random) -> Draft:
@@ -67,7 +73,13 @@ def fact_in_other_words(random: Random) -> Draft:
     name, attribute, value, others = _word_fact(random)
     choices, letter = lettered(random, value, others)
     question = random.choice(_IN_OTHER_WORDS[attribute]).format(name)
-    return Draft(question, letter, (choices["ABCD".index(letter)], _seen(name, attribute)), (look_up(attribute),), choices)
+    return Draft(
+        question,
+        letter,
+        (choices["ABCD".index(letter)], _seen(name, attribute)),
+        (look_up(attribute),),
+        choices,
+    )
 
 
 def extreme(random: Random) -> Draft:
@@ -96,7 +108,13 @@ def computed(random: Random) -> Draft:
     ))  # fmt: skip
     value = a * b * factor
     again = sum(a * factor for _ in range(b))
-    wrong = [(a + b) * factor, a * (b + 1) * factor, (a + 1) * b * factor, a * b * factor * 10, a * b * factor // 10]
+    wrong = [
+        (a + b) * factor,
+        a * (b + 1) * factor,
+        (a + 1) * b * factor,
+        a * b * factor * 10,
+        a * b * factor // 10,
+    ]
     texts = [f"{other} {unit}" for other in wrong if other != value]
     choices, letter = lettered(random, f"{value} {unit}", texts)
     proof = (choices["ABCD".index(letter)], f"{number(again)} {unit}")

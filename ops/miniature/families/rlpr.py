@@ -66,7 +66,12 @@ def rate(random: Random) -> Draft:
     stories = (
         (f"A train runs at {a} km/h for {b} hours. How far does it go?", a * b, "km", sum([a] * b)),
         (f"A cyclist covers {a} km at {b} km/h. How long does it take?", a / b, "h", 1 / (b / a)),
-        (f"A tap pours {a} litres a minute for {b} minutes. How much water is that?", a * b, "L", sum([b] * a)),
+        (
+            f"A tap pours {a} litres a minute for {b} minutes. How much water is that?",
+            a * b,
+            "L",
+            sum([b] * a),
+        ),
         (f"A cook earns {a} euros an hour for {b} hours. What is the pay?", a * b, "EUR", sum([a] * b)),
         (
             f"Someone lends {a * 10} euros at {b} % simple interest for {c} years. How much interest is due?",
@@ -74,10 +79,17 @@ def rate(random: Random) -> Draft:
             "EUR",
             sum(a * b / 10 for _ in range(c)),
         ),
-        (f"A ride costs {b} euros plus {c} euros for each of {a} km. What is the fare?", b + c * a, "EUR", sum([c] * a) + b),
+        (
+            f"A ride costs {b} euros plus {c} euros for each of {a} km. What is the fare?",
+            b + c * a,
+            "EUR",
+            sum([c] * a) + b,
+        ),
     )
     question, value, unit, again = random.choice(stories)
-    return Draft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
+    return Draft(
+        question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE)
+    )
 
 
 def rate_with_fact(random: Random) -> Draft:

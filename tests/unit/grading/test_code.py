@@ -88,6 +88,11 @@ def test_a_program_ends_as_the_interpreter_would_end_it() -> None:
     assert grade(problem(*STDIN), fenced(at_exit)).score == 1.0
 
 
+def test_a_program_may_leave_by_exit_and_by_quit() -> None:
+    for leave in ("exit", "quit"):
+        assert grade(problem(*STDIN), fenced(f"{SQUARE}\n{leave}()\nprint('more')")).score == 1.0
+
+
 def test_a_solution_class_finds_its_usual_imports() -> None:
     method = "    def total(self, xs: List[int]) -> int:\n        return sum(xs) + pow(2, 3, 7) - 1"
     program = f"class Solution:\n{method}"

@@ -29,7 +29,8 @@ pieces = st.lists(
     st.sampled_from(
         [
             r"\boxed{", "}", r"\frac", "{", "Answer:", "(", ")", "$", "\n", "```", "```python\n", "&", r"\\",
-            r"\begin{pmatrix}", r"\end{pmatrix}", r"\pm", r"\cup", ",", "1e9", "9^9^9", "!", r"\sqrt", r"\text{",
+            r"\begin{pmatrix}", r"\end{pmatrix}", r"\pm", r"\cup", ",", "1e9", "9^9^9", "!",
+            r"\sqrt", r"\text{",
             "km", "/", "A", "or", "true", "=", "x", r"\{", r"\}", "_", "%", "−", "\ud800", "\x00", "½", "not",
         ]
     ),

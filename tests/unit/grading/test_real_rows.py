@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from ops.grading import grade
+from ops.grading import grade, grade_many
 from ops.problem import CodeTest, Problem
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
@@ -99,3 +99,44 @@ def test_livecodebench_rows_with_solutions_written_by_hand() -> None:
         assert grade(case, f"```python\n{program}\n```").correct
         broken = program.replace("YES", "NO").replace("> 60", ">= 0")
         assert not grade(case, f"```python\n{broken}\n```").correct
+
+
+def first(stored: str | list[Any]) -> Any:
+    """The first item of a list that the file holds as a list or as its JSON."""
+    return (json.loads(stored) if isinstance(stored, str) else stored)[0]
+
+
+def test_recorded_programs_that_passed_hidden_tests_pass_the_public_ones() -> None:
+    """Every fourth response of a frontier model, with verdicts made by the benchmark's own harness."""
+    file = BENCHMARKS.parent / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
+    problems = {row["id"].removeprefix("lcb-"): row["tests"] for row in rows("livecodebench_v1")}
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        outcomes = [json.loads(line) for line in lines][::4]
+    passed = [row for row in outcomes if first(row["graded_list"])]
+    pairs = []
+    for row in passed:
+        tests = problems[row["question_id"]]
+        call = f"Solution().{tests['fn_name']}({{}})" if tests["fn_name"] else "{}"
+        kind: Literal["call", "stdin"] = "call" if tests["fn_name"] else "stdin"
+        cases = tuple(
+            CodeTest(
+                kind,
+                call.format(", ".join(test["input"].splitlines()) if kind == "call" else test["input"]),
+                test["output"],
+            )
+            for test in tests["public"]
+        )
+        response = first(row["output_list"])
+        pairs.append(
+            (
+                Problem(row["question_id"], "livecodebench", "code", "test", "?", "", "code", tests=cases),
+                response,
+            )
+        )
+    missed = [
+        (pair[0].id, verdict.reason)
+        for pair, verdict in zip(pairs, grade_many(pairs), strict=True)
+        if not verdict.correct
+    ]
+    assert len(pairs) > 40
+    assert missed == []

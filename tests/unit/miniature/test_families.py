@@ -30,11 +30,14 @@ def split(family: Family) -> str:
 def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     """The sequential reading of a chain in which every step sees all earlier ones."""
     steps = tuple(
-        Step(NAMES.index(worker), subtask, "all" if index else "none") for index, (worker, subtask) in enumerate(solution)
+        Step(NAMES.index(worker), subtask, "all" if index else "none")
+        for index, (worker, subtask) in enumerate(solution)
     )
     workflow, responses = Workflow(steps), {}
     for index, (worker, _) in enumerate(solution):
-        responses[index] = TOOLS[worker](read(worker_messages(workflow, index, worker_prompt(problem), responses)))
+        responses[index] = TOOLS[worker](
+            read(worker_messages(workflow, index, worker_prompt(problem), responses))
+        )
     return responses[len(solution) - 1]
 
 
@@ -102,7 +105,9 @@ def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
         test = {problem.question for seed in (1, 2) for problem in generate(name, "test", 100, seed)}
         assert not train & test
         assert all(split_of(question) == "train" for question in train)
-    assert [generate(name, "test", 12, 4) for name in BENCHMARKS] == [generate(name, "test", 12, 4) for name in BENCHMARKS]
+    assert [generate(name, "test", 12, 4) for name in BENCHMARKS] == [
+        generate(name, "test", 12, 4) for name in BENCHMARKS
+    ]
     assert generate("mmlu", "train", 12, 4) != generate("mmlu", "train", 12, 5)
 
 

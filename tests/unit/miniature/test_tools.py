@@ -50,7 +50,9 @@ def test_the_librarian_needs_the_attribute_named_somewhere() -> None:
     question = "Which money do people in Japan pay with?\nA) yen\nB) euro"
     assert "Say what to look up" in ask("librarian", question, LETTER, "Solve the problem.")
     assert ask("librarian", question, LETTER, "Look up the currency.").endswith("Answer: A")
-    literal = ask("librarian", "What is the currency of Japan?\nA) yen\nB) euro", LETTER, "Solve the problem.")
+    literal = ask(
+        "librarian", "What is the currency of Japan?\nA) yen\nB) euro", LETTER, "Solve the problem."
+    )
     assert literal.endswith("Answer: A")
 
 
@@ -87,12 +89,20 @@ def test_the_editor_compares_converts_and_chooses() -> None:
     question = "Which of these sinks?\nA) iron\nB) gold"
     assert ask("editor", question, LETTER, "Pick the largest.", facts) == "Answer: B"
     assert ask("editor", question, LETTER, "Pick the smallest.", facts) == "Answer: A"
-    assert ask("editor", "How far?\nA) 2 m\nB) 2000 m", LETTER, "Choose the letter.", "Answer: 2 km") == "Answer: B"
+    assert (
+        ask("editor", "How far?\nA) 2 m\nB) 2000 m", LETTER, "Choose the letter.", "Answer: 2 km")
+        == "Answer: B"
+    )
     assert ask("editor", "Convert 2 hours to minutes.", SHORT, "Convert the units.") == "Answer: 120 min"
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(max_size=300), st.text(max_size=60), st.lists(st.text(max_size=120), max_size=2), st.sampled_from(sorted(TOOLS)))
+@given(
+    st.text(max_size=300),
+    st.text(max_size=60),
+    st.lists(st.text(max_size=120), max_size=2),
+    st.sampled_from(sorted(TOOLS)),
+)
 def test_any_request_gets_some_answer(question: str, subtask: str, earlier: list[str], tool: str) -> None:
     answer = ask(tool, question, SHORT, subtask, *earlier)
     assert isinstance(answer, str) and answer
@@ -100,7 +110,17 @@ def test_any_request_gets_some_answer(question: str, subtask: str, earlier: list
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os')", "x.real", "9**9**9", "(" * 500, "lambda: 1", "1 if 2 else 3", "2**10000", "print(1)", "[1]"],
+    [
+        "__import__('os')",
+        "x.real",
+        "9**9**9",
+        "(" * 500,
+        "lambda: 1",
+        "1 if 2 else 3",
+        "2**10000",
+        "print(1)",
+        "[1]",
+    ],
 )
 def test_formulas_are_read_and_never_run(text: str) -> None:
     with pytest.raises(NotAFormula):

@@ -48,7 +48,9 @@ def test_the_plan_prints_without_importing_torch() -> None:
         ({"cold_start": None}, "(file)", "cold_start"),
     ],
 )
-def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:
+def test_a_wrong_recipe_names_file_field_and_remedy(
+    tmp_path: Path, change: dict, field: str, words: str
+) -> None:
     values = yaml.safe_load((CONFIG / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
     for key, value in change.items():
         values[key] = {**values[key], **value} if isinstance(value, dict) and key == "grpo" else value
@@ -61,7 +63,8 @@ def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("a: [1", "not valid YAML"), ("- 1", "not a mapping"), ("key: sk-" + "a" * 30, "API key")]
+    ("text", "words"),
+    [("a: [1", "not valid YAML"), ("- 1", "not a mapping"), ("key: sk-" + "a" * 30, "API key")],
 )
 def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "recipe.yaml"

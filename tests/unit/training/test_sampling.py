@@ -23,7 +23,11 @@ def sampler(responses: list[Precached], seed: int = 1, share: float = 0.7) -> Wo
 
 
 def responses(text: str = "nothing", correct: bool = False) -> list[Precached]:
-    return [Precached(worker, problem.id, text, correct and worker == "a") for worker in OFFERED for problem in PROBLEMS]
+    return [
+        Precached(worker, problem.id, text, correct and worker == "a")
+        for worker in OFFERED
+        for problem in PROBLEMS
+    ]
 
 
 def test_the_last_worker_is_one_that_succeeded_in_the_share_asked_for() -> None:
@@ -45,7 +49,10 @@ def test_every_workflow_is_valid_and_the_seed_decides() -> None:
 
 
 def test_a_worker_is_told_what_its_own_responses_speak_of() -> None:
-    rows = [*responses()[: len(PROBLEMS)], *[Precached("c", p.id, "I hold the density.", False) for p in PROBLEMS]]
+    rows = [
+        *responses()[: len(PROBLEMS)],
+        *[Precached("c", p.id, "I hold the density.", False) for p in PROBLEMS],
+    ]
     steps = [step for _, w in islice(sampler(rows).stream(PROBLEMS), 3000) for step in w.steps]
     told = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
     assert told["c"].count("Look up the density.") > 0.5 * len(told["c"])

@@ -17,6 +17,7 @@ export VLLM_NO_USAGE_STATS := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 export LITELLM_LOCAL_MODEL_COST_MAP := True
+export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run ask dev test lint bench clean distclean
@@ -37,7 +38,8 @@ run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
 	@$(BIN)/python -m ops.ask "$$Q"
-ask: export Q := $(Q)
+# As it was typed: a dollar sign in a question is no variable of make's.
+override export Q := $(value Q)
 
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/python -m pipelines.dev

@@ -2,10 +2,12 @@
 
 import dagster as dg
 
-from assets.resources import Podium, Reporter
+from assets import metadata
+from assets.resources import Calls, Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
 from ops.training.cold_start import make_base_policy
+from ops.workers.stage import open_client
 
 
 @dg.asset(deps=[training_mix, worker_profiles], group_name="training", kinds={"pytorch", "huggingface"})
@@ -14,8 +16,14 @@ def base_policy(
 ) -> dg.MaterializeResult:
     """Cold-started on workflows sampled with the precached successes; made once for each content key."""
     workspace, recipe, pool = podium.load()
-    folder = make_base_policy(workspace, recipe, pool, reporter.progress(context))
+    client = open_client(workspace, recipe, pool, "training")
+    folder = make_base_policy(workspace, recipe, pool, client, reporter.progress(context))
+    reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
-        metadata={"folder": dg.MetadataValue.path(folder), "kind": recipe.policy.kind},
+        metadata={
+            "folder": dg.MetadataValue.path(folder),
+            "kind": recipe.policy.kind,
+            **metadata.calls(client.counts),
+        },
     )

@@ -26,7 +26,7 @@ def baselines(
     """Each worker alone (from which best, random and oracle follow), and the policy before GRPO."""
     workspace, recipe, pool = podium.load()
     client = open_client(workspace, recipe, pool, "baselines")
-    benchmarks = context.partition_keys
+    benchmarks = partitions.in_recipe(context.partition_keys, recipe)
     alone = answer_evaluation(workspace, recipe, pool, client, benchmarks, reporter.progress(context))
     if recipe.cold_start is not None:
         policy = base_policy_folder(workspace, recipe, pool)
@@ -35,14 +35,11 @@ def baselines(
         )
     for benchmark in benchmarks:
         rows = [row for cell, found in alone.items() if cell.benchmark == benchmark for row in found]
-        scores = [(one.worker, one.overall) for one in profile(rows)]
-        accuracies = [(name, f"{100 * score.accuracy:.1f} ± {100 * score.se:.1f}") for name, score in scores]
-        context.add_asset_metadata(
-            {
-                "workers": metadata.table(("worker", "accuracy in %"), accuracies),
-                "oracle": oracle(rows)[benchmark].accuracy,
-            },
-            partition_key=benchmark,
-        )
+        accuracies = [(one.worker, metadata.percent(one.overall)) for one in profile(rows)]
+        facts = {
+            "workers": metadata.table(("worker", "accuracy in %"), accuracies),
+            "oracle": metadata.percent(oracle(rows).get(benchmark)),
+        }
+        context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(metadata=metadata.calls(client.counts))

@@ -33,7 +33,7 @@ def benchmark_scores(
         run_folder(setup) / "policy",
         CONDUCTOR,
         client,
-        context.partition_keys,
+        partitions.in_recipe(context.partition_keys, recipe),
         reporter.progress(context),
     )
     for benchmark, own in rows.items():

@@ -1,9 +1,9 @@
-"""`conductor`: the base policy trained with GRPO, by a process of its own that reports through Dagster Pipes."""
+"""`conductor`: the base policy trained with GRPO, by a process of its own that Dagster Pipes listens to."""
 
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ def run_folder(setup: Setup) -> Path:
     return write_run(workspace, recipe, pool, base_policy_folder(workspace, recipe, pool))
 
 
-@dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+@dg.asset(
+    deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"}
+)
 def conductor(
     context: dg.AssetExecutionContext,
     podium: Podium,
@@ -47,10 +49,8 @@ def conductor(
         with _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
             result = _train(context, trainer, plan, folder)
         reporter.calls(context, Calls(result.live_calls, result.cached_calls, 0, result.cost_usd))
-    facts = {key: value for key, value in result.model_dump().items()}
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(folder.name), metadata=facts | _pictures(folder / CURVE, plan)
-    )
+    facts = result.model_dump() | _pictures(folder / CURVE, plan)
+    return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 
 def _train(
@@ -64,17 +64,21 @@ def _train(
             context=context,
             command=shell,
             cwd=str(plan.root),
-            env={lifeline.ENV: lifeline.name_of_this_process()},
+            env={lifeline.ENV: lifeline.name_of(os.getpid())},
         )
         # A child that ends without a word has trained nothing.
         done.get_materialize_result(implicit_materialization=False)
     except dg.DagsterError as error:
-        last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]) if log.is_file() else ""
-        raise PodiumError(f"{log}: training failed ({error}). It said last:\n{last}") from error
+        raise PodiumError(f"{log}: training failed ({error}). It said last:\n{_end(log)}") from error
     result = RunResult.read(folder)
     if result is None:
         raise PodiumError(f"{folder}: training ended without a result. See {log}")
     return result
+
+
+def _end(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else ["(nothing)"]
+    return "\n".join(lines[-8:])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import dagster as dg
 from ops.curation.card import table as markdown_table
 from ops.problem import Problem
 from ops.workers.client import Counts
+from ops.workers.profiles import Score
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
@@ -23,6 +24,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownM
 def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
     """A PNG inside the metadata itself: nothing to serve, nothing to lose."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def percent(score: Score | None) -> str:
+    """Accuracy ± standard error in %; a dash where nothing was measured."""
+    return "–" if score is None else f"{100 * score.accuracy:.1f} ± {100 * score.se:.1f}"
 
 
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:

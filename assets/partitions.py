@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from ops.config import BENCHMARKS, TRAINING_BENCHMARKS
+from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, Recipe
+from ops.errors import ConfigError
 from ops.workers.stage import Cell
 
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
@@ -48,7 +49,15 @@ def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[li
     return added, removed
 
 
+def in_recipe(keys: Sequence[str], recipe: Recipe) -> list[str]:
+    """The benchmarks of a run. Raises `ConfigError` for one that the recipe does not have."""
+    if missing := [key for key in keys if key not in recipe.benchmarks]:
+        remedy = "Add it there, or materialize the partitions that the recipe has"
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", f"has no {', '.join(missing)}", remedy)
+    return list(keys)
+
+
 def cell(key: str) -> Cell:
-    """The worker and benchmark of a key of `worker_by_benchmark`: Dagster joins the dimensions in A–Z order."""
+    """The worker and benchmark of a key of `worker_by_benchmark`; Dagster joins dimensions from A to Z."""
     benchmark, worker = key.split("|")
     return Cell(worker, benchmark)

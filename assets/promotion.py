@@ -24,8 +24,8 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
     verdict = decide(found.conductor, theirs, found.best_worker_rows, load_gate(workspace.config))
     promoted = registry.promote(workspace, challenger.version, verdict)
     checks = [
-        ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
-        for check in verdict.checks
+        ("✓" if one.passed else "✗", one.name, f"{one.value:.4g}", f"{one.bound:.4g}", one.explanation)
+        for one in verdict.checks
     ]
     return dg.MaterializeResult(
         metadata={

@@ -18,7 +18,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
     """Training candidates and evaluation questions of each benchmark, in one format."""
     workspace, recipe, _ = podium.load()
     versioning.use_recipe(workspace, recipe, podium.recipe)
-    for benchmark in context.partition_keys:
+    for benchmark in partitions.in_recipe(context.partition_keys, recipe):
         raw = materialize_raw(workspace, recipe, benchmark)
         found = {
             "train": len(raw.train),

@@ -1,4 +1,4 @@
-"""`training_mix`: the problems that the Conductor learns from, and the checks that stop it from learning on bad ones."""
+"""`training_mix`: the problems that the Conductor learns from, and the checks that gate them."""
 
 import dagster as dg
 
@@ -22,7 +22,9 @@ def training_mix(podium: Podium) -> dg.MaterializeResult:
         data_version=dg.DataVersion(versioning.commit(workspace, "training_mix")),
         metadata={
             "problems": len(mix.problems),
-            "solved_alone_by": metadata.table(("workers that solve it", "problems"), list(mix.agreement.items())),
+            "solved_alone_by": metadata.table(
+                ("workers that solve it", "problems"), list(mix.agreement.items())
+            ),
             "data_card": dg.MetadataValue.md(mix.card),
         },
     )

@@ -14,7 +14,12 @@ def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materia
     check_pool(pool, workspace.config / "pools" / f"{recipe.pool}.yaml")
     added, removed = partitions.sync_workers(context.instance, pool.names)
     rows = [
-        (w.name, w.model, f"{w.price.input:g} / {w.price.output:g}" if w.price else "LiteLLM's", w.concurrency)
+        (
+            w.name,
+            w.model,
+            f"{w.price.input:g} / {w.price.output:g}" if w.price else "LiteLLM's",
+            w.concurrency,
+        )
         for w in pool.workers
     ]
     return dg.MaterializeResult(

@@ -20,7 +20,7 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     rows = [
         (
             one.worker,
-            *(f"{100 * s.accuracy:.1f} ± {100 * s.se:.1f}" for s in map(one.by_benchmark.get, benchmarks) if s),
+            *(metadata.percent(one.by_benchmark.get(name)) for name in benchmarks),
             f"{one.prompt_tokens + one.completion_tokens:.0f}",
             f"{one.cost_usd:.6f}",
             f"{one.latency_s.p50:.2f}",
@@ -30,7 +30,10 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     head = ("worker", *benchmarks, "tokens a call", "USD a call", "median s")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.commit(workspace, "worker_profiles")),
-        metadata={"profiles": metadata.table(head, rows), "spent_usd": sum(o.total_usd for o in found.workers)},
+        metadata={
+            "profiles": metadata.table(head, rows),
+            "responses_usd": sum(one.total_usd for one in found.workers),
+        },
     )
 
 

@@ -212,7 +212,10 @@ class ColdStart(Settings):
     batch: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     success_share: float = Field(default=0.7, ge=0, le=1)
-    """Share of sampled workflows whose last worker is one that answered the problem in the precache."""
+    """Share of sampled workflows that are known to work, or whose last worker answered the problem in the
+    precache, where there are such."""
+    attempts: int = Field(default=0, ge=0)
+    """Random workflows tried on each problem that no worker solves alone; those that work are learned from."""
 
 
 class Grpo(Settings):

@@ -21,7 +21,7 @@ def definitions(
     reporter: Reporter | None = None,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
-    """All of Podium for Dagster. Whoever passes another resource or logger changes a part without patching."""
+    """All of Podium for Dagster; another resource or logger swaps a part without patching."""
     quiet()
     resources = {
         "podium": Podium.configure_at_launch(**(podium or Podium()).model_dump()),

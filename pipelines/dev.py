@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Sequence
 
+import dagster as dg
 from rich.console import Console
 
 from ops.workspace import Workspace
-from pipelines.home import prepare
+from pipelines.home import bury_dead_runs, prepare
 
 HOST = "127.0.0.1"
 GRACE_S = 15.0
@@ -31,6 +32,8 @@ def main() -> int:
     for ending in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell has started this in the background, with SIGINT ignored.
         signal.signal(ending, signal.default_int_handler)
+    with dg.DagsterInstance.get() as instance:
+        bury_dead_runs(instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
     servers = [_start(_dagster(dagster_port), workspace)]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
-import psutil
 from filelock import FileLock, Timeout
 
 from ops.errors import PodiumError
+from ops.training.lifeline import name_of
 from ops.workspace import Workspace
 
 QUIET = {
@@ -33,8 +33,8 @@ QUIET = {
 }
 """No tool reports home. What the user has set stays."""
 
-PID, STARTED = "podium/pid", "podium/started"
-"""Run tags: the process that executes a run, so that a later one can tell whether it still lives."""
+PROCESS = "podium/process"
+"""Run tag: the process that executes a run, so that a later one can tell whether it still lives."""
 
 
 def quiet() -> None:
@@ -71,25 +71,20 @@ def only_one(workspace: Workspace) -> Iterator[None]:
 
 
 def this_process() -> dict[str, str]:
-    """Run tags that name this process."""
-    return {PID: str(os.getpid()), STARTED: _started(os.getpid())}
+    """The run tag that names this process."""
+    return {PROCESS: name_of(os.getpid())}
 
 
 def bury_dead_runs(instance: dg.DagsterInstance) -> int:
-    """Mark runs as failed whose process was killed, so that the UI does not show them running for ever.
+    """Mark runs as failed whose process was killed: the UI would show them running for ever.
 
     Returns how many there were.
     """
-    open_runs = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
-    dead = [run for run in open_runs if PID in run.tags and _started(int(run.tags[PID])) != run.tags.get(STARTED)]
+    unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+    runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
+    dead = [
+        run for run in runs if (name := run.tags.get(PROCESS)) and name_of(int(name.split(":")[0])) != name
+    ]
     for run in dead:
         instance.report_run_failed(run, "The process that executed this run was killed")
     return len(dead)
-
-
-def _started(pid: int) -> str:
-    """When that process began; empty when there is none. A pid alone may have been given again."""
-    try:
-        return f"{psutil.Process(pid).create_time():.2f}"
-    except psutil.NoSuchProcess:
-        return ""

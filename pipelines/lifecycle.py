@@ -46,7 +46,9 @@ STAGES = (
         description="Choose the mix, cold-start a policy, train it with GRPO",
     ),
     Stage("evaluation", ("baselines", "benchmark_scores"), "benchmark", "Score baselines and Conductor"),
-    Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
+    Stage(
+        "release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"
+    ),
 )
 
 
@@ -82,7 +84,10 @@ def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
                 job.execute_in_process(
                     instance=context.instance,
                     asset_selection=[dg.AssetKey(name) for name in stage.assets],
-                    run_config={**podium.run_config(), "loggers": {name: {} for name in assets.loggers or {}}},
+                    run_config={
+                        **podium.run_config(),
+                        "loggers": {name: {} for name in assets.loggers or {}},
+                    },
                     tags=tags | span,
                 )
 

@@ -18,8 +18,10 @@ from ops.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the lifecycle. Returns the exit status: 1 after an error that the user can mend, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.run", description="Run the whole lifecycle once.")
+    """Run the lifecycle. Returns 1 after an error that the user can mend, 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.run", description="Run the whole lifecycle once."
+    )
     parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
     parser.add_argument("--seed", type=int, default=None, help="replaces the recipe's seed")
     chosen = parser.parse_args(arguments)
@@ -61,7 +63,12 @@ def _live(workspace: Workspace, recipe: str, seed: int | None, console: Console)
         bury_dead_runs(instance)
         job = definitions(podium, terminal, {"terminal": terminal.logger()}).resolve_job_def("lifecycle")
         run_config = {**podium.run_config(), "loggers": {"terminal": {}}}
-        job.execute_in_process(instance=instance, run_config=run_config, tags=this_process())
+        try:
+            job.execute_in_process(instance=instance, run_config=run_config, tags=this_process())
+        except dg.DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
+        except dg.DagsterError as error:  # a check that failed: which and why stands above already
+            raise PodiumError(f"{error}\n`make dev` shows the run with all its events") from error
     print_summary(console, podium.load(), terminal.total, time.monotonic() - began)
 
 

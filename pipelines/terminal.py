@@ -35,7 +35,7 @@ class Terminal:
         self.console = console
         self.total = Calls()
         self._bars = Progress(
-            TextColumn("  "),
+            TextColumn("  … {task.fields[asset]:<20}"),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -60,7 +60,7 @@ class Terminal:
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """A bar that goes away when the asset is done; without a terminal, a plain line now and then."""
         self._remove_bar()
-        self._bar = self._bars.add_task("", total=None)
+        self._bar = self._bars.add_task("", total=None, asset=context.asset_key.path[-1])
         last = time.monotonic()
 
         def report(done: int, total: int, note: str = "", /) -> None:
@@ -77,7 +77,11 @@ class Terminal:
     def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
         """Add to the run's total and show it beside the asset."""
         self.total = self.total.plus(calls)
-        self._note[context.asset_key.path[-1]] = f"{calls.live:,} calls, {calls.cached:,} from cache, ${calls.usd:.4f}"
+        if calls == Calls():
+            return
+        self._note[context.asset_key.path[-1]] = (
+            f"{calls.live:,} calls, {calls.cached:,} from cache, ${calls.usd:.4f}"
+        )
 
     def logger(self) -> dg.LoggerDefinition:
         """The Dagster logger that shows steps and warnings, and nothing else."""

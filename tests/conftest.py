@@ -14,12 +14,14 @@ from pipelines.home import quiet
 
 ROOT = Path(__file__).parents[1]
 CARRIED = (
+    "assets",
     "config",
     "data/cold_start",
     "data/few_shots",
     "data/knowledge",
     "mlflow",
     "ops",
+    "pipelines",
     ".dvc/config",
     ".dvcignore",
     ".gitignore",

@@ -1,6 +1,6 @@
 """A trainer does not outlive whoever asked for it.
 
-What belongs here: watching one other process. What does not: starting or ending trainers (`assets.conductor`).
+What belongs here: watching one other process. What does not: starting trainers (`assets.conductor`).
 
 Dagster ends a cancelled child, but a killed Dagster ends nothing; and a launcher's ranks are
 nobody's direct children. So the process that asks puts its own name into the environment, and
@@ -19,9 +19,19 @@ _EXIT_STATUS = 143
 """As after SIGTERM."""
 
 
-def name_of_this_process() -> str:
-    """What to put into `PODIUM_PARENT`: the pid with the time of its start, for pids are used again."""
-    return f"{os.getpid()}:{_started(os.getpid())}"
+def name_of(pid: int) -> str:
+    """A process's name for all time: the pid with the second of its start, for pids are used again.
+
+    A process that is gone, or only not yet reaped, has a name that no other ever had.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        started = 0.0
+    return f"{pid}:{started:.2f}"
 
 
 def watch() -> None:
@@ -33,21 +43,11 @@ def watch() -> None:
     name = os.environ.get(ENV)
     if not name:
         return
-    pid, _, started = name.partition(":")
+    pid = int(name.partition(":")[0])
 
     def wait() -> None:
-        while _started(int(pid)) == started:
+        while name_of(pid) == name:
             time.sleep(_POLL_S)
         os._exit(_EXIT_STATUS)
 
     threading.Thread(target=wait, name="lifeline", daemon=True).start()
-
-
-def _started(pid: int) -> str:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
-    except psutil.NoSuchProcess:
-        return ""

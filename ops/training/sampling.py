@@ -1,11 +1,11 @@
 """Workflows for the cold start: random in shape, guided by what precaching measured.
 
-What belongs here: drawing workflows. No workflow is executed here, so beyond single
-workers nothing tells the policy which combination works: that is left to GRPO.
+What belongs here: drawing workflows. What does not: trying them out (`exploration`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -35,6 +35,7 @@ class Precached(NamedTuple):
 
     worker: str
     problem_id: str
+    subject: str
     text: str
     correct: bool
 
@@ -68,13 +69,18 @@ class WorkflowSampler:
         self._success_share = success_share
         self._max_steps = max_steps
         self._random = Random(seed)
-        self._succeeded: dict[str, list[str]] = {}
+        self._succeeded: dict[str, list[tuple[str, float]]] = {}
         self._texts: dict[tuple[str, str], str] = {}
+        responses = [row for row in responses if row.worker in self._ordinals]
+        asked = Counter((row.worker, row.subject) for row in responses)
+        right = Counter((row.worker, row.subject) for row in responses if row.correct)
         for row in responses:
-            if row.worker in self._ordinals:
-                self._texts[row.worker, row.problem_id] = row.text.lower()
-                if row.correct:
-                    self._succeeded.setdefault(row.problem_id, []).append(row.worker)
+            self._texts[row.worker, row.problem_id] = row.text.lower()
+            if row.correct:
+                # A lucky guess is a success too: it is believed as far as the worker is right on the subject.
+                trust = right[row.worker, row.subject] / asked[row.worker, row.subject]
+                self._succeeded.setdefault(row.problem_id, []).append((row.worker, trust))
+        self._explored: Mapping[str, Sequence[Workflow]] = {}
         self._spoken = self._spoken_shares()
 
     def _spoken_shares(self) -> Mapping[tuple[str, str], float]:
@@ -88,6 +94,14 @@ class WorkflowSampler:
                     spoken[worker, subtask.say] = spoken.get((worker, subtask.say), 0) + 1
         return {key: count / totals[key[0]] for key, count in spoken.items()}
 
+    def solved_alone(self, problem: Problem) -> bool:
+        """Whether a worker that is mostly right on the subject answered the problem by itself."""
+        return any(trust >= 0.5 for _, trust in self._succeeded.get(problem.id, []))
+
+    def learn(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
+        """Take up workflows that were tried and were right, by problem id."""
+        self._explored = explored
+
     def stream(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
         """Problems in random order, each with a workflow drawn for it, without end."""
         while True:
@@ -95,14 +109,19 @@ class WorkflowSampler:
             yield problem, self.draw(problem)
 
     def draw(self, problem: Problem) -> Workflow:
-        """One workflow. Its last worker is one that succeeded alone, in `success_share` of such problems."""
+        """One workflow: in `success_share` of the draws one that is known to work, or that ends with a worker
+        known to succeed alone (the less often, the more that looks like luck); else a random one."""
+        explored = self._explored.get(problem.id)
+        if explored and self._random.random() < self._success_share:
+            return self._random.choice(explored)
         succeeded = self._succeeded.get(problem.id, [])
-        guided = bool(succeeded) and self._random.random() < self._success_share
+        trust = max((trust for _, trust in succeeded), default=0.0)
+        guided = self._random.random() < self._success_share * trust
         weights = (STEPS_AFTER_SUCCESS if guided else STEPS_OTHERWISE)[: self._max_steps]
         count = self._random.choices(range(1, len(weights) + 1), weights)[0]
         workers = [self._random.choice(list(self._ordinals)) for _ in range(count)]
         if guided:
-            workers[-1] = self._random.choice(succeeded)
+            workers[-1] = self._random.choices(*zip(*succeeded, strict=True))[0]
         steps = []
         for index, worker in enumerate(workers):
             plain = guided and count == 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -22,15 +22,8 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from ops.config import ColdStart, ScratchPolicy
+from ops.training.examples import Example
 from ops.training.tokenizer import train_tokenizer
-from ops.workers.types import Message
-
-
-class Example(TypedDict):
-    """One pair in TRL's conversational form."""
-
-    prompt: list[Message]
-    completion: list[Message]
 
 
 def scratch_model(
@@ -74,6 +67,7 @@ def fit(
         lr_scheduler_type="cosine",
         warmup_steps=round(0.05 * settings.steps),
         completion_only_loss=True,
+        train_sampling_strategy="group_by_length",
         max_length=None,
         seed=seed,
         use_cpu=not torch.cuda.is_available(),

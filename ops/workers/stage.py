@@ -1,4 +1,4 @@
-"""The data stages `worker_responses` and `worker_profiles`, and the workers' answers to the evaluation questions.
+"""The data stages `worker_responses` and `worker_profiles`, and the workers' answers to evaluation questions.
 
 What belongs here: the functions that the DVC stages and the Dagster assets call: which
 problems go to which worker, and where the rows lie. What does not: asking (precache,
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 class Profiles(NamedTuple):
-    """What `data/profiles.json` holds: a profile per worker and the forecast of the training signal (share)."""
+    """What `data/profiles.json` holds: a profile per worker, and the forecast share of groups with signal."""
 
     workers: list[Profile]
     forecast: float
@@ -107,7 +107,7 @@ def answer_evaluation(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
 ) -> dict[Cell, list[ResponseRow]]:
-    """Let every worker answer the evaluation questions of `benchmarks` alone; one file per worker and benchmark.
+    """Let every worker answer the questions of `benchmarks` alone; one file per worker and benchmark.
 
     As many samples as the Conductor gets repeats. Raises as `materialize_responses` does.
     """

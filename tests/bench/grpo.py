@@ -69,7 +69,8 @@ def _plan(folder: Path) -> Any:
     from ops.policy import PolicyCard
     from ops.training.plan import RunPlan
     from ops.training.sampling import WorkflowSampler, load_subtasks
-    from ops.training.supervised import Example, fit, scratch_model
+    from ops.training.examples import Example
+    from ops.training.supervised import fit, scratch_model
     from ops.workflow.prompt import conductor_messages, offer
 
     root = Workspace.find().root

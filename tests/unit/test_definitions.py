@@ -60,7 +60,8 @@ def test_every_asset_says_what_it_is_and_belongs_to_a_group(graph: dg.AssetGraph
 
 
 def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.AssetGraph) -> None:
-    partitioned = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).is_partitioned}
+    keys = graph.get_all_asset_keys()
+    partitioned = {key.to_user_string() for key in keys if graph.get(key).is_partitioned}
     assert partitioned == {"raw_problems", "worker_responses", "baselines", "benchmark_scores"}
     for name in partitioned:
         assert graph.get(dg.AssetKey(name)).backfill_policy == partitions.one_run
@@ -83,7 +84,10 @@ def test_the_lifecycle_holds_every_asset_once_and_after_its_parents() -> None:
 
 
 def test_schedule_and_sensor_start_stopped_and_launch_the_lifecycle(defs: dg.Definitions) -> None:
-    schedule, sensor = defs.resolve_schedule_def("nightly_retraining"), defs.resolve_sensor_def("pool_changed")
+    schedule, sensor = (
+        defs.resolve_schedule_def("nightly_retraining"),
+        defs.resolve_sensor_def("pool_changed"),
+    )
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
     assert schedule.job_name == sensor.job_name == "lifecycle"

@@ -1,0 +1,78 @@
+"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it.
+
+What belongs here: putting sampler, exploration and prompt together. What does not: how a
+workflow is drawn (`sampling`) and how it is learnt (`supervised`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TypedDict
+
+from ops.benchmarks.store import read_problems
+from ops.config import ColdStart, Recipe
+from ops.policy import PolicyCard
+from ops.training.exploration import explore
+from ops.training.sampling import Precached, WorkflowSampler, load_subtasks
+from ops.workers.precache import load_responses
+from ops.workers.types import Client, Message
+from ops.workflow.prompt import conductor_messages, load_few_shots
+from ops.workspace import Workspace
+
+
+class Example(TypedDict):
+    """One (prompt, workflow) pair in TRL's conversational form."""
+
+    prompt: list[Message]
+    completion: list[Message]
+
+
+async def sample_examples(
+    workspace: Workspace,
+    recipe: Recipe,
+    card: PolicyCard,
+    settings: ColdStart,
+    count: int,
+    client: Client,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> list[Example]:
+    """`count` pairs for the problems of the mix, deterministic in the recipe's seed.
+
+    Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    """
+    problems = {problem.id: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
+    responses = [
+        Precached(row.worker, row.problem_id, problems[row.problem_id].subject, row.text, row.score >= 1.0)
+        for row in load_responses(workspace.data / "responses")
+        if row.problem_id in problems and row.sample == 0
+    ]
+    sampler = WorkflowSampler(
+        card.offered,
+        responses,
+        load_subtasks(workspace.data / "cold_start" / "subtasks.yaml"),
+        success_share=settings.success_share,
+        max_steps=recipe.prompting.max_steps,
+        seed=recipe.seed,
+    )
+    if settings.attempts:
+        offered = [card.pool.worker(name) for name in card.offered]
+
+        def tried(done: int, total: int) -> None:
+            if on_progress is not None:
+                on_progress(done, total, "workflows tried")
+
+        sampler.learn(
+            await explore(
+                list(problems.values()), sampler, settings.attempts, offered, client, recipe.prompting, tried
+            )
+        )
+    shots = load_few_shots(workspace.data, recipe.prompting.few_shots)
+    pairs = itertools.islice(sampler.stream(list(problems.values())), count)
+    return [
+        {
+            "prompt": conductor_messages(problem, len(card.offered), recipe.prompting, shots),
+            "completion": [{"role": "assistant", "content": workflow.render()}],
+        }
+        for problem, workflow in pairs
+    ]

@@ -1,0 +1,256 @@
+"""The whole life of a small Conductor, by the command behind `make run`: killed twice, finished, run again.
+
+One life serves all tests of this file; it takes minutes, for it really trains.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import dagster as dg
+import pytest
+import yaml
+
+from ops import registry
+from ops.training.plan import RESULT, RunResult
+from ops.workers.cache import ResponseCache
+from ops.workers.ledger import Ledger
+from ops.workspace import Workspace
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
+RECIPE = {
+    "name": "mini",
+    "seed": 3,
+    "pool": "quickstart",
+    # One unseen benchmark, and not the first: the partitions of a run are not always neighbours.
+    "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, "gpqa_diamond": {"test": 4}},
+    "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+    "prompting": {"style": "compact", "few_shots": "none"},
+    "policy": {
+        "kind": "scratch",
+        "vocabulary": 800,
+        "hidden": 96,
+        "layers": 2,
+        "heads": 4,
+        "max_tokens": 384,
+    },
+    "cold_start": {"steps": 80, "batch": 16, "learning_rate": 3e-3},
+    "grpo": {
+        "steps": 4,
+        "questions_per_step": 2,
+        "rollouts_per_question": 8,
+        "max_completion_tokens": 64,
+        "learning_rate": 1e-4,
+        "schedule": "constant",
+        "micro_batch": 16,
+        "checkpoint_every": 1,
+    },
+    "evaluation": {"batch": 32},
+}
+# A policy of seconds does not beat anything: this gate asks only that there is something to judge.
+GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
+
+
+class Life(NamedTuple):
+    """A finished lifecycle: where, what it printed, what a second one printed, and the steps at the kill."""
+
+    workspace: Workspace
+    printed: str
+    printed_again: str
+    steps_when_killed: int
+
+
+def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
+    """The command, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pipelines.run", *arguments],
+        env=os.environ | {"PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"},
+        cwd=workspace.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
+    """`kill -9` of the one process (not of its children) as soon as `reached`."""
+    while process.poll() is None and not reached():
+        time.sleep(0.02)
+    assert process.poll() is None, f"ended before it could be killed:\n{process.communicate()[0]}"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def calls(workspace: Workspace) -> int:
+    """Calls that the ledger has booked."""
+    if not workspace.ledger.is_file():
+        return 0
+    try:
+        return sum(spent.calls for spent in Ledger(workspace.ledger).by_run().values())
+    except sqlite3.OperationalError:  # its tables are being made
+        return 0
+
+
+def curve(workspace: Workspace) -> list[dict[str, object]]:
+    return [
+        json.loads(line)
+        for file in workspace.runs.glob("*/curve.jsonl")
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
+    workspace = make(tmp_path_factory.mktemp("life") / "project")
+    (workspace.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
+    kill_when(start(workspace, "--recipe", "mini"), lambda: calls(workspace) >= 20)
+    kill_when(start(workspace, "--recipe", "mini"), lambda: len(curve(workspace)) >= 1)
+    steps = len(curve(workspace))
+    printed = [finish(start(workspace, "--recipe", "mini")) for _ in range(2)]
+    return Life(workspace, *printed, steps)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed
+
+
+@pytest.fixture
+def instance(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DAGSTER_HOME", str(life.workspace.dagster_home))
+    with dg.DagsterInstance.get() as found:
+        yield found
+
+
+def test_it_tells_the_story_to_its_end(life: Life) -> None:
+    for stage in ("problems", "curation", "precaching", "training", "evaluation", "release"):
+        assert re.search(rf"^{stage}$", life.printed, re.MULTILINE), stage
+    assert "in-domain mean" in life.printed
+    assert "models:/conductor@champion is version 1" in life.printed
+    assert "Traceback" not in life.printed
+
+
+def test_killed_it_goes_on_and_pays_for_no_response_twice(life: Life) -> None:
+    result = RunResult.read(next(life.workspace.runs.iterdir()))
+    assert result is not None
+    assert result.steps == RECIPE["grpo"]["steps"]
+    assert [row["step"] for row in curve(life.workspace)] == [1, 2, 3, 4]
+    assert 1 <= life.steps_when_killed <= 4
+    stored = len(ResponseCache(life.workspace.cache))
+    assert 0 < calls(life.workspace) <= stored
+
+
+def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
+    assert "no call made" in life.printed_again
+    assert "models:/conductor@champion is version 1" in life.printed_again
+    folder = next(life.workspace.runs.iterdir())
+    assert (folder / RESULT).stat().st_mtime < (
+        life.workspace.scores / "conductor" / "mmlu.parquet"
+    ).stat().st_mtime
+
+
+def test_dvc_recorded_every_stage(life: Life) -> None:
+    lock = yaml.safe_load((life.workspace.root / "dvc.lock").read_text(encoding="utf-8"))
+    declared = yaml.safe_load((life.workspace.root / "dvc.yaml").read_text(encoding="utf-8"))
+    assert set(lock["stages"]) == set(declared["stages"])
+    assert all(out["md5"] for stage in lock["stages"].values() for out in stage["outs"])
+
+
+def test_the_instance_knows_every_partition(life: Life, instance: dg.DagsterInstance) -> None:
+    for name in ("raw_problems", "baselines", "benchmark_scores"):
+        assert instance.get_materialized_partitions(dg.AssetKey(name)) == set(RECIPE["benchmarks"]), name
+    workers = instance.get_dynamic_partitions("worker")
+    cells = {f"{benchmark}|{worker}" for benchmark in TRAINED for worker in workers}
+    assert instance.get_materialized_partitions(dg.AssetKey("worker_responses")) == cells
+
+
+def test_killed_runs_are_told_as_failed_and_the_others_as_done(instance: dg.DagsterInstance) -> None:
+    runs = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))
+    statuses = [run.status for run in reversed(runs)]
+    assert statuses == [dg.DagsterRunStatus.FAILURE] * 2 + [dg.DagsterRunStatus.SUCCESS] * 2
+    last = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": runs[0].run_id}))
+    assert {run.tags["podium/stage"] for run in last} >= {"problems", "training", "release"}
+    assert all(run.status == dg.DagsterRunStatus.SUCCESS for run in last)
+
+
+def test_the_metadata_is_worth_looking_at(instance: dg.DagsterInstance) -> None:
+    def metadata(name: str) -> dict[str, dg.MetadataValue]:
+        event = instance.get_latest_materialization_event(dg.AssetKey(name))
+        assert event is not None
+        assert event.asset_materialization is not None
+        return dict(event.asset_materialization.metadata)
+
+    assert "data:image/png;base64," in str(metadata("conductor")["reward_curve"].value)
+    assert "algebraist" in str(metadata("conductor")["worker_use"].value)
+    assert "| best worker" in str(metadata("leaderboard")["leaderboard"].value)
+    assert "±" in str(metadata("worker_profiles")["profiles"].value)
+    assert metadata("benchmark_scores")["calls_live"].value == 0
+
+
+def test_the_champion_carries_its_lineage(life: Life) -> None:
+    champion = registry.champion(life.workspace)
+    assert champion is not None
+    wanted = {"git_commit", "dvc_revision", "pool_fingerprint", "recipe", "training_cost_usd"}
+    assert wanted <= set(champion.tags)
+    assert champion.tags["recipe"] == "mini"
+    assert champion.metrics["mmlu/accuracy"] >= 0
+
+
+def test_the_champion_answers_in_a_process_of_its_own(life: Life, tmp_path: Path) -> None:
+    script = (
+        "import json, mlflow\n"
+        "model = mlflow.pyfunc.load_model('models:/conductor@champion')\n"
+        "question = {'input': [{'role': 'user', 'content': 'What is the capital of France?'}]}\n"
+        "answer = model.predict(question)\n"
+        "print('ANSWER', json.dumps(answer['custom_outputs']['steps']))\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PODIUM")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment | {"MLFLOW_TRACKING_URI": life.workspace.mlflow_uri},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(done.stdout.rpartition("ANSWER ")[2])
+    assert steps
+    assert steps[-1]["response"]
+
+
+def test_a_mistake_in_the_configuration_is_one_line(life: Life) -> None:
+    recipe = life.workspace.config / "recipes" / "wrong.yaml"
+    recipe.write_text(yaml.safe_dump({**RECIPE, "sed": 1}), encoding="utf-8")
+    process = start(life.workspace, "--recipe", "wrong")
+    printed, _ = process.communicate()
+    assert process.returncode == 1
+    assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed)
+
+
+def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:
+    (project.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    process = start(project, "--recipe", "mini")
+    assert process.stdout is not None
+    while "problems" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate()
+    assert process.returncode == 130, printed
+    assert "make run" in printed
+    assert "Traceback" not in printed

@@ -1,0 +1,151 @@
+"""One lifecycle at a time, runs and trainers of killed processes, and what a terminal shows."""
+
+import io
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from rich.console import Console
+
+from assets.resources import Calls
+from ops.errors import PodiumError
+from ops.training import lifeline
+from ops.workspace import Workspace
+from pipelines import home
+from pipelines.dev import free_port
+from pipelines.terminal import Terminal
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from ops.workspace import Workspace
+from pipelines.home import only_one
+with only_one(Workspace(Path(sys.argv[1]))):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+WATCH = """
+import time
+from ops.training import lifeline
+lifeline.watch()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A Python of its own that has said its first word."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline()
+    return process
+
+
+def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.state.mkdir()
+    other = python(HOLD, str(tmp_path))
+    with pytest.raises(PodiumError, match="another lifecycle"), home.only_one(workspace):
+        pass
+    other.kill()
+    other.wait()
+    with home.only_one(workspace), home.only_one(workspace):  # the stages of a run hold it again
+        assert (workspace.state / "lifecycle.lock").exists()
+
+
+def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_alone(tmp_path: Path) -> None:
+    @dg.job
+    def nothing() -> None:
+        pass
+
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        gone = {home.PROCESS: "1:0.01"}
+        dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
+        alive = instance.create_run_for_job(
+            nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process()
+        )
+        foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
+        assert home.bury_dead_runs(instance) == 1
+        statuses = {run.run_id: run.status for run in instance.get_runs()}
+    assert statuses[dead.run_id] == dg.DagsterRunStatus.FAILURE
+    assert statuses[alive.run_id] == statuses[foreign.run_id] == dg.DagsterRunStatus.STARTED
+
+
+def test_prepare_makes_the_instance_and_silences_every_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT", *home.QUIET):
+        monkeypatch.setenv(name, "before")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DO_NOT_TRACK", "mine")
+    (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
+    home.prepare(Workspace(tmp_path))
+    assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".podium" / "dagster")
+    assert os.environ["DVC_NO_ANALYTICS"] == "true"
+    assert os.environ["DO_NOT_TRACK"] == "mine"
+    with dg.DagsterInstance.get() as instance:
+        assert instance.telemetry_enabled is False
+
+
+def test_a_trainer_ends_with_whoever_asked_for_it() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    name = lifeline.name_of(parent.pid)
+    trainer = python(WATCH, **{lifeline.ENV: name})
+    parent.kill()
+    parent.wait()
+    assert trainer.wait(timeout=20) == 143
+
+
+def test_a_trainer_that_nobody_asked_for_runs_on() -> None:
+    trainer = python(WATCH, **{lifeline.ENV: ""})
+    with pytest.raises(subprocess.TimeoutExpired):
+        trainer.wait(timeout=1.5)
+    trainer.kill()
+    trainer.wait()
+
+
+def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
+    @dg.asset
+    def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        terminal.progress(context)(1, 2, "half")
+        terminal.calls(context, Calls(3, 4, 0, 0.5))
+        return dg.MaterializeResult()
+
+    @dg.asset_check(asset=numbers)
+    def even() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, description="3 [sic] is odd")
+
+    out = io.StringIO()
+    terminal = Terminal(Console(file=out, width=100))
+    definitions = dg.Definitions(
+        assets=[numbers], asset_checks=[even], loggers={"terminal": terminal.logger()}
+    )
+    with terminal:
+        definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            run_config={"loggers": {"terminal": {}}}
+        )
+    shown = out.getvalue()
+    assert "✓ numbers" in shown
+    assert "3 calls, 4 from cache, $0.5000" in shown
+    assert "✗ even: 3 [sic] is odd" in shown
+    assert terminal.total == Calls(3, 4, 0, 0.5)
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        wished = taken.getsockname()[1]
+        assert wished < free_port(wished) < wished + 100

@@ -30,9 +30,7 @@ def baselines(
     alone = answer_evaluation(workspace, recipe, pool, client, benchmarks, reporter.progress(context))
     if recipe.cold_start is not None:
         policy = base_policy_folder(workspace, recipe, pool)
-        score_policy(
-            workspace, recipe, pool, policy, COLD_START, client, benchmarks, reporter.progress(context)
-        )
+        score_policy(workspace, recipe, pool, policy, COLD_START, client, benchmarks, reporter.progress(context))
     for benchmark in benchmarks:
         rows = [row for cell, found in alone.items() if cell.benchmark == benchmark for row in found]
         accuracies = [(one.worker, metadata.percent(one.overall)) for one in profile(rows)]

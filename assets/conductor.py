@@ -32,9 +32,7 @@ def run_folder(setup: Setup) -> Path:
     return write_run(workspace, recipe, pool, base_policy_folder(workspace, recipe, pool))
 
 
-@dg.asset(
-    deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"}
-)
+@dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
 def conductor(
     context: dg.AssetExecutionContext,
     podium: Podium,

@@ -28,9 +28,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         training_cost_usd=trained.cost_usd,
     )
     rows = compare(*setup).conductor
-    found = registry.register(
-        workspace, folder / "policy", pool, rows, lineage, tags={"seed": str(recipe.seed)}
-    )
+    found = registry.register(workspace, folder / "policy", pool, rows, lineage, tags={"seed": str(recipe.seed)})
     return dg.MaterializeResult(
         data_version=dg.DataVersion(found.version),
         metadata={"version": found.version, "aliases": ", ".join(found.aliases), "tags": dict(found.tags)},

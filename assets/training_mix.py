@@ -22,9 +22,7 @@ def training_mix(podium: Podium) -> dg.MaterializeResult:
         data_version=dg.DataVersion(versioning.commit(workspace, "training_mix")),
         metadata={
             "problems": len(mix.problems),
-            "solved_alone_by": metadata.table(
-                ("workers that solve it", "problems"), list(mix.agreement.items())
-            ),
+            "solved_alone_by": metadata.table(("workers that solve it", "problems"), list(mix.agreement.items())),
             "data_card": dg.MetadataValue.md(mix.card),
         },
     )

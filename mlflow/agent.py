@@ -47,9 +47,7 @@ class ConductorAgent(ResponsesAgent):
         served = self._loaded().execute(written, cap_usd=float(self._settings.get("question_usd", 1.0)))
         answer = served.trace.answer
         if answer is None:
-            return _response(
-                f"No answer ({served.trace.status}): {served.trace.error}", "failed", served.as_outputs()
-            )
+            return _response(f"No answer ({served.trace.status}): {served.trace.error}", "failed", served.as_outputs())
         return _response(answer, "completed", served.as_outputs())
 
     def _loaded(self) -> Any:

@@ -20,16 +20,10 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 with an answer, 1 without one, the reason on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ops.ask", description="Ask the champion Conductor a question."
-    )
+    parser = argparse.ArgumentParser(prog="python -m ops.ask", description="Ask the champion Conductor a question.")
     parser.add_argument("question", help="the question, in quotes")
-    parser.add_argument(
-        "--grader", choices=["text", "math", "choice", "code"], help="form of the answer (text)"
-    )
-    parser.add_argument(
-        "--choice", action="append", default=[], metavar="TEXT", help="a choice; give it repeatedly"
-    )
+    parser.add_argument("--grader", choices=["text", "math", "choice", "code"], help="form of the answer (text)")
+    parser.add_argument("--choice", action="append", default=[], metavar="TEXT", help="a choice; give it repeatedly")
     chosen = parser.parse_args(arguments)
 
     from rich.console import Console

@@ -124,9 +124,7 @@ class Pool(Settings):
 
     def missing_keys(self) -> dict[str, str]:
         """Worker name → environment variable that it needs and the environment lacks."""
-        return {
-            w.name: w.api_key_env for w in self.workers if w.api_key_env and not os.environ.get(w.api_key_env)
-        }
+        return {w.name: w.api_key_env for w in self.workers if w.api_key_env and not os.environ.get(w.api_key_env)}
 
 
 # ── the recipe ───────────────────────────────────────────────────────────────
@@ -323,7 +321,7 @@ class PromotionGate(Settings):
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     bootstrap_samples: int = Field(default=10_000, ge=100)
     min_gain_over_best_worker: float = 0.0
-    """Accuracy points (0–1) by which the mean must exceed the best single worker's; lower bound of the paired bootstrap."""
+    """Accuracy (0–1) by which the mean must exceed the best single worker's: lower bound of the paired bootstrap."""
     max_loss_against_champion: float = Field(default=0.01, ge=0)
     """The paired bootstrap's lower bound against the champion may not fall below minus this."""
     max_benchmark_loss: float = Field(default=0.05, ge=0)

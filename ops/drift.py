@@ -57,9 +57,7 @@ def difference(old: Pool, new: Pool) -> PoolDifference:
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=changed,
-        repriced=tuple(
-            name for name in both if name not in changed and before[name].price != after[name].price
-        ),
+        repriced=tuple(name for name in both if name not in changed and before[name].price != after[name].price),
     )
 
 

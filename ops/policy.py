@@ -41,9 +41,7 @@ class PolicyCard(Settings):
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(
-                file, "(file)", f"is not a policy's card ({error})", "Train the policy again"
-            ) from None
+            raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
 
     def write(self, folder: Path) -> None:
         (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
@@ -117,9 +115,7 @@ class Conductor:
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
         sampling = (
-            {"do_sample": True, "temperature": temperature, "top_k": 0}
-            if temperature > 0
-            else {"do_sample": False}
+            {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
         )
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(seed)

@@ -93,9 +93,7 @@ def _format(rows: Sequence[ScoreRow], gate: PromotionGate) -> Check:
     )
 
 
-def _against_best_worker(
-    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate
-) -> list[Check]:
+def _against_best_worker(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
     pairs = _Pairs(ours, theirs)
     coverage = pairs.coverage_check("the best single worker", gate)
     if not pairs.questions:
@@ -112,17 +110,13 @@ def _against_best_worker(
     ]
 
 
-def _against_champion(
-    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate
-) -> list[Check]:
+def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
     pairs = _Pairs(ours, theirs)
     coverage = pairs.coverage_check("the champion", gate)
     if not pairs.questions:
         return [coverage]
     gain = pairs.gain(gate)
-    worst, loss = min(
-        ((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1]
-    )
+    worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
     test = mcnemar(*pairs.vectors())
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
     return [

@@ -179,9 +179,7 @@ def _run(frame: pd.DataFrame, named: Sequence[tuple[str, Any]]) -> list[str]:
     )
     if bool(result.success):
         return []
-    words_of = {
-        expectation.id: words for expectation, (words, _) in zip(suite.expectations, named, strict=True)
-    }
+    words_of = {expectation.id: words for expectation, (words, _) in zip(suite.expectations, named, strict=True)}
     return [
         _sentence(words_of[found.expectation_config.id], found)
         for found in result.results

@@ -108,9 +108,7 @@ def register(
         found = _with_content(client, content)
         if found is None:
             all_tags = {**vars(lineage), **(tags or {}), "content": content}
-            found = _log(
-                workspace, client, policy, pool, rows, {key: str(value) for key, value in all_tags.items()}
-            )
+            found = _log(workspace, client, policy, pool, rows, {key: str(value) for key, value in all_tags.items()})
         client.set_registered_model_alias(MODEL, CHALLENGER, found.version)
         return _info(client, found.version)
 
@@ -152,9 +150,7 @@ def rollback(workspace: Workspace, reason: str) -> Registered:
             raise RegistryError("There is no champion to roll back. Promote a version first")
         before = now.tags.get("replaced")
         if before is None:
-            raise RegistryError(
-                f"Champion version {now.version} replaced no other: there is nothing to go back to"
-            )
+            raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
         client.set_registered_model_alias(MODEL, CHAMPION, _version(client, before).version)
         client.set_model_version_tag(MODEL, now.version, "rolled_back", reason)
         return _info(client, before)
@@ -305,17 +301,13 @@ def _log(
         return mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags)
 
 
-def _stage(
-    workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: Sequence[ScoreRow]
-) -> dict[str, Path]:
+def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> dict[str, Path]:
     """Lay out what the model carries; the code keeps its place beside the small tables that it reads."""
     import ops
 
     source = Path(ops.__file__).resolve().parent
     files = {name: scratch / name for name in ("policy", "ops", "data")}
-    shutil.copytree(
-        policy, files["policy"], ignore=shutil.ignore_patterns("checkpoint-*", "optimizer*", "__pycache__")
-    )
+    shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns("checkpoint-*", "optimizer*", "__pycache__"))
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
     files["data"].mkdir()
     for name in ("knowledge", "few_shots"):
@@ -333,9 +325,7 @@ def _requirements() -> list[str]:
         try:
             found.append(f"{name}=={version(name).partition('+')[0]}")
         except PackageNotFoundError:
-            logging.getLogger(__name__).warning(
-                "%s is not installed: left out of the model's requirements", name
-            )
+            logging.getLogger(__name__).warning("%s is not installed: left out of the model's requirements", name)
     return found
 
 
@@ -374,9 +364,7 @@ def _version(client: MlflowClient, version: str) -> ModelVersion:
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        raise RegistryError(
-            f"There is no version {version} of {MODEL}: see `mlflow models` or the UI"
-        ) from None
+        raise RegistryError(f"There is no version {version} of {MODEL}: see `mlflow models` or the UI") from None
 
 
 def _info(client: MlflowClient, version: str) -> Registered:

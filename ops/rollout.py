@@ -57,8 +57,7 @@ async def roll_out(
     a worker that cannot be reached makes its rollout unscorable instead.
     """
     parsed = [
-        parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
-        for text in texts
+        parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access) for text in texts
     ]
 
     async def run(reading: Parsed, problem: Problem) -> Trace | None:

@@ -73,9 +73,7 @@ def question(text: str, inputs: Mapping[str, Any] | None = None) -> Problem:
         raise DataError("request", "custom_inputs.choices", "is not a list of texts", 'Send ["one", "two"]')
     grader = inputs.get("grader") or ("choice" if choices else "text")
     if grader not in GRADERS:
-        raise DataError(
-            "request", "custom_inputs.grader", f"is {grader!r}", f"Use one of {', '.join(GRADERS)}"
-        )
+        raise DataError("request", "custom_inputs.grader", f"is {grader!r}", f"Use one of {', '.join(GRADERS)}")
     domain = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}[grader]
     row = {
         "id": uuid.uuid4().hex,
@@ -84,9 +82,7 @@ def question(text: str, inputs: Mapping[str, Any] | None = None) -> Problem:
         "split": "test",
         "source": "user",
     }
-    return Problem.from_row(
-        row | {"question": text.strip(), "answer": "", "grader": grader, "choices": choices}
-    )
+    return Problem.from_row(row | {"question": text.strip(), "answer": "", "grader": grader, "choices": choices})
 
 
 class Service:
@@ -113,14 +109,10 @@ class Service:
         """Let the Conductor write a workflow: greedy first, then sampled. Raises `NoWorkflowError`."""
         prompting = self.card.prompting
         data = Path(ops.__file__).resolve().parents[1] / "data"  # beside the code, in a model too
-        messages = conductor_messages(
-            problem, len(self.offered), prompting, load_few_shots(data, prompting.few_shots)
-        )
+        messages = conductor_messages(problem, len(self.offered), prompting, load_few_shots(data, prompting.few_shots))
         detail = ""
         for attempt in range(ATTEMPTS):
-            [completion] = self.conductor.write(
-                [messages], temperature=0.0 if attempt == 0 else 0.7, seed=attempt
-            )
+            [completion] = self.conductor.write([messages], temperature=0.0 if attempt == 0 else 0.7, seed=attempt)
             parsed = parse(
                 completion,
                 offered=len(self.offered),

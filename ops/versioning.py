@@ -80,9 +80,7 @@ def git_commit(workspace: Workspace) -> str:
     head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
     if not head:
         return "uncommitted"
-    changed = _git(
-        workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock"
-    )
+    changed = _git(workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
     return f"{head}-dirty" if changed else head
 
 
@@ -132,7 +130,5 @@ def _needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
 
 
 def _git(workspace: Workspace, *arguments: str) -> str:
-    found = subprocess.run(
-        ["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
     return found.stdout.strip()

@@ -82,9 +82,7 @@ def bury_dead_runs(instance: dg.DagsterInstance) -> int:
     """
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
-    dead = [
-        run for run in runs if (name := run.tags.get(PROCESS)) and name_of(int(name.split(":")[0])) != name
-    ]
+    dead = [run for run in runs if (name := run.tags.get(PROCESS)) and name_of(int(name.split(":")[0])) != name]
     for run in dead:
         instance.report_run_failed(run, "The process that executed this run was killed")
     return len(dead)

@@ -46,9 +46,7 @@ STAGES = (
         description="Choose the mix, cold-start a policy, train it with GRPO",
     ),
     Stage("evaluation", ("baselines", "benchmark_scores"), "benchmark", "Score baselines and Conductor"),
-    Stage(
-        "release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"
-    ),
+    Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
 )
 
 

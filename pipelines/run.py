@@ -19,9 +19,7 @@ from ops.workspace import Workspace
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the lifecycle. Returns 1 after an error that the user can mend, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.run", description="Run the whole lifecycle once."
-    )
+    parser = argparse.ArgumentParser(prog="python -m pipelines.run", description="Run the whole lifecycle once.")
     parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
     parser.add_argument("--seed", type=int, default=None, help="replaces the recipe's seed")
     chosen = parser.parse_args(arguments)

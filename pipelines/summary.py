@@ -32,9 +32,7 @@ def print_summary(console: Console, setup: Setup, calls: Calls, seconds: float) 
         kept = challenger.tags.get("verdict", "") if challenger else ""
         console.print(f"Promotion   not promoted: {kept}", style="yellow")
     if champion is not None:
-        console.print(
-            f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}"
-        )
+        console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
     live = f"{calls.live:,} calls made" if calls.live else "no call made"
     console.print(
         f"Workers     {live}, {calls.cached:,} answered from the cache, "

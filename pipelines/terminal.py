@@ -79,9 +79,7 @@ class Terminal:
         self.total = self.total.plus(calls)
         if calls == Calls():
             return
-        self._note[context.asset_key.path[-1]] = (
-            f"{calls.live:,} calls, {calls.cached:,} from cache, ${calls.usd:.4f}"
-        )
+        self._note[context.asset_key.path[-1]] = f"{calls.live:,} calls, {calls.cached:,} from cache, ${calls.usd:.4f}"
 
     def logger(self) -> dg.LoggerDefinition:
         """The Dagster logger that shows steps and warnings, and nothing else."""

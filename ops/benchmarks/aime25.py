@@ -18,9 +18,7 @@ BENCHMARK = Benchmark(
     grader="math",
     licence="see the dataset's card; the problems belong to the Mathematical Association of America",
     citation="American Invitational Mathematics Examination I and II, 2025",
-    cautions=(
-        "Thirty questions: one answer is 3.3 points, so a difference below ten points is seldom real.",
-    ),
+    cautions=("Thirty questions: one answer is 3.3 points, so a difference below ten points is seldom real.",),
     hub=Hub("math-ai/aime25", {"test": Part(None, "test")}),
     from_hub=from_hub,
 )

@@ -63,9 +63,7 @@ class Benchmark:
         (`EVALUATION_SEED`). Raises `DataError` naming file, line, column and remedy.
         """
         if split == "train" and not self.trains:
-            raise DataError(
-                self.name, "split 'train'", "is for evaluation only", "Train on another benchmark"
-            )
+            raise DataError(self.name, "split 'train'", "is for evaluation only", "Train on another benchmark")
         cap = source.train if split == "train" else source.test
         seed = seed if split == "train" else EVALUATION_SEED
         if source.source == "embedded":
@@ -79,9 +77,7 @@ class Benchmark:
 
     def problems(self, rows: Iterator[Row], split: Split) -> list[Problem]:
         """Checked problems of rows in our file shape. Raises `DataError`."""
-        return [
-            problem_of(self.adapt(row), self.name, self.domain, self.grader, split) for row in unique(rows)
-        ]
+        return [problem_of(self.adapt(row), self.name, self.domain, self.grader, split) for row in unique(rows)]
 
     def _embedded(self, split: Split, count: int, seed: int) -> list[Problem]:
         from ops.miniature.problems import generate

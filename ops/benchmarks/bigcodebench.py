@@ -21,9 +21,7 @@ def from_hub(row: Row) -> Row:
 def adapt(row: Row) -> Row:
     """Ask for the completion of the documented function, and make the gold answer a whole program."""
     asked = row.maybe("complete_prompt")
-    question = (
-        f"Complete this program:\n```python\n{asked.strip()}\n```" if asked else row.values.get("question")
-    )
+    question = f"Complete this program:\n```python\n{asked.strip()}\n```" if asked else row.values.get("question")
     return row.having(question=question, answer=row.maybe("code_prompt") + row.text("answer"))
 
 

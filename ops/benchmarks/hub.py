@@ -43,15 +43,11 @@ class Hub:
         """Rows of `split`, numbered from 1 in upstream order. Raises `DataError` if they cannot be had."""
         part = self.parts[split]
         table = _load(self.id, part, revision)
-        numbered = [
-            Row(f"{self.id} ({part.config or 'default'}/{part.split})", n, r) for n, r in enumerate(table, 1)
-        ]
+        numbered = [Row(f"{self.id} ({part.config or 'default'}/{part.split})", n, r) for n, r in enumerate(table, 1)]
         if part.count is None:
             yield from numbered
             return
-        chosen = shuffled(numbered, [str(row.line) for row in numbered], seed=0)[
-            part.first : part.first + part.count
-        ]
+        chosen = shuffled(numbered, [str(row.line) for row in numbered], seed=0)[part.first : part.first + part.count]
         yield from sorted(chosen, key=lambda row: row.line)
 
 

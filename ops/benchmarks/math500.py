@@ -24,8 +24,6 @@ BENCHMARK = Benchmark(
         "MATH500 is a part of MATH's test set: rows taken from MATH's train set are disjoint from it.",
         "The hub's 500 rows are cut by a fixed shuffle: 100 held out, 300 to train on.",
     ),
-    hub=Hub(
-        "HuggingFaceH4/MATH-500", {"test": Part(None, "test", 0, 100), "train": Part(None, "test", 100, 300)}
-    ),
+    hub=Hub("HuggingFaceH4/MATH-500", {"test": Part(None, "test", 0, 100), "train": Part(None, "test", 100, 300)}),
     from_hub=from_hub,
 )

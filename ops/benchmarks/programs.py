@@ -40,9 +40,7 @@ def code_tests(found: Any, fail: Fail) -> tuple[CodeTest, ...]:
 
 def _own(test: Any, fail: Fail) -> CodeTest:
     if not isinstance(test, Mapping) or test.get("kind") not in KINDS:
-        raise fail(
-            "tests", f"has a test that is not of kind {', '.join(KINDS)}", "Give each its kind and input"
-        )
+        raise fail("tests", f"has a test that is not of kind {', '.join(KINDS)}", "Give each its kind and input")
     output = test.get("output", "")
     if not isinstance(output, str):
         raise fail("tests", "has a test whose output is not text", "Write it as a JSON string")
@@ -63,9 +61,7 @@ def _case(group: Mapping[str, Any], case: Any, fail: Fail) -> CodeTest:
         arguments = ", ".join(repr(json.loads(line)) for line in given.split("\n") if line.strip())
         return CodeTest("call", f"{called}({arguments})", repr(json.loads(wanted)))
     except ValueError as error:
-        raise fail(
-            "tests", f"has a value that is not JSON ({error})", "Write one JSON value a line"
-        ) from None
+        raise fail("tests", f"has a value that is not JSON ({error})", "Write one JSON value a line") from None
 
 
 def _text(values: Mapping[str, Any], key: str, fail: Fail) -> str:

@@ -21,9 +21,7 @@ ANSWER_FORMAT: dict[GraderName, str] = {
 
 def choice_lines(problem: Problem) -> list[str]:
     """The choices as `A) …` lines; none where the question offers none."""
-    return [
-        f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)
-    ]
+    return [f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)]
 
 
 def worker_prompt(problem: Problem) -> str:

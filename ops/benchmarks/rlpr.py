@@ -18,9 +18,7 @@ def from_hub(row: Row) -> Row:
     asked = [m.get("content") for m in messages or () if isinstance(m, Mapping) and m.get("role") == "user"]
     if not asked or not isinstance(verdict, Mapping):
         column = "prompt" if not asked else "reward_model"
-        raise row.error(
-            column, "has not the shape that this version reads", "Pin a revision, or use source: file"
-        )
+        raise row.error(column, "has not the shape that this version reads", "Pin a revision, or use source: file")
     return row.having(
         id=f"rlpr-{row.line}",
         question=asked[-1],

@@ -38,9 +38,7 @@ class Row:
     def text(self, column: str, *, empty: bool = False) -> str:
         """The column's text, numbers written out. Raises `DataError` if it is missing, no text, or empty."""
         if column not in self.values:
-            raise self.error(
-                column, "is missing", f"Add it; the row has {', '.join(sorted(self.values)) or 'none'}"
-            )
+            raise self.error(column, "is missing", f"Add it; the row has {', '.join(sorted(self.values)) or 'none'}")
         value = self.values[column]
         if value is None and empty:
             return ""
@@ -80,9 +78,7 @@ def read_rows(file: Path) -> Iterator[Row]:
         remedy = "Fetch the file again: it is incomplete or no gzip file"
         raise DataError(file, f"after line {line}", f"cannot be unpacked ({error})", remedy) from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            file, f"after line {line}", f"is not UTF-8 ({error.reason})", "Save it as UTF-8"
-        ) from None
+        raise DataError(file, f"after line {line}", f"is not UTF-8 ({error.reason})", "Save it as UTF-8") from None
     if not found:
         raise DataError(file, "(file)", "holds no rows", "Fetch or generate the file again")
 
@@ -118,9 +114,7 @@ def unique(rows: Iterable[Row], scope: str | None = None) -> Iterator[Row]:
     for row in rows:
         name = (row.text(scope) if scope else "", row.text("id"))
         if name in seen:
-            raise row.error(
-                "id", f"{name[1]!r} is already the id of line {seen[name]}", "Give each row its own id"
-            )
+            raise row.error("id", f"{name[1]!r} is already the id of line {seen[name]}", "Give each row its own id")
         seen[name] = row.line
         yield row
 
@@ -138,9 +132,7 @@ def _parse(file: Path, line: int, text: str) -> dict[str, Any]:
         problem = f"is not JSON ({getattr(error, 'msg', None) or error})"
         raise DataError(file, f"line {line}", problem, "Mend or remove the line") from None
     if not isinstance(values, dict):
-        raise DataError(
-            file, f"line {line}", f"is a {type(values).__name__}, not an object", "Write one JSON object"
-        )
+        raise DataError(file, f"line {line}", f"is a {type(values).__name__}, not an object", "Write one JSON object")
     return values
 
 
@@ -148,17 +140,13 @@ def _encodable(row: Row, column: str, value: str) -> None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise row.error(
-            column, "holds a lone surrogate, which UTF-8 cannot write", "Remove the character"
-        ) from None
+        raise row.error(column, "holds a lone surrogate, which UTF-8 cannot write", "Remove the character") from None
 
 
 def _agree(row: Row, column: str, expected: str, aliases: Mapping[str, str]) -> None:
     found = row.maybe(column)
     if found and aliases.get(found, found) != expected:
-        raise row.error(
-            column, f"is {found!r}, but this benchmark's is {expected!r}", "Is it the right file?"
-        )
+        raise row.error(column, f"is {found!r}, but this benchmark's is {expected!r}", "Is it the right file?")
 
 
 def _choices(row: Row) -> tuple[str, ...]:
@@ -173,9 +161,7 @@ def _letter(row: Row, offered: int) -> str:
     letter = row.text("answer").strip().upper()
     letters = string.ascii_uppercase[:offered]
     if len(letter) != 1 or letter not in letters:
-        raise row.error(
-            "answer", f"is {letter!r:.40}, none of {', '.join(letters)}", "Write the right choice's letter"
-        )
+        raise row.error("answer", f"is {letter!r:.40}, none of {', '.join(letters)}", "Write the right choice's letter")
     return letter
 
 

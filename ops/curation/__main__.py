@@ -22,9 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = load_recipe(workspace.config, chosen.recipe)
         if chosen.stage == "shortlist":
             found = materialize_shortlist(workspace, recipe)
-            print(
-                f"shortlist: {len(found.problems)} problems, {len(found.report['pairs'])} candidates removed"
-            )
+            print(f"shortlist: {len(found.problems)} problems, {len(found.report['pairs'])} candidates removed")
         else:
             mix = materialize_mix(workspace, recipe)
             print(f"training mix: {len(mix.problems)} problems, solved alone by: {mix.agreement}")

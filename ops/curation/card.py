@@ -67,10 +67,7 @@ def _composition(mix: Sequence[Problem], recipe: Recipe) -> str:
     }
     return table(
         ("domain", "benchmark", "grader", "source", "problems", "mean words"),
-        [
-            (*key, recipe.benchmarks[key[1]].source, count, f"{words[key]:.0f}")
-            for key, count in sorted(counts.items())
-        ],
+        [(*key, recipe.benchmarks[key[1]].source, count, f"{words[key]:.0f}") for key, count in sorted(counts.items())],
     )
 
 
@@ -92,8 +89,7 @@ def _removed(contamination: Mapping[str, Any]) -> str:
         f"(same text, or word 5-grams with a Jaccard similarity of at least {contamination['threshold']})."
     )
     rows = [
-        tuple(row[column] for column in ("benchmark", "cause", "kind", "count"))
-        for row in contamination["removed"]
+        tuple(row[column] for column in ("benchmark", "cause", "kind", "count")) for row in contamination["removed"]
     ]
     return f"{summary}\n\n{table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
 

@@ -36,9 +36,7 @@ class Clean(NamedTuple):
     removed: list[Removed]
 
 
-def decontaminate(
-    candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8
-) -> Clean:
+def decontaminate(candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> Clean:
     """Drop candidates that repeat an evaluation question or an earlier candidate.
 
     The same text in another case or spacing, or the same question above other choices, is "exact"; word
@@ -53,9 +51,7 @@ def decontaminate(
     removed: list[Removed] = []
     for problem, sketch in zip(candidates, sketches(candidates), strict=True):
         if match := evaluated.find(sketch):
-            removed.append(
-                Removed(reference(problem), match.other, "contamination", match.kind, match.jaccard)
-            )
+            removed.append(Removed(reference(problem), match.other, "contamination", match.kind, match.jaccard))
         elif match := seen.find(sketch):
             removed.append(Removed(reference(problem), match.other, "duplicate", match.kind, match.jaccard))
         else:

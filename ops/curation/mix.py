@@ -45,9 +45,7 @@ def agreements(problems: Sequence[Problem], rates: PassRates) -> Counter[Agreeme
     return Counter(agreement(problem, rates) for problem in problems)
 
 
-def choose_mix(
-    shortlisted: Sequence[Problem], rates: PassRates, curation: Curation, seed: int
-) -> list[Problem]:
+def choose_mix(shortlisted: Sequence[Problem], rates: PassRates, curation: Curation, seed: int) -> list[Problem]:
     """Exactly `per_domain` problems a domain, in the shortlist's order, domain by domain.
 
     "disagreement" fills the places with problems that some, none or unmeasured workers solve, even over
@@ -61,9 +59,7 @@ def choose_mix(
     ]
 
 
-def _choose(
-    offered: list[Problem], rates: PassRates, curation: Curation, seed: int, domain: str
-) -> list[Problem]:
+def _choose(offered: list[Problem], rates: PassRates, curation: Curation, seed: int, domain: str) -> list[Problem]:
     places = curation.per_domain
     if len(offered) < places:
         raise DataError(

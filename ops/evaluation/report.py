@@ -82,9 +82,7 @@ def table(board: Leaderboard, title: str = TITLE) -> Table:
     for system in board.systems:
         shown.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
     for line in _lines(board):
-        shown.add_row(
-            Text(f"{line.label}\nn = {line.n}"), *line.cells, style="bold" if line.is_mean else None
-        )
+        shown.add_row(Text(f"{line.label}\nn = {line.n}"), *line.cells, style="bold" if line.is_mean else None)
         if _ends_section(board, line.label):
             shown.add_row()
     return shown

@@ -87,9 +87,7 @@ def paired_bootstrap(
     return Interval(float(np.mean([array.mean() for array in arrays])), float(low), float(high))
 
 
-def _resampled_means(
-    values: NDArray[np.float64], samples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _resampled_means(values: NDArray[np.float64], samples: int, rng: np.random.Generator) -> NDArray[np.float64]:
     # Differences of accuracies take few distinct values, so drawing how often each value
     # comes up is the same bootstrap as drawing indices, at a fraction of the memory.
     distinct, counts = np.unique(values, return_counts=True)

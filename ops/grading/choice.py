@@ -16,15 +16,10 @@ from ops.problem import Grade, Problem
 _WRAPPED = re.compile(r"\\(?:text|mathrm|mathbf|textbf|boxed|fbox)\s*\{([^{}]*)\}")
 _OPENING = r"[\s*_`$\"'“(\[{]*"
 _LEADING = re.compile(
-    _OPENING
-    + r"(?:(?:option|choice|letter|answer)\b[\s:]*)?"
-    + _OPENING
-    + r"([A-Za-z])(?![A-Za-z0-9'’])(.*)",
+    _OPENING + r"(?:(?:option|choice|letter|answer)\b[\s:]*)?" + _OPENING + r"([A-Za-z])(?![A-Za-z0-9'’])(.*)",
     re.S | re.I,
 )
-_HEDGE = re.compile(
-    r"[\s*_)\]}.$,]*(?:\b(?:or|and|and/or)\b|[,/&|])[\s*_(\[$]*(?:option\s+)?([A-Z])(?![A-Za-z0-9'’])"
-)
+_HEDGE = re.compile(r"[\s*_)\]}.$,]*(?:\b(?:or|and|and/or)\b|[,/&|])[\s*_(\[$]*(?:option\s+)?([A-Z])(?![A-Za-z0-9'’])")
 _BRACKETED = re.compile(r"\(([A-Za-z])\)|\*\*([A-Z])[).:]?\*\*|\*\*\(?([A-Z])[).:]")
 _ALONE = re.compile(r"(?<![A-Za-z0-9'’\\$_^+=<>/-])([A-Z])(?![A-Za-z0-9'’_^(+=<>/-])(?!\.[A-Za-z])")
 _ARTICLE = re.compile(r"\s+[a-z]")

@@ -16,9 +16,7 @@ _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
 _NOUN = r"\b(?:answer|(?:option|choice)(?=[ \t*_]{0,6}(?::|is)))[ \t*_\"]{0,6}"
 _SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 _TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
-_FORMULA = re.compile(
-    r"\$\$([^$]{1,2000})\$\$|\$([^$\n]{1,2000})\$|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]"
-)
+_FORMULA = re.compile(r"\$\$([^$]{1,2000})\$\$|\$([^$\n]{1,2000})\$|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]")
 _NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
 _FENCE = re.compile(r"^[ \t]{0,8}(?:>[ \t]?)?```+[ \t]*([\w+-]*)[^\n]*$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "python2"})

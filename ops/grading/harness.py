@@ -89,9 +89,7 @@ def guard(job: dict[str, Any]) -> None:
             left[0] -= 1
         elif event in _NETWORK or event in _SIGNALS:
             raise PermissionError(f"the sandbox allows no {event}")
-        elif event in _CHANGES and (
-            outside(arguments[0]) or (event == "os.rename" and outside(arguments[1]))
-        ):
+        elif event in _CHANGES and (outside(arguments[0]) or (event == "os.rename" and outside(arguments[1]))):
             raise PermissionError("the sandbox changes only its own folder")
 
     sys.addaudithook(hook)

@@ -51,9 +51,7 @@ _FUNCTIONS = (
     "max",
     "det",
 )
-NAMES = frozenset(
-    (*_GREEK, *_FUNCTIONS, "sqrt", "frac", "infty", "circ", "cup", "cap", "cdot", "times", "pm")
-)
+NAMES = frozenset((*_GREEK, *_FUNCTIONS, "sqrt", "frac", "infty", "circ", "cup", "cap", "cdot", "times", "pm"))
 """Letter sequences that are mathematics, not words."""
 
 _SYMBOLS = {
@@ -129,9 +127,7 @@ _SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<=\d)(\s+)(?=\d)|\s+")
 _TEXT_UNIT = re.compile(
     r"(?P<value>.*[\w})\]!%])\s*\\text\{(?P<unit>[^{}]*)\}\s*(?:\^\{?(?P<power>[1-9])\}?)?\s*", re.S
 )
-_PLAIN_UNIT = re.compile(
-    r"(?P<value>[-+]?[\d.,/]*\d(?:\\frac\{\d+\}\{\d+\})?)\s*(?P<unit>[A-Za-zµΩ]{2}[\w./^ *]*)"
-)
+_PLAIN_UNIT = re.compile(r"(?P<value>[-+]?[\d.,/]*\d(?:\\frac\{\d+\}\{\d+\})?)\s*(?P<unit>[A-Za-zµΩ]{2}[\w./^ *]*)")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]?)\s*(?:US|USD)?\s*\\?\$\s*(?=[\d.\\-])")
 
 
@@ -212,11 +208,7 @@ def words(value: str) -> str | None:
     """
     bare = re.sub(r"\\text\{([^{}]*)\}", r"\1", value)
     runs = [run for run in re.findall(r"(?<![\\A-Za-z])[A-Za-z]{3,}", bare) if run.lower() not in NAMES]
-    if (
-        bare == value
-        and not any(len(run) > 3 for run in runs)
-        and not (runs and re.fullmatch(r"[A-Za-z ]+", bare))
-    ):
+    if bare == value and not any(len(run) > 3 for run in runs) and not (runs and re.fullmatch(r"[A-Za-z ]+", bare)):
         return None
     kept = re.sub(r"[^a-z0-9.+/-]", "", bare.lower())
     return re.sub(r"(?<!\d)\.|\.(?!\d)|-(?!\d)", "", kept) or None

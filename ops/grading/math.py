@@ -110,9 +110,7 @@ def split(text: str, separators: Sequence[str]) -> list[str]:
             depth += 1
         elif text[position] in _CLOSE:
             depth -= 1
-        separator = (
-            next((s for s in separators if text.startswith(s, position)), None) if depth == 0 else None
-        )
+        separator = next((s for s in separators if text.startswith(s, position)), None) if depth == 0 else None
         if separator:
             parts.append(text[start:position])
             position += len(separator)

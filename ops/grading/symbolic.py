@@ -24,9 +24,7 @@ MAX_CHARACTERS = 400
 START_S = 120.0
 """Wall-clock seconds for one comparison, the import of SymPy included; its CPU limit is far lower."""
 
-_COSTLY = re.compile(
-    r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!|(?:\^\{?\w\}?){3}"
-)
+_COSTLY = re.compile(r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!|(?:\^\{?\w\}?){3}")
 
 
 class SymbolicWorker:

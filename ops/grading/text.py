@@ -28,9 +28,7 @@ _NUMERALS = (
 )  # fmt: skip
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
-_APPROXIMATELY = re.compile(
-    r"^(?:approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
-)
+_APPROXIMATELY = re.compile(r"^(?:approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I)
 _QUANTITY = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|\$|€|£|¥|₹|Rs\.?)?\s*"
     r"(?P<number>[-+]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"

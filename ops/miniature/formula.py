@@ -55,9 +55,7 @@ def _build(node: ast.expr, text: str) -> sympy.Expr:
             return sympy.Symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_build(operand, text)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if (
-            power <= MAX_EXPONENT
-        ):
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))) if power <= MAX_EXPONENT:
             return _build(left, text) ** power
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_build(left, text), _build(right, text))

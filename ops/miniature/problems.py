@@ -65,9 +65,7 @@ def drafts(family: Family, split: Split, seed: int) -> Iterator[Draft]:
         draft = family.make(random)
         first, second = draft.proof
         if first != second:
-            raise ValueError(
-                f"family {family.name}: two derivations disagree on {draft.question!r}: {draft.proof}"
-            )
+            raise ValueError(f"family {family.name}: two derivations disagree on {draft.question!r}: {draft.proof}")
         if not unseen_benchmark and split_of(draft.question) != split:
             continue
         # Choices that merely stand in another order do not make another problem.

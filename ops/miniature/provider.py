@@ -28,9 +28,7 @@ class ToolProvider(litellm.CustomLLM):  # type: ignore[misc]
         prompt_tokens = sum(tokens(message["content"]) for message in messages)
         return litellm.ModelResponse(
             model=model,
-            choices=[
-                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-            ],
+            choices=[{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
             usage={
                 "prompt_tokens": prompt_tokens,
                 "completion_tokens": tokens(text),

@@ -63,9 +63,7 @@ async def sample_examples(
                 on_progress(done, total, "workflows tried")
 
         sampler.learn(
-            await explore(
-                list(problems.values()), sampler, settings.attempts, offered, client, recipe.prompting, tried
-            )
+            await explore(list(problems.values()), sampler, settings.attempts, offered, client, recipe.prompting, tried)
         )
     shots = load_few_shots(workspace.data, recipe.prompting.few_shots)
     pairs = itertools.islice(sampler.stream(list(problems.values())), count)

@@ -24,9 +24,7 @@ EXIT_ERROR = 1
 
 def main() -> int:
     """Train, or go on, or find it done; 0 on success, 1 with one line on stderr on a known error."""
-    parser = argparse.ArgumentParser(
-        description="Train a Conductor by GRPO as the plan in a run's folder says."
-    )
+    parser = argparse.ArgumentParser(description="Train a Conductor by GRPO as the plan in a run's folder says.")
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
     lifeline.watch()
@@ -38,9 +36,7 @@ def main() -> int:
             print(f"error: {error}", file=sys.stderr)
             return EXIT_ERROR
         if result is not None and os.environ.get("RANK", "0") == "0":
-            pipes.report_asset_materialization(
-                metadata={key: value for key, value in result.model_dump().items()}
-            )
+            pipes.report_asset_materialization(metadata=result.model_dump())
             print(
                 f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
                 f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"

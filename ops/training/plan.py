@@ -41,9 +41,7 @@ class RunPlan(Settings):
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(
-                folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again"
-            ) from None
+            raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
 
 
 class RunResult(Settings):
@@ -127,31 +125,31 @@ def describe(recipe: Recipe, pool: Pool) -> str:
     candidates = round(4 * mix.per_domain * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
     policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
-    lines = [
-        f"recipe      {recipe.name} (seed {recipe.seed}): {recipe.description}",
-        f"policy      {policy}"
-        + (
-            ""
-            if recipe.cold_start is None
-            else f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}"
+    lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
+    calls = candidates * len(pool.workers) * recipe.precaching.samples
+    size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
+    adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
+    engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
+    writer = f"vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else "generation by transformers"
+    facts = (
+        ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
+        ("policy", policy + lesson),
+        ("pool", f"{pool.name} {pool.fingerprint}: {', '.join(pool.names)}"),
+        (
+            "precaching",
+            f"{candidates} problems × {len(pool.workers)} workers × {recipe.precaching.samples} samples = {calls} calls",
         ),
-        f"pool        {pool.name} {pool.fingerprint}: {', '.join(pool.names)}",
-        f"precaching  {candidates} problems × {len(pool.workers)} workers × {recipe.precaching.samples} samples"
-        f" = {candidates * len(pool.workers) * recipe.precaching.samples} calls",
-        f"mix         {4 * mix.per_domain} problems, {mix.per_domain} a domain, by {mix.selector}",
-        f"GRPO        {grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
-        f" = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls",
-        f"            {grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, AdamW {grpo.adam_beta1}/{grpo.adam_beta2},"
-        f" lr {grpo.learning_rate} {grpo.schedule}, warm-up {grpo.warmup_ratio}",
-        f"            temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion",
-        f"hardware    {grpo.processes} process(es), "
-        + (f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed")
-        + (f", vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else ", generation by transformers"),
-        f"evaluation  {', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)",
-        f"budget      {recipe.budget.run_usd:.2f} USD a run",
-    ]
+        ("mix", f"{4 * mix.per_domain} problems, {mix.per_domain} a domain, by {mix.selector}"),
+        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
+        ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
+        ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
+        ("hardware", f"{grpo.processes} process(es), {engine}, {writer}"),
+        ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
+        ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
+    )
+    lines = [f"{name:<12}{fact}" for name, fact in facts]
     if missing := pool.missing_keys():
-        lines.append("missing     " + ", ".join(f"{key} (for {worker})" for worker, key in missing.items()))
+        lines.append(f"{'missing':<12}" + ", ".join(f"{key} (for {worker})" for worker, key in missing.items()))
     return "\n".join(lines)
 
 

@@ -46,9 +46,7 @@ def load_subtasks(file: Path) -> tuple[Subtask, ...]:
         rows = yaml.safe_load(file.read_text(encoding="utf-8"))
         return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
     except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
-        raise ConfigError(
-            file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`"
-        ) from None
+        raise ConfigError(file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
 
 
 class WorkflowSampler:

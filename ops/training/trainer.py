@@ -94,9 +94,7 @@ def _machine(grpo: Grpo) -> dict[str, Any]:
     return chosen
 
 
-def run(
-    plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()
-) -> RunResult | None:
+def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()) -> RunResult | None:
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap: run again
@@ -126,9 +124,7 @@ def run(
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")
-    card.model_copy(update={"pretrained": None, "trained_steps": plan.recipe.grpo.steps}).write(
-        folder / "policy"
-    )
+    card.model_copy(update={"pretrained": None, "trained_steps": plan.recipe.grpo.steps}).write(folder / "policy")
     result = curve.result(client.counts.live, client.counts.cached, plan.recipe.grpo.rollouts_per_step)
     partial = folder / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
@@ -187,9 +183,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._began = time.perf_counter()
         self.trainer.generation_seconds = 0.0
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if not logs or "reward" not in logs or not state.is_world_process_zero:
             return
         seconds = time.perf_counter() - self._began

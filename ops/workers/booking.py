@@ -60,9 +60,7 @@ class BookingDesk:
         failure: sqlite3.Error | OSError | None = None
         try:
             try:
-                self._cache.put_many(
-                    [(e.key, e.material, e.response) for e in entries if is_complete(e.response)]
-                )
+                self._cache.put_many([(e.key, e.material, e.response) for e in entries if is_complete(e.response)])
             finally:
                 self._ledger.settle(*(entry.bill for entry in entries))
         except (sqlite3.Error, OSError) as error:

@@ -257,9 +257,7 @@ class WorkerClient:
             response.completion_tokens,
         )
 
-    def _count(
-        self, *, live: int = 0, cached: int = 0, failed: int = 0, retries: int = 0, usd: float = 0.0
-    ) -> None:
+    def _count(self, *, live: int = 0, cached: int = 0, failed: int = 0, retries: int = 0, usd: float = 0.0) -> None:
         with self._lock:
             counts = self.counts
             counts.live += live
@@ -271,9 +269,7 @@ class WorkerClient:
 
 def _retrying(worker: Worker, backoff_s: float) -> tenacity.AsyncRetrying:
     """As often as the worker's `retries` say, waiting as the provider wishes, or ever longer."""
-    backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_BACKOFF_LIMIT_S) + tenacity.wait_random(
-        0, backoff_s
-    )
+    backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_BACKOFF_LIMIT_S) + tenacity.wait_random(0, backoff_s)
 
     def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
@@ -288,9 +284,7 @@ def _retrying(worker: Worker, backoff_s: float) -> tenacity.AsyncRetrying:
     )
 
 
-def _response(
-    worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int
-) -> Response:
+def _response(worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int) -> Response:
     text, reason = _content(reply)
     prompt_tokens, completion_tokens = _usage(reply, messages, text)
     return Response(

@@ -101,9 +101,7 @@ class Ledger:
         self._lock = threading.RLock()
         self._pid, self._start = os.getpid(), 0.0
 
-    def reserve(
-        self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None
-    ) -> Reservation:
+    def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
         """Set aside a call's worst case before it is sent.
 
         Raises `OverBudget` when the worst case does not fit under the run's cap, or under
@@ -123,8 +121,7 @@ class Ledger:
         """Book what calls really cost, in one transaction; it is on disk when this returns."""
         month = _month()
         rows = [
-            (b.reservation.run, b.purpose, b.worker, month, b.prompt_tokens, b.completion_tokens, b.usd)
-            for b in bills
+            (b.reservation.run, b.purpose, b.worker, month, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills
         ]
         with self._lock, self._file.writing() as connection:
             connection.executemany(_SETTLE, rows)
@@ -228,9 +225,7 @@ class Ledger:
 
     def _sum(self, where: str, values: tuple[str, ...]) -> Spent:
         with self._file.connection() as connection:
-            return Spent(
-                *connection.execute(f"SELECT {_SUMS} FROM spending WHERE {where}", values).fetchone()
-            )
+            return Spent(*connection.execute(f"SELECT {_SUMS} FROM spending WHERE {where}", values).fetchone())
 
     def _by(self, column: str, run: str | None) -> dict[str, Spent]:
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())

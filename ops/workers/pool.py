@@ -51,9 +51,7 @@ class PoolDifference:
 def difference(old: Pool, new: Pool) -> PoolDifference:
     """What must be done to `old` to get `new`, worker by worker; their order does not count."""
     before, after = ({worker.name: worker for worker in pool.workers} for pool in (old, new))
-    changed = {
-        name: fields for name in before if name in after and (fields := _changes(before[name], after[name]))
-    }
+    changed = {name: fields for name in before if name in after and (fields := _changes(before[name], after[name]))}
     answers = tuple(name for name in changed if before[name].identity != after[name].identity)
     return PoolDifference(
         added=tuple(name for name in after if name not in before),

@@ -98,9 +98,7 @@ async def precache(
 async def _answer(problem: Problem, worker: Worker, client: Client, sample: int) -> ResponseRow:
     from ops.grading import grade
 
-    row = ResponseRow(
-        worker.name, problem.benchmark, problem.id, sample, "", 0.0, "", 0, 0, 0.0, 0.0, status="ok"
-    )
+    row = ResponseRow(worker.name, problem.benchmark, problem.id, sample, "", 0.0, "", 0, 0, 0.0, 0.0, status="ok")
     try:
         response = await client.complete(worker, solo_messages(problem), sample=sample)
     except WorkerUnreachable:

@@ -76,9 +76,7 @@ def _profile(worker: str, rows: Sequence[ResponseRow]) -> Profile:
         worker=worker,
         overall=_score(_pass_rates(rows).values()),
         by_benchmark={
-            name: score
-            for name, own in sorted(by_benchmark.items())
-            if (score := _score(_pass_rates(own).values())).n
+            name: score for name, own in sorted(by_benchmark.items()) if (score := _score(_pass_rates(own).values())).n
         },
         prompt_tokens=_mean(row.prompt_tokens for row in answered),
         completion_tokens=_mean(row.completion_tokens for row in answered),

@@ -23,9 +23,7 @@ __all__ = ["StepTrace", "Trace", "execute", "worker_messages"]
 _SILENCE = Response("", 0, 0, 0.0, 0.0, "")
 
 
-def worker_messages(
-    workflow: Workflow, index: int, question: str, responses: Mapping[int, str]
-) -> list[Message]:
+def worker_messages(workflow: Workflow, index: int, question: str, responses: Mapping[int, str]) -> list[Message]:
     """What step `index`'s worker is sent: visible earlier steps as past turns, its own subtask last.
 
     `responses` holds the response of every step that it sees. Raises `KeyError` when one is missing.

@@ -168,18 +168,14 @@ _MISSING = {
 def _read(text: str, offered: int, max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
     found = last_lists(text, tuple(_MISSING))
     if not found:
-        raise _InvalidError(
-            FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned"
-        )
+        raise _InvalidError(FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned")
     lists: list[list[Value]] = []
     for name, missing in _MISSING.items():
         value = found.get(name)
         if value is None:
             raise _InvalidError(missing, f"{name} is not assigned")
         if isinstance(value, Defect):
-            raise _InvalidError(
-                FormatFailure(value.value), f"{name} is assigned, but its value is {value.words}"
-            )
+            raise _InvalidError(FormatFailure(value.value), f"{name} is assigned, but its value is {value.words}")
         lists.append(value)
     workers, subtasks, accesses = lists
     _check_lengths(len(workers), len(subtasks), len(accesses), max_steps, recursive)
@@ -206,9 +202,7 @@ def _worker(value: Value, index: int, offered: int) -> int:
     if not isinstance(value, int):
         raise _InvalidError(FormatFailure.BAD_WORKER, f"step {index}: {_short(value)} is no integer")
     if not 0 <= value < offered:
-        raise _InvalidError(
-            FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among 0 … {offered - 1}"
-        )
+        raise _InvalidError(FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among 0 … {offered - 1}")
     return value
 
 
@@ -226,14 +220,10 @@ def _access(value: Value, index: int, mode: AccessMode) -> Access:
     if value in ("all", ["all"]):
         return "all"
     if mode == "binary" or not isinstance(value, list):
-        raise _InvalidError(
-            FormatFailure.BAD_ACCESS, f'step {index}: {_short(value)} is neither [] nor ["all"]'
-        )
+        raise _InvalidError(FormatFailure.BAD_ACCESS, f'step {index}: {_short(value)} is neither [] nor ["all"]')
     indices = tuple(item for item in value if isinstance(item, int))
     if len(indices) < len(value):
-        raise _InvalidError(
-            FormatFailure.BAD_ACCESS, f"step {index}: {_short(value)} is no list of step indices"
-        )
+        raise _InvalidError(FormatFailure.BAD_ACCESS, f"step {index}: {_short(value)} is no list of step indices")
     if problem := _access_problem(indices, index):
         later = any(not 0 <= seen < index for seen in indices)
         raise _InvalidError(

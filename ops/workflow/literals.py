@@ -65,9 +65,7 @@ _ANNOTATION = r":[ \t]*+(?:typing\.)?+[Ll]ist[\w \t\[\],.|]{0,60}+"
 _TOKEN = re.compile(rf"(?P<comment>{_COMMENT})|(?P<string>{_STRING})|{_NUMBER}|[\[\],]", _FLAGS)
 _GOES_ON = re.compile(r"[ \t]*+(?:\+|\*[ \t]*+[0-9]|\[)")
 """What makes the list only the beginning of an expression: `[0] * 3`, `[0] + [1]`, `[0][0]`."""
-_UNKNOWN_ESCAPE = re.compile(
-    r"\\(?:(?P<known>[\n\r\\'\"abfnrtvxNuU]|[0-3][0-7]{0,2}+|[4-7](?![0-7]{2}))|)", re.DOTALL
-)
+_UNKNOWN_ESCAPE = re.compile(r"\\(?:(?P<known>[\n\r\\'\"abfnrtvxNuU]|[0-3][0-7]{0,2}+|[4-7](?![0-7]{2}))|)", re.DOTALL)
 
 
 def last_lists(text: str, names: tuple[str, ...]) -> dict[str, list[Value] | Defect]:
@@ -94,9 +92,7 @@ def last_lists(text: str, names: tuple[str, ...]) -> dict[str, list[Value] | Def
 def _assignment(names: tuple[str, ...]) -> re.Pattern[str]:
     """`name =` or `name: list[...] =`, the name standing alone, and its list as far as it is one."""
     alternatives = "|".join(rf"{name}(?<![\w.]{name})" for name in names)
-    return re.compile(
-        rf"(?P<name>{alternatives})[ \t]*+(?:{_ANNOTATION})?+=(?!=)[ \t]*+(?P<list>{_LIST})?+", _FLAGS
-    )
+    return re.compile(rf"(?P<name>{alternatives})[ \t]*+(?:{_ANNOTATION})?+=(?!=)[ \t]*+(?P<list>{_LIST})?+", _FLAGS)
 
 
 def _read(text: str, match: re.Match[str], names: tuple[str, ...]) -> tuple[list[Value] | Defect, int]:

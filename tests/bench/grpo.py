@@ -57,9 +57,7 @@ def rows() -> list[Row]:
             processing_class=tokenizer,
             callbacks=[bare],
         ).train()
-    return [
-        Row("GRPO step, warm workers: bare TRL", timers[1].median, bare.median, "ratio <= 1.05", "s/step")
-    ]
+    return [Row("GRPO step, warm workers: bare TRL", timers[1].median, bare.median, "ratio <= 1.05", "s/step")]
 
 
 def _plan(folder: Path) -> Any:
@@ -67,9 +65,9 @@ def _plan(folder: Path) -> Any:
     from ops.benchmarks.store import write_problems
     from ops.miniature.problems import generate
     from ops.policy import PolicyCard
+    from ops.training.examples import Example
     from ops.training.plan import RunPlan
     from ops.training.sampling import WorkflowSampler, load_subtasks
-    from ops.training.examples import Example
     from ops.training.supervised import fit, scratch_model
     from ops.workflow.prompt import conductor_messages, offer
 
@@ -78,9 +76,7 @@ def _plan(folder: Path) -> Any:
     pool = load_pool(root / "config", recipe.pool)
     grpo = recipe.grpo.model_copy(update={"steps": STEPS, "learning_rate": 1e-12, "checkpoint_every": 1000})
     recipe = recipe.model_copy(update={"grpo": grpo})
-    problems = [
-        p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate(name, "train", 40, 1)
-    ]
+    problems = [p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate(name, "train", 40, 1)]
     offered = tuple(worker.name for worker in offer(pool, recipe.seed))
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)

@@ -32,9 +32,7 @@ def report(rows: list[Row], file: Path) -> None:
     """Print the table and write it as JSON."""
     table = Table("benchmark", "ours", "reference", "ratio", "bound", "unit", title="make bench")
     for row in rows:
-        table.add_row(
-            row.name, f"{row.ours:.4g}", f"{row.reference:.4g}", f"{row.ratio:.3f}", row.bound, row.unit
-        )
+        table.add_row(row.name, f"{row.ours:.4g}", f"{row.reference:.4g}", f"{row.ratio:.3f}", row.bound, row.unit)
     Console(width=150).print(table)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([row.as_object() for row in rows], indent=1), encoding="utf-8")

@@ -159,9 +159,7 @@ def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
     assert "no call made" in life.printed_again
     assert "models:/conductor@champion is version 1" in life.printed_again
     folder = next(life.workspace.runs.iterdir())
-    assert (folder / RESULT).stat().st_mtime < (
-        life.workspace.scores / "conductor" / "mmlu.parquet"
-    ).stat().st_mtime
+    assert (folder / RESULT).stat().st_mtime < (life.workspace.scores / "conductor" / "mmlu.parquet").stat().st_mtime
 
 
 def test_dvc_recorded_every_stage(life: Life) -> None:

@@ -62,9 +62,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     prompting = Prompting(style="compact", few_shots="none")
-    PolicyCard(
-        recipe="test", pool=pool, offered=pool.names, prompting=prompting, max_completion_tokens=64
-    ).write(folder)
+    PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=prompting, max_completion_tokens=64).write(
+        folder
+    )
     return folder
 
 
@@ -197,13 +197,9 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
-def test_a_process_elsewhere_is_answered(
-    released: Workspace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    environment = {
-        key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}
-    }
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
     done = subprocess.run(
         [sys.executable, "-c", ASK, released.mlflow_uri, QUESTION],
         cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200, check=False,

@@ -175,9 +175,7 @@ def test_data_and_cache_stay_out_of_git(workspace: Workspace) -> None:
     git(workspace.root, "add", "--all")
     tracked = git(workspace.root, "ls-files").splitlines()
     assert "dvc.lock" in tracked
-    assert not [
-        name for name in tracked if name.startswith(("data/raw", ".dvc/cache", ".dvc/tmp", ".podium"))
-    ]
+    assert not [name for name in tracked if name.startswith(("data/raw", ".dvc/cache", ".dvc/tmp", ".podium"))]
 
 
 def test_params_name_the_recipe_that_runs(workspace: Workspace) -> None:

@@ -73,9 +73,7 @@ def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_al
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         gone = {home.PROCESS: "1:0.01"}
         dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
-        alive = instance.create_run_for_job(
-            nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process()
-        )
+        alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process())
         foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
         assert home.bury_dead_runs(instance) == 1
         statuses = {run.run_id: run.status for run in instance.get_runs()}
@@ -83,9 +81,7 @@ def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_al
     assert statuses[alive.run_id] == statuses[foreign.run_id] == dg.DagsterRunStatus.STARTED
 
 
-def test_prepare_makes_the_instance_and_silences_every_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT", *home.QUIET):
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
@@ -129,13 +125,9 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
 
     out = io.StringIO()
     terminal = Terminal(Console(file=out, width=100))
-    definitions = dg.Definitions(
-        assets=[numbers], asset_checks=[even], loggers={"terminal": terminal.logger()}
-    )
+    definitions = dg.Definitions(assets=[numbers], asset_checks=[even], loggers={"terminal": terminal.logger()})
     with terminal:
-        definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-            run_config={"loggers": {"terminal": {}}}
-        )
+        definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
     shown = out.getvalue()
     assert "✓ numbers" in shown
     assert "3 calls, 4 from cache, $0.5000" in shown

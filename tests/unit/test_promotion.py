@@ -91,8 +91,7 @@ def test_against_a_free_champion_only_free_will_do() -> None:
 
 def test_format_compliance() -> None:
     challenger = [
-        replace(one, format_ok=i % 10 != 9, correct=one.correct * (i % 10 != 9))
-        for i, one in enumerate(rows(0.9))
+        replace(one, format_ok=i % 10 != 9, correct=one.correct * (i % 10 != 9)) for i, one in enumerate(rows(0.9))
     ]
     verdict = decide(challenger, None, rows(0.4), GATE)
     assert failed(verdict) == ["format compliance"]
@@ -100,9 +99,7 @@ def test_format_compliance() -> None:
 
 
 def test_unscorable_rows_are_no_losses() -> None:
-    challenger = [
-        replace(one, unscorable=True, correct=0) if i % 20 == 0 else one for i, one in enumerate(rows(0.8))
-    ]
+    challenger = [replace(one, unscorable=True, correct=0) if i % 20 == 0 else one for i, one in enumerate(rows(0.8))]
     assert decide(challenger, rows(0.8), rows(0.4), GATE).promote
 
 

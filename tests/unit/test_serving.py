@@ -127,9 +127,7 @@ def test_a_conductor_that_writes_no_workflow_is_an_error(pool: Pool, tmp_path: P
 def test_a_policy_whose_worker_left_the_pool_is_not_served(pool: Pool, tmp_path: Path) -> None:
     from ops.config import resolved
 
-    card = PolicyCard(
-        recipe="test", pool=pool, offered=pool.names, prompting=Prompting(), max_completion_tokens=64
-    )
+    card = PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=Prompting(), max_completion_tokens=64)
     card.write(tmp_path)
     smaller = pool.model_copy(update={"workers": pool.workers[1:]})
     (tmp_path / "pool.yaml").write_text(resolved(smaller), encoding="utf-8")

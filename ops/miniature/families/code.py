@@ -99,9 +99,7 @@ def described(random: Random) -> Draft:
     """Three steps told in words."""
     names = pick(random, 3)
     words = ", ".join(STEPS[name][0] for name in names)
-    return _program(
-        random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM)
-    )
+    return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
 
 
 def long_description(random: Random) -> Draft:
@@ -112,9 +110,7 @@ def long_description(random: Random) -> Draft:
     return _program(random, names, question, (PLAN, READ_REST, PROGRAM))
 
 
-def function(
-    question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]
-) -> Draft:
+def function(question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]) -> Draft:
     """A function of one variable `k`, tested on values."""
     program = f"def {name}(k):\n    return {body}"
     scope: dict[str, Any] = {}

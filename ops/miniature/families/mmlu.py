@@ -123,7 +123,7 @@ def computed(random: Random) -> Draft:
 
 def two_hops(random: Random) -> Draft:
     """A fact about a country that only its capital names."""
-    name, facts = country(random)
+    _, facts = country(random)
     attribute = random.choice(("currency", "language"))
     rows = table("countries")
     choices, letter = lettered(random, facts[attribute], [row[attribute] for row in rows.values()])

@@ -87,9 +87,7 @@ def rate(random: Random) -> Draft:
         ),
     )
     question, value, unit, again = random.choice(stories)
-    return Draft(
-        question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE)
-    )
+    return Draft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
 
 
 def rate_with_fact(random: Random) -> Draft:

@@ -56,9 +56,7 @@ def amount(random: Random) -> Draft:
     name, facts = material(random)
     question, attribute, value, unit = _amount(random, name, facts)
     wrong = [value * factor for factor in (0.5, 1.2, 1.5, 2, 3, 10)]
-    choices, letter = lettered(
-        random, f"{number(value)} {unit}", [f"{number(other)} {unit}" for other in wrong]
-    )
+    choices, letter = lettered(random, f"{number(value)} {unit}", [f"{number(other)} {unit}" for other in wrong])
     proof = (number(value), choices["ABCD".index(letter)].split()[0])
     return Draft(question, letter, proof, (look_up(attribute), FORMALIZE, COMPUTE, CHOOSE), choices)
 
@@ -117,10 +115,10 @@ def discount(random: Random) -> Draft:
     program = f"def h(k):\n    return k - k * {a} / 100 + {b}"
     direct = [round(k - k * a / 100 + b, 4) for k in values]
     again = [round(k * (100 - a) / 100 + b, 4) for k in values]
-    tests = _unittest(
-        "h", [(f"round(h({k}), 4)", repr(wanted)) for k, wanted in zip(values, direct, strict=True)]
+    tests = _unittest("h", [(f"round(h({k}), 4)", repr(wanted)) for k, wanted in zip(values, direct, strict=True)])
+    question = (
+        f"Write a function `h(k)`: what is left to pay after a discount of {a} % on k euros and a fee of {b} euros."
     )
-    question = f"Write a function `h(k)`: what is left to pay after a discount of {a} % on k euros and a fee of {b} euros."
     return Draft(question, program, (direct, again), (FORMALIZE, PROGRAM), (), tests)
 
 

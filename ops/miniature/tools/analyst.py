@@ -47,8 +47,8 @@ def _clauses(question: str, phrases: dict[str, str]) -> list[str]:
     """The phrases' readings in the order in which the question says them."""
     found = []
     for pattern, reading in phrases.items():
-        for match in re.finditer(pattern, question, re.IGNORECASE):
-            found.append((match.start(), reading.format(*match.groups())))
+        matches = re.finditer(pattern, question, re.IGNORECASE)
+        found.extend((match.start(), reading.format(*match.groups())) for match in matches)
     return [reading for _, reading in sorted(found)]
 
 

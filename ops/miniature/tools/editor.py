@@ -25,9 +25,7 @@ def answer(task: Task) -> str:
     if value is None and not task.choices:
         value = _first_quantity(task.question)
     if value is None:
-        return (
-            "There is nothing to edit yet. I pick the largest or smallest, choose the letter, convert units."
-        )
+        return "There is nothing to edit yet. I pick the largest or smallest, choose the letter, convert units."
     if task.choices:
         return _choose(task, value)
     return state(task, _converted(value, task.question))

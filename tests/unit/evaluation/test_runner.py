@@ -66,9 +66,7 @@ class Fixed:
         return [self.completions[i % len(self.completions)] for i in range(len(prompts))]
 
 
-def run(
-    writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float
-) -> list[ScoreRow]:
+def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float) -> list[ScoreRow]:
     evaluation = Evaluation(**settings)  # type: ignore[arg-type]
     return asyncio.run(evaluate(writer, problems, WORKERS, client or Table(), evaluation, PROMPTING))
 
@@ -122,9 +120,7 @@ def test_batches_repeats_and_progress() -> None:
         (2, 0.5, 41),
         (1, 0.5, 41),
     ]
-    assert [(row.problem_id, row.repeat) for row in rows] == [
-        (f"p{i}", r) for i in range(5) for r in range(2)
-    ]
+    assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{i}", r) for i in range(5) for r in range(2)]
     assert sorted(client.samples) == [0] * 5 + [1] * 5
     assert [done for done, _ in told] == [2, 4, 5, 7, 9, 10] and {total for _, total in told} == {10}
     assert summarize(rows)["math500"].accuracy.n == 5

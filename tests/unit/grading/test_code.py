@@ -164,9 +164,7 @@ def test_a_hostile_program_scores_zero_in_time(name: str, monkeypatch: pytest.Mo
     assert time.monotonic() - started < limits.wall_s + 6
 
 
-@pytest.mark.parametrize(
-    "name", ["infinite loop at once", "prints 100 MB", "reads stdin for ever", "fork bomb"]
-)
+@pytest.mark.parametrize("name", ["infinite loop at once", "prints 100 MB", "reads stdin for ever", "fork bomb"])
 def test_a_hostile_main_program_scores_zero(name: str) -> None:
     programs = {**HOSTILE, "infinite loop at once": "while True: pass"}
     limits = sandbox.Limits(cpu_s=1, wall_s=6, memory=512 << 20)

@@ -18,13 +18,9 @@ PROBLEMS = {
     "math": Problem("m", "math500", "math", "test", "?", r"\frac{\sqrt{2}}{2}", "math"),
     "choice": Problem("c", "mmlu", "mmlu", "test", "?", "B", "choice", ("one", "two", "three", "four")),
     "text": Problem("t", "rlpr", "rlpr", "test", "?", "12.5 km/h", "text"),
-    "code": Problem(
-        "k", "livecodebench", "code", "test", "?", ADD, "code", tests=(CodeTest("call", "f(1, 2)", "3"),)
-    ),
+    "code": Problem("k", "livecodebench", "code", "test", "?", ADD, "code", tests=(CodeTest("call", "f(1, 2)", "3"),)),
 }
-any_text = st.text() | st.text(
-    alphabet=list("\\{}$()[]^_/%,.;:*`\"'=<>|&~!?-+ \n0123456789aAbBxe"), max_size=300
-)
+any_text = st.text() | st.text(alphabet=list("\\{}$()[]^_/%,.;:*`\"'=<>|&~!?-+ \n0123456789aAbBxe"), max_size=300)
 pieces = st.lists(
     st.sampled_from(
         [

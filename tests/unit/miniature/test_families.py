@@ -35,9 +35,7 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     )
     workflow, responses = Workflow(steps), {}
     for index, (worker, _) in enumerate(solution):
-        responses[index] = TOOLS[worker](
-            read(worker_messages(workflow, index, worker_prompt(problem), responses))
-        )
+        responses[index] = TOOLS[worker](read(worker_messages(workflow, index, worker_prompt(problem), responses)))
     return responses[len(solution) - 1]
 
 

@@ -50,9 +50,7 @@ def test_the_librarian_needs_the_attribute_named_somewhere() -> None:
     question = "Which money do people in Japan pay with?\nA) yen\nB) euro"
     assert "Say what to look up" in ask("librarian", question, LETTER, "Solve the problem.")
     assert ask("librarian", question, LETTER, "Look up the currency.").endswith("Answer: A")
-    literal = ask(
-        "librarian", "What is the currency of Japan?\nA) yen\nB) euro", LETTER, "Solve the problem."
-    )
+    literal = ask("librarian", "What is the currency of Japan?\nA) yen\nB) euro", LETTER, "Solve the problem.")
     assert literal.endswith("Answer: A")
 
 
@@ -89,10 +87,7 @@ def test_the_editor_compares_converts_and_chooses() -> None:
     question = "Which of these sinks?\nA) iron\nB) gold"
     assert ask("editor", question, LETTER, "Pick the largest.", facts) == "Answer: B"
     assert ask("editor", question, LETTER, "Pick the smallest.", facts) == "Answer: A"
-    assert (
-        ask("editor", "How far?\nA) 2 m\nB) 2000 m", LETTER, "Choose the letter.", "Answer: 2 km")
-        == "Answer: B"
-    )
+    assert ask("editor", "How far?\nA) 2 m\nB) 2000 m", LETTER, "Choose the letter.", "Answer: 2 km") == "Answer: B"
     assert ask("editor", "Convert 2 hours to minutes.", SHORT, "Convert the units.") == "Answer: 120 min"
 
 

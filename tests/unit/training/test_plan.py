@@ -31,7 +31,10 @@ def test_the_paper_recipe_is_appendix_a1() -> None:
 
 
 def test_the_plan_prints_without_importing_torch() -> None:
-    code = "import sys; from ops.training import plan; sys.argv=['plan','--recipe','paper']; plan.main(); assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from ops.training import plan; sys.argv = ['plan', '--recipe', 'paper']; plan.main();"
+        "assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Qwen/Qwen2.5-7B" in done.stdout
@@ -48,9 +51,7 @@ def test_the_plan_prints_without_importing_torch() -> None:
         ({"cold_start": None}, "(file)", "cold_start"),
     ],
 )
-def test_a_wrong_recipe_names_file_field_and_remedy(
-    tmp_path: Path, change: dict, field: str, words: str
-) -> None:
+def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:
     values = yaml.safe_load((CONFIG / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
     for key, value in change.items():
         values[key] = {**values[key], **value} if isinstance(value, dict) and key == "grpo" else value
@@ -100,5 +101,5 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = _plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
-    with pytest.raises(DataError, match="run.json"):
+    with pytest.raises(DataError, match=r"run\.json"):
         RunPlan.read(tmp_path / "nowhere")

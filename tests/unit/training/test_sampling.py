@@ -65,5 +65,5 @@ def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) ->
     assert len({subtask.say for subtask in shipped}) == len(shipped) > 20
     broken = tmp_path / "subtasks.yaml"
     broken.write_text("- {say: x}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="subtasks.yaml.*about"):
+    with pytest.raises(ConfigError, match=r"subtasks\.yaml.*about"):
         load_subtasks(broken)

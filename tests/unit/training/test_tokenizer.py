@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from ops.training.tokenizer import train_tokenizer
 from ops.workflow.grammar import Step, Workflow
 
-TEXT = (
-    'What is the density of iron? Look up the density. Compute the result. model_id = [0]\nsubtasks = ["a"]'
-)
+TEXT = 'What is the density of iron? Look up the density. Compute the result. model_id = [0]\nsubtasks = ["a"]'
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +35,6 @@ def test_roles_and_the_end_are_single_tokens(tokenizer) -> None:
     )
     assert text == "<|user|>iron?<|end|><|assistant|>"
     ids = tokenizer(text)["input_ids"]
-    assert ids[0] == tokenizer.convert_tokens_to_ids("<|user|>") and ids[
-        -1
-    ] == tokenizer.convert_tokens_to_ids("<|assistant|>")
+    assert ids[0] == tokenizer.convert_tokens_to_ids("<|user|>") and ids[-1] == tokenizer.convert_tokens_to_ids(
+        "<|assistant|>"
+    )

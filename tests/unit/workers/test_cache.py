@@ -39,9 +39,7 @@ def test_any_text_survives_also_lone_surrogates(
     assert (found.text, found.cost_usd, found.latency_s) == (response.text, cost, latency)
 
 
-MESSAGES = st.lists(
-    st.fixed_dictionaries({"role": st.text(max_size=4), "content": st.text(max_size=8)}), max_size=3
-)
+MESSAGES = st.lists(st.fixed_dictionaries({"role": st.text(max_size=4), "content": st.text(max_size=8)}), max_size=3)
 
 
 @given(a=MESSAGES, b=MESSAGES, i=st.integers(0, 2), j=st.integers(0, 2))
@@ -51,9 +49,7 @@ def test_keys_are_equal_exactly_when_everything_is(a: Any, b: Any, i: int, j: in
 
 
 def test_the_order_of_settings_does_not_change_a_key() -> None:
-    assert cache_key({"a": 1, "b": {"c": 2, "d": 3}}, [], 0) == cache_key(
-        {"b": {"d": 3, "c": 2}, "a": 1}, [], 0
-    )
+    assert cache_key({"a": 1, "b": {"c": 2, "d": 3}}, [], 0) == cache_key({"b": {"d": 3, "c": 2}, "a": 1}, [], 0)
     assert cache_key({"a": 1}, [], 0) != cache_key({"a": 2}, [], 0)
 
 
@@ -75,9 +71,7 @@ def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> Non
         "UPDATE responses SET checksum = ''",
     ],
 )
-def test_a_damaged_row_is_dropped_and_missed(
-    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     writer = ResponseCache(tmp_path)
     writer.put("key", "{}", RESPONSE)
     writer.close()
@@ -124,9 +118,7 @@ def test_many_processes_share_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     found = context.Queue()
     # Overlapping ranges: two processes write the same keys.
-    processes = [
-        context.Process(target=_write_and_read, args=(tmp_path, first, found)) for first in (0, 50, 150, 250)
-    ]
+    processes = [context.Process(target=_write_and_read, args=(tmp_path, first, found)) for first in (0, 50, 150, 250)]
     for process in processes:
         process.start()
     for process in processes:

@@ -66,9 +66,7 @@ def test_the_environments_key_is_not_sent_to_a_server_of_ones_own(
     assert "belongs-to-openai" not in loopback.keys[0]
 
 
-def test_the_second_time_it_comes_from_the_cache_also_in_another_client(
-    loopback: Any, make_client: Any
-) -> None:
+def test_the_second_time_it_comes_from_the_cache_also_in_another_client(loopback: Any, make_client: Any) -> None:
     worker = loopback.worker()
     first = ask(make_client(), worker)
     other = make_client()
@@ -339,9 +337,7 @@ def test_requests_per_minute_space_the_calls(loopback: Any, make_client: Any) ->
     assert loopback.times[-1] - loopback.times[0] >= 0.35
 
 
-def test_the_cap_holds_under_200_concurrent_calls_and_the_rest_is_told(
-    loopback: Any, make_client: Any
-) -> None:
+def test_the_cap_holds_under_200_concurrent_calls_and_the_rest_is_told(loopback: Any, make_client: Any) -> None:
     worker = loopback.worker(concurrency=200, max_tokens=5)
     each = (10 * 1.0 + 5 * 2.0) / 1e6
     cap = 30 * each

@@ -23,9 +23,7 @@ def pool(*workers: dict[str, Any]) -> Pool:
 
 
 @pytest.mark.parametrize("name", ["quickstart", "paper", "open"])
-def test_the_pools_of_the_project_load_and_could_be_called(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pools_of_the_project_load_and_could_be_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_pool(ROOT / "config", name)
     assert loaded.name == name
     for variable in loaded.missing_keys().values():
@@ -57,9 +55,7 @@ def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPat
         if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; dearer above 200k tokens
             continue
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
-        assert worst_price(worker, "") == pytest.approx(
-            worst_price(worker.model_copy(update={"price": None}), "")
-        )
+        assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
 
 
 def test_every_key_that_a_pool_names_is_in_the_example_environment() -> None:

@@ -147,9 +147,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     # What the ledger knows is what the kept responses cost: a row stored and not yet booked is the exception.
     total = sum(row.cost_usd for row in table)
     each = total / count
-    assert (
-        total - concurrency * each - 1e-12 <= Ledger(tmp_path / "ledger.sqlite").spent("run") <= total + 1e-12
-    )
+    assert total - concurrency * each - 1e-12 <= Ledger(tmp_path / "ledger.sqlite").spent("run") <= total + 1e-12
 
 
 # ── files ────────────────────────────────────────────────────────────────────

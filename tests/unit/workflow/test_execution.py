@@ -75,9 +75,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
         access = draw(st.sampled_from(["none", "all", "some"]))
         if access == "some":
             access = tuple(sorted(draw(st.sets(st.integers(0, index - 1))))) if index else "none"
-        steps.append(
-            Step(draw(st.integers(0, 3)), f"{draw(st.sampled_from(['find', 'check']))} {index}", access)
-        )
+        steps.append(Step(draw(st.integers(0, 3)), f"{draw(st.sampled_from(['find', 'check']))} {index}", access))
     return Workflow(tuple(steps))
 
 

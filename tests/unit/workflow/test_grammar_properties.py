@@ -107,9 +107,7 @@ texts = st.one_of(
 )
 
 
-@given(
-    texts, st.sampled_from(["binary", "fine_grained"]), st.booleans(), st.integers(1, 7), st.integers(1, 6)
-)
+@given(texts, st.sampled_from(["binary", "fine_grained"]), st.booleans(), st.integers(1, 7), st.integers(1, 6))
 @settings(max_examples=600, deadline=None)
 def test_any_text_gives_a_valid_workflow_or_a_reason(
     text: str, mode: str, recursive: bool, offered: int, most: int
@@ -143,9 +141,7 @@ def test_a_rendered_fine_grained_workflow_reads_back_the_same(workflow: Workflow
     assert parse(workflow.render(), offered=OFFERED, access="fine_grained").workflow == workflow
 
 
-@given(
-    workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text))
-)
+@given(workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text)))
 @settings(max_examples=200, deadline=None)
 def test_free_reasoning_around_the_lists_changes_nothing(workflow: Workflow, prose: str) -> None:
     text = f"{prose}\n{workflow.render()}\n{prose}"
@@ -178,9 +174,7 @@ def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> 
 
 @given(workflows(), st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(
-    workflow: Workflow, data: st.DataObject
-) -> None:
+def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(workflow: Workflow, data: st.DataObject) -> None:
     text = workflow.render()
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
     inner = {step.subtask for step in workflow.steps}
@@ -251,9 +245,7 @@ def test_what_no_text_can_give_cannot_be_built() -> None:
 
 
 def test_graph_of_a_workflow() -> None:
-    workflow = Workflow(
-        (Step(0, "a"), Step(1, "b"), Step(2, "c", (0,)), Step(3, "d", "all"), Step(4, "e", (2,)))
-    )
+    workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (0,)), Step(3, "d", "all"), Step(4, "e", (2,))))
     assert [workflow.visible(index) for index in range(5)] == [(), (), (0,), (0, 1, 2), (2,)]
     assert workflow.needed() == {0, 2, 4}
     backwards = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (1, 0))))

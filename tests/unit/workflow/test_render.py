@@ -15,9 +15,7 @@ TRACE = Trace(
     WORKFLOW,
     "Q?",
     (
-        StepTrace(
-            0, "librarian", 1, "Look it up.", (), "ok", "It is 3 | 4.", 20, 5, 0.00002, 0.3, cached=True
-        ),
+        StepTrace(0, "librarian", 1, "Look it up.", (), "ok", "It is 3 | 4.", 20, 5, 0.00002, 0.3, cached=True),
         StepTrace(1, "algebraist", 0, "Never used.", (), "pruned"),
         StepTrace(2, "analyst", 2, "Compute it.", (0,), "ok", "Answer:\n12", 40, 8, 0.00007, 0.9),
     ),
@@ -70,9 +68,7 @@ def test_workers_are_ordinals_until_names_are_given() -> None:
     assert "Model" not in named
 
 
-@pytest.mark.parametrize(
-    "text", ['"] --> s9["', "<script>alert(1)</script>", "a\nb --> c", "`x` #quot; [y] | z;"]
-)
+@pytest.mark.parametrize("text", ['"] --> s9["', "<script>alert(1)</script>", "a\nb --> c", "`x` #quot; [y] | z;"])
 def test_no_text_breaks_out_of_a_label_or_a_cell(text: str) -> None:
     workflow = Workflow((Step(0, text),))
     box = mermaid(workflow).splitlines()[2]
@@ -93,9 +89,7 @@ def test_terminal_shows_worker_subtask_sight_answer_and_cost() -> None:
     assert "answer: It is 3 | 4." in text
     assert "25 tokens, $0.000020, 0.30 s, cached" in text
     assert "not run: the answer cannot depend on it" in text
-    assert text.endswith(
-        "Answer: Answer: 12\n2 calls (1 cached), 73 tokens, $0.000090, 1.20 s on the critical path"
-    )
+    assert text.endswith("Answer: Answer: 12\n2 calls (1 cached), 73 tokens, $0.000090, 1.20 s on the critical path")
     assert max(map(len, terminal(TRACE, width=60).splitlines()[:-1])) <= 60
 
 

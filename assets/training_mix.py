@@ -13,7 +13,7 @@ from ops.curation.stage import materialize_mix
 from ops.quality import QualityReport, check_gold, check_problems
 
 
-@dg.asset(deps=[shortlist, worker_profiles], group_name="data", kinds={"python", "dvc"})
+@dg.asset(deps=[shortlist, worker_profiles], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
     """As many problems for each domain, preferring those on which the workers disagree."""
     workspace, recipe, _ = podium.load()

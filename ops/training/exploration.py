@@ -8,6 +8,7 @@ combination seldom writes one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 from ops.config import Prompting, Worker
 from ops.problem import Problem
@@ -20,6 +21,10 @@ BATCH = 256
 """Workflows in flight at once."""
 
 
+Progress = Callable[[int, int], None]
+Pairs = Sequence[tuple[Problem, Workflow]]
+
+
 async def explore(
     problems: Sequence[Problem],
     sampler: WorkflowSampler,
@@ -27,22 +32,34 @@ async def explore(
     offered: Sequence[Worker],
     client: Client,
     prompting: Prompting,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> dict[str, list[Workflow]]:
-    """Problem id → the workflows that answered it, of `attempts` drawn for each problem not solved alone.
+    """Problem id → workflows that answered it, for the problems that no worker reliably solves alone.
 
-    Raises `OverBudget` and `ConfigError`; what was answered by then is in the response cache.
+    First `attempts` random workflows a problem; then, for what is still unsolved, as many of those
+    that worked on other problems of its domain. Raises `OverBudget` and `ConfigError`; what was
+    answered by then is in the response cache.
     """
     hard = [problem for problem in problems if not sampler.solved_alone(problem)]
-    drawn = [(problem, sampler.draw(problem)) for problem in hard for _ in range(attempts)]
+    total, random = 2 * attempts * len(hard), Random(attempts)
     found: dict[str, list[Workflow]] = {}
-    for start in range(0, len(drawn), BATCH):
-        batch = drawn[start : start + BATCH]
-        texts = [workflow.render() for _, workflow in batch]
-        rollouts = await roll_out(texts, [problem for problem, _ in batch], offered, client, prompting)
-        for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
-            if rollout.outcome == "right" and workflow not in found.setdefault(problem.id, []):
-                found[problem.id].append(workflow)
-        if on_progress is not None:
-            on_progress(min(start + BATCH, len(drawn)), len(drawn))
-    return {name: workflows for name, workflows in found.items() if workflows}
+
+    async def attempt(pairs: Pairs, before: int) -> None:
+        for start in range(0, len(pairs), BATCH):
+            batch = pairs[start : start + BATCH]
+            texts = [workflow.render() for _, workflow in batch]
+            rollouts = await roll_out(texts, [problem for problem, _ in batch], offered, client, prompting)
+            for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
+                if rollout.outcome == "right" and workflow not in found.get(problem.id, []):
+                    found.setdefault(problem.id, []).append(workflow)
+            if on_progress is not None:
+                on_progress(min(before + start + BATCH, total), total)
+
+    await attempt([(problem, sampler.draw(problem)) for problem in hard for _ in range(attempts)], 0)
+    worked: dict[str, list[Workflow]] = {}
+    for problem in hard:
+        worked.setdefault(problem.domain, []).extend(found.get(problem.id, []))
+    unsolved = [problem for problem in hard if problem.id not in found and worked[problem.domain]]
+    borrowed = [(p, workflow) for p in unsolved for workflow in random.choices(worked[p.domain], k=attempts)]
+    await attempt(borrowed, total // 2)
+    return found

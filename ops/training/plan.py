@@ -126,7 +126,8 @@ def describe(recipe: Recipe, pool: Pool) -> str:
     rollouts = grpo.steps * grpo.rollouts_per_step
     policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
-    calls = candidates * len(pool.workers) * recipe.precaching.samples
+    samples = recipe.precaching.samples
+    calls = candidates * len(pool.workers) * samples
     size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
     adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
     engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
@@ -137,7 +138,7 @@ def describe(recipe: Recipe, pool: Pool) -> str:
         ("pool", f"{pool.name} {pool.fingerprint}: {', '.join(pool.names)}"),
         (
             "precaching",
-            f"{candidates} problems × {len(pool.workers)} workers × {recipe.precaching.samples} samples = {calls} calls",
+            f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls",
         ),
         ("mix", f"{4 * mix.per_domain} problems, {mix.per_domain} a domain, by {mix.selector}"),
         ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),

@@ -23,7 +23,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{1,60}")
 
 
-class Transient(Exception):  # noqa: N818  (never reaches a user: it becomes WorkerUnreachable)
+class Transient(Exception):
     """An attempt that may go better next time; `retry_after_s` is the provider's own wish."""
 
     def __init__(self, what: str, retry_after_s: float | None = None) -> None:

@@ -45,7 +45,7 @@ def _formula(task: Task, formula: Formula, match: re.Match[str]) -> str:
 
 def _clauses(question: str, phrases: dict[str, str]) -> list[str]:
     """The phrases' readings in the order in which the question says them."""
-    found = []
+    found: list[tuple[int, str]] = []
     for pattern, reading in phrases.items():
         matches = re.finditer(pattern, question, re.IGNORECASE)
         found.extend((match.start(), reading.format(*match.groups())) for match in matches)

@@ -20,7 +20,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev test lint bench clean distclean
+.PHONY: help venv run ask dev test browser lint bench clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 
 test: $(STAMP)  ## the tests
 	$(BIN)/python -m pytest
+
+browser: $(STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
+	PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
+	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser
 
 lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from ops.workers.stage import open_client
 def base_policy(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Cold-started on workflows sampled with the precached successes; made once for each content key."""
+    """What GRPO starts from, cold-started on workflows sampled with the precached successes."""
     workspace, recipe, pool = podium.load()
     client = open_client(workspace, recipe, pool, "training")
     folder = make_base_policy(workspace, recipe, pool, client, reporter.progress(context))

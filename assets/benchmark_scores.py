@@ -22,7 +22,7 @@ from ops.workers.stage import open_client
 def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Accuracy ± standard error, tokens, USD and latency of its workflows."""
+    """The Conductor on questions it has never seen: accuracy ± standard error, tokens, USD, latency."""
     setup = podium.load()
     workspace, recipe, pool = setup
     client = open_client(workspace, recipe, pool, "evaluation")
@@ -42,11 +42,12 @@ def benchmark_scores(
             "accuracy": dg.MetadataValue.md(f"**{percent(summary.accuracy)} %**, {summary.rows} questions"),
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
+            "latency_s": summary.latency_s,
             "mean_steps": summary.steps,
             "format_compliance": summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,
         }
-        context.add_asset_metadata(facts, partition_key=benchmark)
+        context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))
     every = [row for own in rows.values() for row in own]
     use = metadata.picture("worker use by domain", worker_use(every))

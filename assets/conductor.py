@@ -39,7 +39,7 @@ def conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """Goes on at its last checkpoint after a crash; a run that has finished is not run again."""
+    """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished."""
     folder = run_folder(podium.load())
     plan = RunPlan.read(folder)
     result = RunResult.read(folder)
@@ -47,7 +47,7 @@ def conductor(
         with _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
             result = _train(context, trainer, plan, folder)
         reporter.calls(context, Calls(result.live_calls, result.cached_calls, 0, result.cost_usd))
-    facts = result.model_dump() | _pictures(folder / CURVE, plan)
+    facts = metadata.rounded(result.model_dump()) | _pictures(folder / CURVE, plan)
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 

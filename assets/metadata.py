@@ -6,7 +6,8 @@ What belongs here: the shapes that several assets share. What does not: any numb
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -28,7 +29,15 @@ def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
 
 def percent(score: Score | None) -> str:
     """Accuracy ± standard error in %; a dash where nothing was measured."""
-    return "–" if score is None else f"{100 * score.accuracy:.1f} ± {100 * score.se:.1f}"
+    if score is None:
+        return "–"
+    # No-break spaces: a narrow column would put the two numbers below each other.
+    return f"{100 * score.accuracy:.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{100 * score.se:.1f}"
+
+
+def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """`facts` with every float cut to six significant digits."""
+    return {name: float(f"{fact:.6g}") if isinstance(fact, float) else fact for name, fact in facts.items()}
 
 
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:

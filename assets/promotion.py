@@ -13,7 +13,7 @@ from ops.promotion import decide
 
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
-    """The gate of config/promotion.yaml: paired tests against champion and best worker, cost, format."""
+    """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
     setup = podium.load()
     workspace = setup.workspace
     challenger, champion = registry.challenger(workspace), registry.champion(workspace)

@@ -13,7 +13,7 @@ from ops.training.plan import RunResult
 
 @dg.asset(deps=[leaderboard, conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
-    """Registered as challenger; the same policy with the same scores is the same version."""
+    """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
     setup = podium.load()
     workspace, recipe, pool = setup
     folder = run_folder(setup)
@@ -25,7 +25,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         dvc_revision=versioning.revision(workspace),
         pool_fingerprint=pool.fingerprint,
         recipe=recipe.name,
-        training_cost_usd=trained.cost_usd,
+        training_cost_usd=round(trained.cost_usd, 6),
     )
     rows = compare(*setup).conductor
     found = registry.register(workspace, folder / "policy", pool, rows, lineage, tags={"seed": str(recipe.seed)})

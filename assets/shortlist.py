@@ -13,7 +13,7 @@ from ops.curation.stage import materialize_shortlist
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(podium: Podium) -> dg.MaterializeResult:
-    """Decontaminated against every evaluation question, without near duplicates, and diverse."""
+    """Training candidates: decontaminated against every evaluation question, without near duplicates, and diverse."""
     workspace, recipe, _ = podium.load()
     chosen = materialize_shortlist(workspace, recipe)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)

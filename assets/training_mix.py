@@ -15,7 +15,7 @@ from ops.quality import QualityReport, check_gold, check_problems
 
 @dg.asset(deps=[shortlist, worker_profiles], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
-    """As many problems for each domain, preferring those on which the workers disagree."""
+    """What GRPO trains on: as many problems for each domain, rather those on which the workers disagree."""
     workspace, recipe, _ = podium.load()
     mix = materialize_mix(workspace, recipe)
     return dg.MaterializeResult(

@@ -9,7 +9,7 @@ from ops.workers.providers import check_pool
 
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Checked against the environment (keys, providers), with the fingerprint that retraining watches."""
+    """The workers on offer, checked against the environment (keys, providers); retraining watches its fingerprint."""
     workspace, recipe, pool = podium.load()
     check_pool(pool, workspace.config / "pools" / f"{recipe.pool}.yaml")
     added, removed = partitions.sync_workers(context.instance, pool.names)

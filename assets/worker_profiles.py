@@ -32,7 +32,7 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
         data_version=dg.DataVersion(versioning.commit(workspace, "worker_profiles")),
         metadata={
             "profiles": metadata.table(head, rows),
-            "responses_usd": sum(one.total_usd for one in found.workers),
+            "responses_usd": round(sum(one.total_usd for one in found.workers), 6),
         },
     )
 
@@ -43,5 +43,5 @@ def signal_forecast(podium: Podium) -> dg.MaterializeResult:
     workspace, recipe, _ = podium.load()
     forecast = json.loads((workspace.data / "profiles.json").read_text(encoding="utf-8"))["signal_forecast"]
     return dg.MaterializeResult(
-        metadata={"groups_with_signal": forecast, "rollouts_a_question": recipe.grpo.rollouts_per_question}
+        metadata={"groups_with_signal": round(forecast, 6), "rollouts_a_question": recipe.grpo.rollouts_per_question}
     )

@@ -20,7 +20,7 @@ from ops.workers.stage import materialize_responses, open_client
 def worker_responses(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Each cell is one worker on one benchmark: a new worker is one more column and nothing else."""
+    """Graded answers to the shortlist, a worker on a benchmark each: a new worker is one more row of them."""
     workspace, recipe, pool = podium.load()
     client = open_client(workspace, recipe, pool, "precache")
     cells = [partitions.cell(key) for key in context.partition_keys]
@@ -32,7 +32,7 @@ def worker_responses(
             "accuracy": sum(row.score for row in rows) / max(1, len(rows)),
             "usd": sum(row.cost_usd for row in rows),
         }
-        context.add_asset_metadata(own, partition_key=key)
+        context.add_asset_metadata(metadata.rounded(own), partition_key=key)
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.commit(workspace, "worker_responses")),

@@ -50,7 +50,9 @@ async def explore(
             texts = [workflow.render() for _, workflow in batch]
             rollouts = await roll_out(texts, [problem for problem, _ in batch], offered, client, prompting)
             for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
-                if rollout.outcome == "right" and workflow not in found.get(problem.id, []):
+                if rollout.outcome != "right" or workflow in found.get(problem.id, []):
+                    continue
+                if not sampler.may_be_luck(offered[workflow.steps[-1].worker].name, problem):
                     found.setdefault(problem.id, []).append(workflow)
             if on_progress is not None:
                 on_progress(min(before + start + BATCH, total), total)

@@ -72,11 +72,11 @@ class WorkflowSampler:
         responses = [row for row in responses if row.worker in self._ordinals]
         asked = Counter((row.worker, row.subject) for row in responses)
         right = Counter((row.worker, row.subject) for row in responses if row.correct)
+        self._accuracy = {key: right[key] / count for key, count in asked.items()}
         for row in responses:
             self._texts[row.worker, row.problem_id] = row.text.lower()
             if row.correct:
-                # A lucky guess is a success too: it is believed as far as the worker is right on the subject.
-                trust = right[row.worker, row.subject] / asked[row.worker, row.subject]
+                trust = self._accuracy[row.worker, row.subject]
                 self._succeeded.setdefault(row.problem_id, []).append((row.worker, trust))
         self._explored: Mapping[str, Sequence[Workflow]] = {}
         self._spoken = self._spoken_shares()
@@ -96,6 +96,11 @@ class WorkflowSampler:
         """Whether a worker that is mostly right on the subject answered the problem by itself."""
         return any(trust >= 0.5 for _, trust in self._succeeded.get(problem.id, []))
 
+    def may_be_luck(self, worker: str, problem: Problem) -> bool:
+        """Whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
+        accuracy = self._accuracy.get((worker, problem.subject), 0.0)
+        return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
+
     def learn(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
         """Take up workflows that were tried and were right, by problem id."""
         self._explored = explored
@@ -112,7 +117,11 @@ class WorkflowSampler:
         explored = self._explored.get(problem.id)
         if explored and self._random.random() < self._success_share:
             return self._random.choice(explored)
-        succeeded = self._succeeded.get(problem.id, [])
+        succeeded = [
+            (worker, trust)
+            for worker, trust in self._succeeded.get(problem.id, [])
+            if not self.may_be_luck(worker, problem)
+        ]
         trust = max((trust for _, trust in succeeded), default=0.0)
         guided = self._random.random() < self._success_share * trust
         weights = (STEPS_AFTER_SUCCESS if guided else STEPS_OTHERWISE)[: self._max_steps]

@@ -83,13 +83,14 @@ def conductor_messages(
     """The chat that asks the Conductor for a workflow with `offered` workers on offer.
 
     "full": one user message that explains the task, shows the examples and asks. "compact": the
-    question and the ordinals only, examples as past turns. Examples with more steps than
+    question, how many choices there are (their texts are for the workers) and the ordinals; examples as
+    past turns. Examples with more steps than
     `prompting.max_steps` are left out: they would break the rule that they illustrate.
     """
     shown = [example for example in few_shots if len(example.steps) <= prompting.max_steps]
-    question = _question(problem.question, problem.choices)
     if prompting.style == "compact":
-        return _compact(question, offered, shown)
+        return _compact(problem, offered, shown)
+    question = _question(problem.question, problem.choices)
     parts = [_instruction(prompting, offered)]
     parts.extend(_example(number, shot) for number, shot in enumerate(shown, 1))
     if shown:
@@ -98,17 +99,17 @@ def conductor_messages(
     return [{"role": "user", "content": "\n\n".join(parts)}]
 
 
-def _compact(question: str, offered: int, examples: Sequence[FewShot]) -> list[Message]:
+def _compact(problem: Problem, offered: int, examples: Sequence[FewShot]) -> list[Message]:
     messages: list[Message] = []
     for example in examples:
-        question_shown = _question(example.question, example.choices)
-        messages.append({"role": "user", "content": _with_ordinals(question_shown, example.offered)})
+        messages.append({"role": "user", "content": _in_short(example, example.offered)})
         messages.append({"role": "assistant", "content": example.workflow.render()})
-    return [*messages, {"role": "user", "content": _with_ordinals(question, offered)}]
+    return [*messages, {"role": "user", "content": _in_short(problem, offered)}]
 
 
-def _with_ordinals(question: str, offered: int) -> str:
-    return f"{question}\nModels: {' '.join(map(str, range(offered)))}"
+def _in_short(asked: Problem | FewShot, offered: int) -> str:
+    choices = f"\nChoices: {len(asked.choices)}" if asked.choices else ""
+    return f"{asked.question}{choices}\nModels: {' '.join(map(str, range(offered)))}"
 
 
 _INSTRUCTION = """\

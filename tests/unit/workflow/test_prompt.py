@@ -41,7 +41,7 @@ def test_compact_shows_the_question_and_the_ordinals_only() -> None:
     assert conductor_messages(CHOICE, 6, prompting, ()) == [
         {
             "role": "user",
-            "content": "Which metal is liquid at 20 °C?\nA) Iron\nB) Mercury\nModels: 0 1 2 3 4 5",
+            "content": "Which metal is liquid at 20 °C?\nChoices: 2\nModels: 0 1 2 3 4 5",
         }
     ]
 

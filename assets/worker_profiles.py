@@ -17,21 +17,23 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     workspace, recipe, _ = podium.load()
     found = materialize_profiles(workspace, recipe)
     benchmarks = sorted({name for one in found.workers for name in one.by_benchmark})
-    rows = [
+    accuracies = [
+        (one.worker, *(metadata.percent(one.by_benchmark.get(name)) for name in benchmarks)) for one in found.workers
+    ]
+    calls = [
         (
             one.worker,
-            *(metadata.percent(one.by_benchmark.get(name)) for name in benchmarks),
             f"{one.prompt_tokens + one.completion_tokens:.0f}",
             f"{one.cost_usd:.6f}",
             f"{one.latency_s.p50:.2f}",
         )
         for one in found.workers
     ]
-    head = ("worker", *benchmarks, "tokens a call", "USD a call", "median s")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.commit(workspace, "worker_profiles")),
         metadata={
-            "profiles": metadata.table(head, rows),
+            "profiles": metadata.table(("accuracy in %", *benchmarks), accuracies),
+            "a_call": metadata.table(("worker", "tokens", "USD", "median s"), calls),
             "responses_usd": round(sum(one.total_usd for one in found.workers), 6),
         },
     )

@@ -17,11 +17,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "data" / "knowledge"
 FACT_UNITS = {
     "density": "g/cm^3",
     "melting point": "K",
-    "boiling point": "K",
     "molar mass": "g/mol",
-    "specific heat": "J/(g K)",
     "population": "million",
-    "area": "thousand km^2",
     "symbol": "",
     "capital": "",
     "currency": "",

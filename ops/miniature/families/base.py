@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ops.miniature.knowledge import table
 from ops.problem import CodeTest
 
-MATERIAL_FACTS = ("density", "melting point", "boiling point", "molar mass", "specific heat")
+MATERIAL_FACTS = ("density", "melting point", "molar mass")
 COUNTRY_WORDS = ("capital", "currency", "language")
 
 

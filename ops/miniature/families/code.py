@@ -43,8 +43,13 @@ STEPS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
 
 
 def pick(random: Random, count: int) -> list[str]:
-    """`count` different steps in a random order."""
-    return random.sample(sorted(STEPS), count)
+    """`count` different steps in a random order, whose results differ by input and need the first steps too."""
+    tried = inputs(random, 6)
+    while True:
+        names = random.sample(sorted(STEPS), count)
+        results = [[meaning(names[skipped:], xs) for xs in tried] for skipped in range(count + 1)]
+        if len({tuple(xs) for xs in results[0]}) > 3 and results[0] not in results[1:]:
+            return names
 
 
 def meaning(names: list[str], xs: Numbers) -> Numbers:
@@ -142,13 +147,12 @@ def tariff(random: Random) -> Draft:
 def tariff_with_fact(random: Random) -> Draft:
     """A function that needs a property of a material."""
     name, facts = material(random)
-    b = random.randint(2, 80)
-    values = random.sample(range(1, 90), 4)
-    words, attribute, body = random.choice((
-        (f"the mass of k cubic centimetres of {name}, in grams", "density", f"k * {facts['density']}"),
-        (f"the joules that warm k g of {name} by {b} degrees", "specific heat", f"k * {b} * {facts['specific heat']}"),
-        (f"how much is k mol of {name}, in grams", "molar mass", f"k * {facts['molar mass']}"),
+    box, values = random.randint(2, 80), random.sample(range(1, 90), 4)
+    words, attribute = random.choice((
+        (f"the mass of k cubic centimetres of {name} in a box of {box} g", "density"),
+        (f"how much is k mol of {name} in a box of {box} g", "molar mass"),
     ))  # fmt: skip
+    body = f"k * {facts[attribute]} + {box}"
     question = f"Write a function `f(k)` that returns {words}."
     return function(question, body, "f", values, (look_up(attribute), FORMALIZE, PROGRAM))
 

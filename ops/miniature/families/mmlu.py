@@ -22,7 +22,7 @@ from ops.miniature.knowledge import table
 _IN_OTHER_WORDS = {
     "capital": ("Where does the government of {} sit?", "In which city do the ministers of {} meet?"),
     "currency": ("Which money do people in {} pay with?", "What do shops in {} take in cash?"),
-    "language": ("What do most people in {} speak?", "What are newspapers in {} mostly written in?"),
+    "language": ("What do most people in {} speak?",),
     "symbol": ("How do chemists abbreviate {}?", "Which letters stand for {} in a formula?"),
 }
 EXTREMES = {
@@ -30,12 +30,8 @@ EXTREMES = {
     ("density", "smallest"): ("is the lightest for its size", "floats best in a heavy liquid"),
     ("melting point", "largest"): ("stays solid the longest when heated",),
     ("melting point", "smallest"): ("turns liquid first when heated",),
-    ("boiling point", "largest"): ("turns to vapour last when heated",),
-    ("boiling point", "smallest"): ("turns to vapour first when heated",),
     ("population", "largest"): ("is home to the most people",),
     ("population", "smallest"): ("is home to the fewest people",),
-    ("area", "largest"): ("covers the most land",),
-    ("area", "smallest"): ("covers the least land",),
 }
 
 
@@ -85,7 +81,7 @@ def fact_in_other_words(random: Random) -> Draft:
 def extreme(random: Random) -> Draft:
     """Four things compared by a quantity that only its effect describes."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
-    rows = table("countries" if attribute in ("population", "area") else "materials")
+    rows = table("countries" if attribute == "population" else "materials")
     names = random.sample(sorted(rows), 4)
     values = [float(rows[name][attribute]) for name in names]
     while len(set(values)) < 4:

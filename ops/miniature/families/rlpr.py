@@ -24,7 +24,7 @@ def fact_value(random: Random) -> Draft:
         attribute = random.choice(MATERIAL_FACTS)
         name, facts = material(random)
     else:
-        attribute = random.choice(("population", "area", "capital", "currency"))
+        attribute = random.choice(("population", "capital", "currency", "language"))
         name, facts = country(random)
     opening = random.choice(("State the", "Give the", "What is the", "Report the", "Tell me the"))
     answer = f"{facts[attribute]} {FACT_UNITS[attribute]}".strip()
@@ -94,15 +94,12 @@ def rate_with_fact(random: Random) -> Draft:
     """Arithmetic with a property of a material that the question does not give."""
     name, facts = material(random)
     a, b = random.randint(2, 400), random.randint(2, 60)
-    density, heat, molar = (float(facts[key]) for key in ("density", "specific heat", "molar mass"))
-    question, attribute, value, unit = random.choice((
-        (f"What is the mass of {a} cubic centimetres of {name}?", "density", a * density, "g"),
-        (f"What does it take to warm {a} g of {name} by {b} degrees?", "specific heat", a * b * heat, "J"),
-        (f"In grams, how much is {b} mol of {name}?", "molar mass", b * molar, "g"),
+    question, attribute, count, unit = random.choice((
+        (f"What is the mass of {a} cubic centimetres of {name}?", "density", a, "g"),
+        (f"In grams, how much is {b} mol of {name}?", "molar mass", b, "g"),
     ))  # fmt: skip
-    per_unit = {"density": a, "specific heat": a * b, "molar mass": b}[attribute]
-    again = value / per_unit
-    proof = (round(float(facts[attribute]), 6), round(again, 6))
+    value = count * float(facts[attribute])
+    proof = (round(float(facts[attribute]), 6), round(value / count, 6))
     return Draft(question, f"{number(value)} {unit}", proof, (look_up(attribute), FORMALIZE, COMPUTE))
 
 
@@ -111,8 +108,6 @@ _CLAIMS = {
     ("density", "smallest"): "is lighter for its size than",
     ("melting point", "largest"): "stays solid at more heat than",
     ("melting point", "smallest"): "turns liquid at less heat than",
-    ("boiling point", "largest"): "turns to vapour at more heat than",
-    ("boiling point", "smallest"): "turns to vapour at less heat than",
 }
 
 

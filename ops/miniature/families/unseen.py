@@ -66,8 +66,6 @@ def odd_one(random: Random) -> Draft:
     rows = table("materials")
     names = random.sample(sorted(rows), 4)
     attribute, side, words = random.choice((
-        ("specific heat", "largest", "warms up slowest over the same flame"),
-        ("specific heat", "smallest", "warms up quickest over the same flame"),
         ("molar mass", "largest", "has the heaviest atoms"),
         ("molar mass", "smallest", "has the lightest atoms"),
     ))  # fmt: skip

@@ -91,7 +91,7 @@ def _program(random: Random, names: list[str], question: str, solution: tuple[tu
 def from_examples(random: Random) -> Draft:
     """Find the rule: three examples and no words."""
     names = pick(random, random.choice((1, 2, 2)))
-    examples = [[random.randint(0, 9) for _ in range(4)] for _ in range(3)]
+    examples = [[random.randint(-9, 9) for _ in range(4)] for _ in range(3)]
     shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
     question = f"Read integers from one line and print them changed by the rule of these examples.\n{shown}"
     return _program(random, names, question, (PROGRAM,))

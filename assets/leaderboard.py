@@ -14,10 +14,9 @@ from ops.evaluation.stage import compare
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     board = compare(*podium.load()).board
-    shown = leaderboard_markdown(board).replace("<br>", " · ")  # a tag that Dagster leaves out
     return dg.MaterializeResult(
         metadata={
-            "leaderboard": dg.MetadataValue.md(shown),
+            "leaderboard": dg.MetadataValue.md(leaderboard_markdown(board)),
             "accuracy": metadata.picture("accuracy", accuracy_bars(board)),
         }
     )

@@ -75,6 +75,7 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
     (workspace.state / "mlflow").mkdir(parents=True, exist_ok=True)
     return [
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"),
+        *("--uvicorn-opts", "--log-level warning"),
         *("--backend-store-uri", workspace.mlflow_uri),
         *("--default-artifact-root", str(workspace.mlflow_artifacts)),
     ]
@@ -90,7 +91,7 @@ def _start(command: Sequence[str], workspace: Workspace) -> subprocess.Popen[byt
 def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
     for server in servers:
         if server.poll() is None:
-            os.killpg(server.pid, signal.SIGINT)  # as a terminal would: to its children too
+            os.killpg(server.pid, signal.SIGTERM)  # its children too; to SIGINT uvicorn answers with a traceback
     deadline = time.monotonic() + GRACE_S
     for server in servers:
         try:

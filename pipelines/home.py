@@ -71,8 +71,8 @@ def only_one(workspace: Workspace) -> Iterator[None]:
 
 
 def this_process() -> dict[str, str]:
-    """The run tag that names this process."""
-    return {PROCESS: name_of(os.getpid())}
+    """Run tags: this process; and the code location, without which a job's page does not list the run."""
+    return {PROCESS: name_of(os.getpid()), ".dagster/repository": "__repository__@pipelines.definitions"}
 
 
 def bury_dead_runs(instance: dg.DagsterInstance) -> int:

@@ -146,7 +146,9 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     lines = [_markdown(heads), _markdown(["---", *["---:"] * (len(heads) - 1)])]
     for line in _lines(board):
         label = f"**{line.label}**" if line.is_mean else line.label
-        lines.append(_markdown([label, str(line.n), *(cell.replace("\n", "<br>") for cell in line.cells)]))
+        # Two rows, not <br>: Dagster's markdown leaves tags out and would join the numbers.
+        accuracies, costs = zip(*(cell.partition("\n")[::2] for cell in line.cells), strict=True)
+        lines += [_markdown([label, str(line.n), *accuracies]), _markdown(["", "", *costs])]
     lines += [
         "",
         _markdown(["system", "mean steps", "format compliance", "more than one worker", "unscorable"]),

@@ -55,6 +55,9 @@ lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+seeds: $(STAMP)  ## the quickstart on three seeds, into docs/results.md: SEEDS="1 2 3"
+	@$(BIN)/python -m pipelines.seeds $(SEEDS)
+
 bench: $(STAMP)  ## the benchmarks, into .podium/bench.json
 	@$(BIN)/python -m tests.bench
 

@@ -1,0 +1,102 @@
+"""`python -m pipelines.seeds 1 2 3`, what `make seeds` calls: the quickstart on several seeds, as a table in docs.
+
+What belongs here: running the lifecycle once a seed and writing down what each gave. What
+does not: any measurement of its own, but for the greedy reading of both policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from assets.conductor import run_folder
+from assets.resources import Podium, Setup
+from ops.benchmarks.stage import evaluation_questions
+from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
+from ops.evaluation.report import Leaderboard, percent
+from ops.evaluation.runner import evaluate, summarize
+from ops.evaluation.stage import compare
+from ops.policy import Conductor
+from ops.training.cold_start import base_policy_folder
+from ops.training.plan import RunResult
+from ops.workers.stage import open_client
+from ops.workspace import Workspace
+from pipelines.run import main as run_lifecycle
+
+FILE = Path("docs") / "results.md"
+MARK = "<!-- made by `make seeds` -->"
+
+
+class Outcome(NamedTuple):
+    """One seed: its leaderboard, and both policies read greedily."""
+
+    seed: int
+    board: Leaderboard
+    greedy: Leaderboard
+    trained: RunResult
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every seed and write the table between its marks in docs/results.md. Returns the exit status."""
+    seeds = [int(word) for word in (sys.argv[1:] if arguments is None else arguments)] or [1, 2, 3]
+    workspace, outcomes = Workspace.find(), []
+    for seed in seeds:
+        if (status := run_lifecycle(["--seed", str(seed)])) != 0:
+            return status
+        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed).load()))
+    file = workspace.root / FILE
+    before, _, rest = file.read_text(encoding="utf-8").partition(MARK)
+    after = rest.partition(MARK)[2]
+    file.write_text(f"{before}{MARK}\n\n{_tables(outcomes)}\n{MARK}{after}", encoding="utf-8")
+    print(f"written to {FILE}")
+    return 0
+
+
+def _outcome(setup: Setup) -> Outcome:
+    workspace, recipe, pool = setup
+    folder = run_folder(setup)
+    trained = RunResult.read(folder)
+    assert trained is not None  # the lifecycle has just ended well
+    policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(*setup)}
+    client = open_client(workspace, recipe, pool, "evaluation")
+    questions = [question for asked in evaluation_questions(workspace, recipe).values() for question in asked]
+    settings = recipe.evaluation.model_copy(update={"temperature": 0.0})
+    greedy = {}
+    for name, policy in policies.items():
+        conductor = Conductor.load(policy)
+        offered = [pool.worker(worker) for worker in conductor.card.offered]
+        rows = asyncio.run(evaluate(conductor, questions, offered, client, settings, recipe.prompting))
+        greedy[name] = summarize(rows)
+    return Outcome(recipe.seed, compare(*setup).board, Leaderboard(greedy), trained)
+
+
+def _tables(outcomes: Sequence[Outcome]) -> str:
+    lines = ["| seed | system | in-domain mean | unseen mean | USD a question |", "| --- | --- | --- | --- | --- |"]
+    for outcome in outcomes:
+        for board, suffix in ((outcome.board, ""), (outcome.greedy, ", greedy")):
+            for name in board.systems:
+                seen, unseen = (percent(board.mean(name, over)) for over in (TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS))
+                usd = board.cost(name, TRAINING_BENCHMARKS)[1]
+                lines.append(f"| {outcome.seed} | {name}{suffix} | {seen} | {unseen} | {usd:.6f} |")
+    lines += [
+        "",
+        "| seed | reward before | after | format compliance | more than one worker |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for outcome in outcomes:
+        scores = [outcome.board.systems["Conductor"][name] for name in TRAINING_BENCHMARKS]
+        compliance = sum(score.format_compliance for score in scores) / len(scores)
+        several = sum(score.multi_worker_share for score in scores) / len(scores)
+        trained = outcome.trained
+        lines.append(
+            f"| {outcome.seed} | {trained.reward_before:.3f} | {trained.reward_after:.3f} "
+            f"| {compliance:.1%} | {several:.1%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,7 +24,7 @@ def print_summary(console: Console, setup: Setup, calls: Calls, seconds: float) 
     if trained is not None:
         console.print(
             f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
-            f"{trained.steps} steps ({trained.rollouts:,} rollouts, {money(trained.cost_usd)})"
+            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {money(trained.cost_usd)})"
         )
     champion = registry.champion(setup.workspace)
     challenger = registry.challenger(setup.workspace)

@@ -55,8 +55,9 @@ class RunResult(Settings):
     rollouts: int
     live_calls: int
     cached_calls: int
+    """Of the last attempt, where a run was cut short and went on."""
     cost_usd: float
-    """Spent on workers."""
+    """What the rollouts' worker responses cost when they were paid for, here or in an earlier run."""
     seconds: float
     """Wall time of all attempts together."""
 

@@ -171,7 +171,8 @@ class Curve(TrainerCallback):  # type: ignore[misc]
     def start(self, step: int) -> None:
         """Keep the lines up to the checkpoint's step: the steps after it are done again."""
         if self._file.is_file():
-            lines = self._file.read_text(encoding="utf-8").splitlines()
+            text = self._file.read_text(encoding="utf-8")
+            lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
             self._rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
         self._file.write_text("".join(json.dumps(row) + "\n" for row in self._rows), encoding="utf-8")
 

@@ -43,7 +43,11 @@ def _live(workspace: Workspace, recipe: str, seed: int | None, console: Console)
     # Read the configuration before anything heavy is imported: a mistake in it shows at once.
     from ops.config import load_pool, load_recipe
 
-    load_pool(workspace.config, load_recipe(workspace.config, recipe).pool)
+    chosen = load_recipe(workspace.config, recipe)
+    pool = load_pool(workspace.config, chosen.pool)
+    from ops.workers.providers import check_pool
+
+    check_pool(pool, workspace.config / "pools" / f"{chosen.pool}.yaml")
     import warnings
 
     import dagster as dg

@@ -189,4 +189,5 @@ def test_mlflow_is_beside_it(served: Served, tab: Tab) -> None:
     visit(tab, served.mlflow)
     tab.page.get_by_text("Welcome to MLflow").wait_for()
     tab.page.get_by_role("link", name="Experiments").first.wait_for()
+    assert tab.page.get_by_role("link", name="Experiments").first.is_visible()
     tab.shoot("mlflow")

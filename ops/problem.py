@@ -33,7 +33,7 @@ class CodeTest:
 class Problem:
     """A question with a gold answer and the grader that judges answers to it.
 
-    `id` is unique within its benchmark. `answer` is the gold answer as the grader
+    `id` is unique within its benchmark, `key` everywhere. `answer` is the gold answer as the grader
     reads it: LaTeX for "math", a letter for "choice", short text for "text", a
     reference program (or "") for "code". `choices` are the texts behind the letters
     A, B, C …; empty unless the question offers choices. `family` names the
@@ -54,6 +54,11 @@ class Problem:
     family: str = ""
     source: str = ""
 
+    @property
+    def key(self) -> str:
+        """Its one identity everywhere: `mmlu/7`."""
+        return problem_key(self.benchmark, self.id)
+
     def as_row(self) -> dict[str, Any]:
         """A JSON-ready row; `from_row` is its inverse."""
         row = asdict(self)
@@ -68,6 +73,16 @@ class Problem:
         values["choices"] = tuple(values.get("choices") or ())
         values["tests"] = tuple(CodeTest(**test) for test in values.get("tests") or ())
         return cls(**values)
+
+
+def problem_key(benchmark: str, problem_id: str) -> str:
+    """A problem's one identity everywhere, `BENCHMARK/ID` (`mmlu/7`): an id alone is unique in its benchmark only."""
+    return f"{benchmark}/{problem_id}"
+
+
+def benchmark_of(key: str) -> str:
+    """The benchmark of a problem's key."""
+    return key.partition("/")[0]
 
 
 class Grade(NamedTuple):

@@ -15,9 +15,7 @@ from ops.config import PromotionGate
 from ops.errors import ConfigError
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.statistics import Interval, mcnemar, paired_bootstrap
-
-Question = tuple[str, str]
-"""(benchmark, problem id)."""
+from ops.problem import benchmark_of
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ class _Pairs:
         """Differences of accuracy by benchmark."""
         found: dict[str, list[float]] = defaultdict(list)
         for question in self.questions:
-            found[question[0]].append(
+            found[benchmark_of(question)].append(
                 self._mean(self.ours, question, "correct") - self._mean(self.theirs, question, "correct")
             )
         return found
@@ -202,14 +200,14 @@ class _Pairs:
         return sum(ours) / len(ours), sum(theirs) / len(theirs)
 
     @staticmethod
-    def _mean(side: dict[Question, list[ScoreRow]], question: Question, field: str) -> float:
+    def _mean(side: dict[str, list[ScoreRow]], question: str, field: str) -> float:
         rows = side[question]
         return sum(float(getattr(row, field)) for row in rows) / len(rows)
 
 
-def _by_question(rows: Sequence[ScoreRow]) -> dict[Question, list[ScoreRow]]:
-    found: dict[Question, list[ScoreRow]] = defaultdict(list)
+def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
+    found: dict[str, list[ScoreRow]] = defaultdict(list)
     for row in rows:
         if not row.unscorable:
-            found[row.question].append(row)
+            found[row.problem_key].append(row)
     return dict(found)

@@ -102,12 +102,12 @@ class TraceSample:
             ids = [
                 export(
                     trace,
-                    f"{problem.benchmark} · {problem.id}",
+                    problem.key,
                     texts=not is_confidential(problem.benchmark),
                     experiment_id=home,
                     tags={
                         "benchmark": problem.benchmark,
-                        "problem": problem.id,
+                        "problem": problem.key,
                         "system": system,
                         "outcome": outcome,
                         "shape": shape(trace.workflow),

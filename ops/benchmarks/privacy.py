@@ -24,7 +24,7 @@ def is_confidential(benchmark: str) -> bool:
 def shown(problem: Problem) -> str:
     """The question; of a confidential benchmark only `BENCHMARK/ID (not shown: …)`."""
     if is_confidential(problem.benchmark):
-        return f"{problem.benchmark}/{problem.id} (not shown: its authors ask that no question be republished)"
+        return f"{problem.key} (not shown: its authors ask that no question be republished)"
     return problem.question
 
 

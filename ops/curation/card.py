@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
-from ops.curation.duplicates import reference
 from ops.curation.mix import agreements
 from ops.curation.proxies import STATED
 from ops.curation.signal import Tallies
@@ -134,7 +133,7 @@ def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
         for stage, problems in (("shortlist", choice.shortlisted), ("mix", choice.mix)):
-            found = [choice.weights[reference(p)] for p in problems if p.domain == domain]
+            found = [choice.weights[p.key] for p in problems if p.domain == domain]
             counts = Counter(min(int(value * BINS), BINS - 1) for value in found)
             rows.append((domain, stage, f"{fmean(found):.3f}", *(counts[place] for place in range(BINS))))
     title = "## Forecast signal" if measured else "## Proxies"

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.benchmarks.order import shuffled
-from ops.curation.duplicates import reference
 from ops.curation.strata import draw, stratum
 from ops.curation.text import tokens
 from ops.problem import Problem
@@ -47,8 +46,8 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
     pool = draw(problems, places * POOL, seed)
     if len(pool) <= places:
         return pool
-    pool = shuffled(pool, [reference(problem) for problem in pool], seed)
-    worth = [max(weights.get(reference(problem), 1.0), LEAST) for problem in pool]
+    pool = shuffled(pool, [problem.key for problem in pool], seed)
+    worth = [max(weights.get(problem.key, 1.0), LEAST) for problem in pool]
     features, size = _features(pool)
     covered = np.zeros(size, dtype=bool)
     gathered: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -73,8 +72,8 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
             continue
         gathered[stratum(pool[place])] += value(place)
         covered[features[place]] = True
-        chosen.add(reference(pool[place]))
-    return [problem for problem in problems if reference(problem) in chosen]
+        chosen.add(pool[place].key)
+    return [problem for problem in problems if problem.key in chosen]
 
 
 def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:

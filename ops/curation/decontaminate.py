@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Sketch, Sketcher, reference
+from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Sketch, Sketcher
 from ops.curation.rewording import Rewordings, worn
 from ops.curation.upstream import upstream_item
 from ops.problem import Problem
@@ -54,7 +54,7 @@ class Seen:
 
     def add(self, problem: Problem, sketch: Sketch, cause: Cause) -> None:
         """Remember `problem`; `cause` says what it would be to repeat it."""
-        known = Known(reference(problem), cause)
+        known = Known(problem.key, cause)
         if item := upstream_item(problem):
             self._items.setdefault(item, known)
         self._texts.add(known, sketch)
@@ -84,14 +84,14 @@ def decontaminate(candidates: Sequence[Problem], evaluation: Iterable[Problem], 
     for problem, sketch in zip(held_out, sketches, strict=True):
         seen.add(problem, sketch, "contamination")
     dropped: dict[str, Removed] = {}
-    for problem in sorted(candidates, key=reference):
-        name, sketch = reference(problem), sketcher.sketch(problem)
+    for problem in sorted(candidates, key=lambda problem: problem.key):
+        name, sketch = problem.key, sketcher.sketch(problem)
         if match := seen.find(problem, sketch):
             dropped[name] = Removed(name, match.other.reference, match.other.cause, match.kind, match.similarity)
         else:
             seen.add(problem, sketch, "duplicate")
-    kept = [problem for problem in candidates if reference(problem) not in dropped]
-    return Clean(kept, [dropped[name] for problem in candidates if (name := reference(problem)) in dropped])
+    kept = [problem for problem in candidates if problem.key not in dropped]
+    return Clean(kept, [dropped[name] for problem in candidates if (name := problem.key) in dropped])
 
 
 def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[Removed]:

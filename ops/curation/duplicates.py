@@ -117,11 +117,6 @@ def best_of(kind: str, scored: Sequence[tuple[Known, float]]) -> Match | None:
     return Match(known, kind, round(similarity, 4))
 
 
-def reference(problem: Problem) -> str:
-    """`BENCHMARK/ID`: a problem's name across benchmarks."""
-    return f"{problem.benchmark}/{problem.id}"
-
-
 class Sketcher:
     """Makes sketches; each distinct token is hashed once."""
 

@@ -17,7 +17,6 @@ from typing import Literal
 
 from ops.config import Curation
 from ops.curation.cover import choose
-from ops.curation.duplicates import reference
 from ops.curation.shortlist import DOMAINS, before_responses
 from ops.curation.signal import RESCUE, Beta, Tallies, forecast, rescue
 from ops.curation.strata import draw
@@ -34,7 +33,7 @@ Agreement = Literal["all", "some", "none", "unmeasured"]
 
 def agreement(problem: Problem, tallies: Tallies) -> Agreement:
     """How far the measured workers agree on `problem`."""
-    measured = tallies.get((problem.benchmark, problem.id), {}).values()
+    measured = tallies.get(problem.key, {}).values()
     if not measured:
         return "unmeasured"
     if all(tally.right >= tally.samples for tally in measured):
@@ -50,9 +49,8 @@ def agreements(problems: Sequence[Problem], tallies: Tallies) -> Counter[Agreeme
 def signals(
     problems: Sequence[Problem], tallies: Tallies, group: int, second: Beta | None = RESCUE
 ) -> dict[str, float]:
-    """`BENCHMARK/ID` → the forecast that a group of `group` rollouts on it disagrees (`signal.forecast`)."""
-    found = forecast(tallies, group, second, problems=[(problem.benchmark, problem.id) for problem in problems])
-    return {f"{benchmark}/{name}": value for (benchmark, name), value in found.items()}
+    """Problem's key → the forecast that a group of `group` rollouts on it disagrees (`signal.forecast`)."""
+    return forecast(tallies, group, second, problems=[problem.key for problem in problems])
 
 
 def choose_mix(
@@ -94,5 +92,5 @@ def choose_in_domain(
     easy = [problem for problem in offered if agreement(problem, tallies) == "all"]
     chosen = draw(teaching, places, seed)
     chosen += draw(easy, places - len(chosen), seed)
-    names = {reference(problem) for problem in chosen}
-    return [problem for problem in offered if reference(problem) in names]
+    names = {problem.key for problem in chosen}
+    return [problem for problem in offered if problem.key in names]

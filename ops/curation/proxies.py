@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
-from ops.curation.duplicates import reference
 from ops.curation.text import tokens
 from ops.problem import Problem
 
@@ -41,7 +40,7 @@ def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
     length = _ranked(problems, lambda problem: float(len(problem.question.split())))
     divided = _ranked(problems, _divided)
     for problem in problems:
-        name = reference(problem)
+        name = problem.key
         proxies = [_middle(ranks[name]) for ranks in (level, length) if name in ranks]
         proxies += [_FLOOR + (1 - _FLOOR) * divided[name]] if name in divided else []
         yield name, fmean(proxies) if proxies else 1.0
@@ -49,7 +48,7 @@ def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
 
 def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
     """Name → where its value lies among all (0 lowest, 1 highest; equal values share a place). All equal: nothing."""
-    values = {reference(problem): found for problem in problems if (found := value(problem)) is not None}
+    values = {problem.key: found for problem in problems if (found := value(problem)) is not None}
     places = sorted(values.values())
     if not places or places[0] == places[-1]:
         return {}

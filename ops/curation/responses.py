@@ -10,17 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from ops.curation.signal import ProblemKey, Tallies, Tally
+from ops.curation.signal import Tallies, Tally
 from ops.errors import DataError
 from ops.workers.precache import ResponseRow, load_responses, response_file
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     """Problem → worker → right answers of how many. Unreachable calls are left out; refusals are wrong."""
-    scores: dict[ProblemKey, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.status != "unreachable":
-            scores[row.benchmark, row.problem_id][row.worker].append(row.score)
+            scores[row.problem_key][row.worker].append(row.score)
     return {
         key: {worker: Tally(sum(found), len(found)) for worker, found in by_worker.items()}
         for key, by_worker in scores.items()

@@ -33,9 +33,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp
 
 from ops.config import Curation
-
-ProblemKey = tuple[str, str]
-"""(benchmark, problem id)."""
+from ops.problem import benchmark_of
 
 
 class Tally(NamedTuple):
@@ -53,8 +51,8 @@ class Beta(NamedTuple):
 
 
 Counts = NDArray[np.int64]
-Tallies = Mapping[ProblemKey, Mapping[str, Tally]]
-"""Problem → worker's name → tally. Unmeasured pairs are absent."""
+Tallies = Mapping[str, Mapping[str, Tally]]
+"""Problem's key → worker's name → tally. Unmeasured pairs are absent."""
 
 JEFFREYS = Beta(0.5, 0.5)
 RESCUE_SAMPLES = 4.0
@@ -118,19 +116,19 @@ def group_signal(tally: Tally, group: int, prior: Beta = JEFFREYS, second: Beta 
 
 
 def forecast(
-    tallies: Tallies, group: int, second: Beta | None = RESCUE, problems: Iterable[ProblemKey] | None = None
-) -> dict[ProblemKey, float]:
-    """Problem → the probability that a group of `group` rollouts on it disagrees; `problems` None: of each measured.
+    tallies: Tallies, group: int, second: Beta | None = RESCUE, problems: Iterable[str] | None = None
+) -> dict[str, float]:
+    """Problem's key → the probability that a group of `group` rollouts on it disagrees; `problems` None: all measured.
 
     The prior is fitted to each benchmark's measured problems; an unmeasured one is forecast from it alone.
     """
     wanted = tallies if problems is None else problems
     evidence = {key: pooled(tallies.get(key, {}).values()) for key in wanted}
     priors = {
-        name: fit_prior(tally for (benchmark, _), tally in evidence.items() if benchmark == name)
-        for name in sorted({benchmark for benchmark, _ in evidence})
+        name: fit_prior(tally for key, tally in evidence.items() if benchmark_of(key) == name)
+        for name in sorted(set(map(benchmark_of, evidence)))
     }
-    return {key: group_signal(tally, group, priors[key[0]], second) for key, tally in evidence.items()}
+    return {key: group_signal(tally, group, priors[benchmark_of(key)], second) for key, tally in evidence.items()}
 
 
 def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArray[np.float64]:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from ops.benchmarks.order import shuffled
-from ops.curation.duplicates import reference
 from ops.problem import Problem
 
 
@@ -31,11 +30,11 @@ def draw(
     the others, and odd places to strata chosen by the seed. Within a stratum the seed chooses. The
     result depends on the problems' names, not on their order.
     """
-    ranked = shuffled(list(problems), [reference(problem) for problem in problems], seed)
+    ranked = shuffled(list(problems), [problem.key for problem in problems], seed)
     taken: Counter[Hashable] = Counter()
     turns: list[tuple[int, str]] = []
     for problem in ranked:
-        turns.append((taken[key(problem)], reference(problem)))
+        turns.append((taken[key(problem)], problem.key))
         taken[key(problem)] += 1
     chosen = {name for _, name in sorted(turns, key=lambda turn: turn[0])[:count]}
-    return [problem for problem in problems if reference(problem) in chosen]
+    return [problem for problem in problems if problem.key in chosen]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from ops.config import Evaluation, Execution, Prompting, Worker
 from ops.errors import DataError
 from ops.evaluation.statistics import Estimate, clustered
-from ops.problem import Problem
+from ops.problem import Problem, problem_key
 from ops.workers.types import Client, Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import FewShot, PromptTooLongError, conductor_messages
@@ -80,9 +80,9 @@ class ScoreRow:
     pattern: str = ""
 
     @property
-    def question(self) -> tuple[str, str]:
-        """What pairs the rows of two systems: (benchmark, problem id)."""
-        return self.benchmark, self.problem_id
+    def problem_key(self) -> str:
+        """What pairs the rows of two systems."""
+        return problem_key(self.benchmark, self.problem_id)
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ async def evaluate(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    place = {(problem.benchmark, problem.id): i for i, problem in enumerate(problems)}
-    return sorted(rows, key=lambda row: (place[row.question], row.repeat))
+    place = {problem.key: i for i, problem in enumerate(problems)}
+    return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
 
 
 def _batches(problems: Sequence[Problem], settings: Evaluation) -> Iterator[tuple[int, Sequence[Problem]]]:

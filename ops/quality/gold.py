@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
-from ops.curation.duplicates import reference
 from ops.problem import GraderName, Problem
 from ops.quality.suite import QualityReport, Rule, between, run
 from ops.workspace import Workspace
@@ -56,7 +55,7 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
     left = iter(grades)
     verdicts = []
     for problem in problems:
-        name, hidden = reference(problem), is_confidential(problem.benchmark)
+        name, hidden = problem.key, is_confidential(problem.benchmark)
         grade = next(left) if problem.answer.strip() else None
         score, reason = (grade.score, grade.reason) if grade else (None, "no gold answer")
         # A reason quotes the gold answer: of a confidential benchmark the id alone is told.

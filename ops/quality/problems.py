@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from ops.curation.decontaminate import leaks
-from ops.curation.duplicates import reference
 from ops.curation.text import exact_key, full_text
 from ops.grading import unreadable
 from ops.problem import Domain, GraderName, Problem
@@ -43,7 +42,7 @@ def check_problems(
     """
     held_out = list(evaluation)
     repeated = {item.problem: item.other for item in leaks(problems, held_out, threshold)} if held_out else {}
-    ids = {reference(problem) for problem in held_out}
+    ids = {problem.key for problem in held_out}
     rows = [_facts(problem, repeated, ids) for problem in problems]
     rules = _rules()
     if held_out:
@@ -60,7 +59,7 @@ def check_problems(
 
 def _facts(problem: Problem, repeated: dict[str, str], held_out_ids: set[str]) -> dict[str, Any]:
     """Numbers and names only: no question or answer enters the table."""
-    name = reference(problem)
+    name = problem.key
     return {
         "row": name,
         "id_chars": len(problem.id.strip()),

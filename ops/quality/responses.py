@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
-from ops.curation.duplicates import reference
 from ops.problem import Problem
 from ops.quality.suite import QualityReport, Rule, among, between, run, true, unique
 from ops.workers.precache import ResponseRow, Status
@@ -33,7 +32,7 @@ def check_responses(
     Asked of each worker and benchmark that `responses` speaks of: what has not been asked yet is
     another partition's work. With a workspace, Data Docs get the page `name`.
     """
-    wanted = {reference(problem) for problem in shortlist}
+    wanted = {problem.key for problem in shortlist}
     rows = [_facts(row, wanted) for row in responses]
     rows += [{"row": _name(key), "answered": False} for key in _missing(responses, shortlist, samples)]
     return run(name, rows, _rules(list(workers), samples), workspace=workspace)
@@ -62,7 +61,7 @@ def _facts(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:
         "row": _name((row.worker, row.benchmark, row.problem_id, row.sample)),
         "answered": True,
         "worker": row.worker,
-        "shortlisted": f"{row.benchmark}/{row.problem_id}" in shortlist,
+        "shortlisted": row.problem_key in shortlist,
         "sample": row.sample,
         "status": row.status,
         "score": row.score,

@@ -41,11 +41,11 @@ async def sample_examples(
 
     Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
-    problems = {problem.id: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
+    problems = {problem.key: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
     responses = [
-        Precached(row.worker, row.problem_id, problems[row.problem_id].subject, row.text, row.score >= 1.0)
+        Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.text, row.score >= 1.0)
         for row in load_responses(workspace.data / "responses")
-        if row.problem_id in problems and row.sample == 0
+        if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         card.offered,

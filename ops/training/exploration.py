@@ -35,7 +35,7 @@ async def explore(
     on_progress: Progress | None = None,
     settings: Execution | None = None,
 ) -> dict[str, list[Workflow]]:
-    """Problem id → workflows that answered it, for the problems that no worker reliably solves alone.
+    """Problem's key → workflows that answered it, for the problems that no worker reliably solves alone.
 
     First `attempts` random workflows a problem; then, for what is still unsolved, as many of those
     that worked on other problems of its domain. Raises `OverBudget` and `ConfigError`; what was
@@ -52,18 +52,18 @@ async def explore(
             asked = [problem for problem, _ in batch]
             rollouts = await roll_out(texts, asked, offered, client, prompting, settings=settings)
             for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
-                if rollout.outcome != "right" or workflow in found.get(problem.id, []):
+                if rollout.outcome != "right" or workflow in found.get(problem.key, []):
                     continue
                 if not sampler.may_be_luck(offered[workflow.steps[-1].worker].name, problem):
-                    found.setdefault(problem.id, []).append(workflow)
+                    found.setdefault(problem.key, []).append(workflow)
             if on_progress is not None:
                 on_progress(min(before + start + BATCH, total), total)
 
     await attempt([(problem, sampler.draw(problem)) for problem in hard for _ in range(attempts)], 0)
     worked: dict[str, list[Workflow]] = {}
     for problem in hard:
-        worked.setdefault(problem.domain, []).extend(found.get(problem.id, []))
-    unsolved = [problem for problem in hard if problem.id not in found and worked[problem.domain]]
+        worked.setdefault(problem.domain, []).extend(found.get(problem.key, []))
+    unsolved = [problem for problem in hard if problem.key not in found and worked[problem.domain]]
     borrowed = [(p, workflow) for p in unsolved for workflow in random.choices(worked[p.domain], k=attempts)]
     await attempt(borrowed, total // 2)
     return found

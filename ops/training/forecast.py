@@ -102,7 +102,7 @@ def forecast(
     pool: Pool,
     mix: Sequence[Problem],
     rows: Sequence[ResponseRow],
-    shares: Mapping[tuple[str, str], float],
+    shares: Mapping[str, float],
     policy_step_s: float | None = None,
 ) -> Forecast:
     """Foretell GRPO on `mix` with `pool`, of which precaching gave `rows`.
@@ -113,7 +113,7 @@ def forecast(
     grpo, steps = recipe.grpo, (1 + recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
     for problem in mix:
-        by_domain[problem.domain].append(shares.get((problem.benchmark, problem.id), 0.0))
+        by_domain[problem.domain].append(shares.get(problem.key, 0.0))
     answered = [row for row in rows if row.status == "ok" and row.worker in pool.names]
     rollouts = grpo.steps * grpo.rollouts_per_step
     step_s, limited_by = _worker_seconds(pool, answered, grpo.rollouts_per_step, steps)

@@ -86,15 +86,15 @@ async def lessons(
         rollouts += await roll_out(texts, chosen, offered, client, prompting, settings=execution)
         if on_progress is not None:
             on_progress(len(rollouts), len(asked), "workflows tried")
-    by_problem = {problem.id: rollouts[i * samples : (i + 1) * samples] for i, problem in enumerate(problems)}
+    by_problem = {problem.key: rollouts[i * samples : (i + 1) * samples] for i, problem in enumerate(problems)}
     found = Lessons()
     for problem in problems:
-        _sort(found, problem, by_problem[problem.id], len(offered), prompting, execution, cards)
+        _sort(found, problem, by_problem[problem.key], len(offered), prompting, execution, cards)
     pairs = [
         (problem, wrong, right)
         for problem in problems
-        for wrong in _distinct(by_problem[problem.id], "wrong")
-        for right in _distinct(by_problem[problem.id], "right")
+        for wrong in _distinct(by_problem[problem.key], "wrong")
+        for right in _distinct(by_problem[problem.key], "right")
     ]
     found.again = await _improvements(pairs, offered, client, prompting, execution, cards)
     return found

@@ -72,11 +72,11 @@ def reward_function(
     on_batch: Callable[[StepStatistics], None],
     settings: Execution | None = None,
 ) -> RewardFunction:
-    """An async function for TRL's `reward_funcs`; the data set must have a column `problem_id`."""
+    """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys."""
 
-    async def workflow_reward(completions: list[Any], problem_id: list[str], **_: Any) -> list[float | None]:
+    async def workflow_reward(completions: list[Any], problem: list[str], **_: Any) -> list[float | None]:
         started = time.perf_counter()
-        asked = [problems[name] for name in problem_id]
+        asked = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         rollouts = await roll_out(texts, asked, offered, client, prompting, settings=settings)
         on_batch(summarize(rollouts, asked, time.perf_counter() - started))

@@ -34,7 +34,8 @@ class Precached(NamedTuple):
     """One precached response, as far as the sampler needs it."""
 
     worker: str
-    problem_id: str
+    problem: str
+    """The problem's key."""
     subject: str
     text: str
     correct: bool
@@ -74,10 +75,10 @@ class WorkflowSampler:
         right = Counter((row.worker, row.subject) for row in responses if row.correct)
         self._accuracy = {key: right[key] / count for key, count in asked.items()}
         for row in responses:
-            self._texts[row.worker, row.problem_id] = row.text.lower()
+            self._texts[row.worker, row.problem] = row.text.lower()
             if row.correct:
                 trust = self._accuracy[row.worker, row.subject]
-                self._succeeded.setdefault(row.problem_id, []).append((row.worker, trust))
+                self._succeeded.setdefault(row.problem, []).append((row.worker, trust))
         self._explored: Mapping[str, Sequence[Workflow]] = {}
         self._spoken = self._spoken_shares()
 
@@ -94,7 +95,7 @@ class WorkflowSampler:
 
     def solved_alone(self, problem: Problem) -> bool:
         """Whether a worker that is mostly right on the subject answered the problem by itself."""
-        return any(trust >= 0.5 for _, trust in self._succeeded.get(problem.id, []))
+        return any(trust >= 0.5 for _, trust in self._succeeded.get(problem.key, []))
 
     def may_be_luck(self, worker: str, problem: Problem) -> bool:
         """Whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
@@ -102,7 +103,7 @@ class WorkflowSampler:
         return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
 
     def learn(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
-        """Take up workflows that were tried and were right, by problem id."""
+        """Take up workflows that were tried and were right, by problem's key."""
         self._explored = explored
 
     def stream(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
@@ -114,12 +115,12 @@ class WorkflowSampler:
     def draw(self, problem: Problem) -> Workflow:
         """One workflow: in `success_share` of the draws one that is known to work, or that ends with a worker
         known to succeed alone (the less often, the more that looks like luck); else a random one."""
-        explored = self._explored.get(problem.id)
+        explored = self._explored.get(problem.key)
         if explored and self._random.random() < self._success_share:
             return self._random.choice(explored)
         succeeded = [
             (worker, trust)
-            for worker, trust in self._succeeded.get(problem.id, [])
+            for worker, trust in self._succeeded.get(problem.key, [])
             if not self.may_be_luck(worker, problem)
         ]
         trust = max((trust for _, trust in succeeded), default=0.0)
@@ -138,7 +139,7 @@ class WorkflowSampler:
         return Workflow(tuple(steps))
 
     def _subtask(self, worker: str, problem: Problem) -> str:
-        here = self._texts.get((worker, problem.id), "")
+        here = self._texts.get((worker, problem.key), "")
         weights = [_PLAIN]
         for subtask in self._subtasks:
             spoken = self._spoken.get((worker, subtask.say), 0.0)

@@ -103,7 +103,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     with a larger one to go on.
     """
     card = PolicyCard.read(plan.base_policy)
-    problems = {problem.id: problem for problem in read_problems(plan.problems)}
+    problems = {problem.key: problem for problem in read_problems(plan.problems)}
     prompting = plan.recipe.prompting
     client = open_client(Workspace(plan.root), plan.recipe, plan.pool, "training")
     curve = Curve(folder / CURVE, report)
@@ -138,7 +138,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
 def dataset(
     plan: RunPlan, problems: Sequence[Problem], card: PolicyCard, tokenizer: Any, context: int | None = None
 ) -> Dataset:
-    """One row a problem: its prompt in chat form, and its id for the reward.
+    """One row a problem: its prompt in chat form, and its key for the reward.
 
     Raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
     """
@@ -150,7 +150,7 @@ def dataset(
         if context is not None:
             room = context - plan.recipe.grpo.max_completion_tokens
             check_length(messages, problem, partial(chat_tokens, tokenizer), room)
-        rows.append({"prompt": plain_messages(tokenizer, messages), "problem_id": problem.id})
+        rows.append({"prompt": plain_messages(tokenizer, messages), "problem": problem.key})
     return Dataset.from_list(rows)
 
 

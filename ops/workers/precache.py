@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from ops.config import Worker
 from ops.errors import DataError, PodiumError, WorkerRefused, WorkerUnreachable
-from ops.problem import Problem
+from ops.problem import Problem, problem_key
 from ops.workers.types import Client, Message
 
 Status = Literal["ok", "refused", "unreachable"]
@@ -50,6 +50,11 @@ class ResponseRow:
     """As the provider gave it: "stop", "length" (cut at the worker's `max_tokens`) …; "" without an answer."""
     cached: bool = False
     replayed: bool = False
+
+    @property
+    def problem_key(self) -> str:
+        """The key of the problem that was asked."""
+        return problem_key(self.benchmark, self.problem_id)
 
 
 def solo_messages(problem: Problem) -> list[Message]:

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.errors import DataError
-from ops.problem import Problem
+from ops.problem import Problem, benchmark_of
 from ops.workers.precache import ResponseRow
 
 if TYPE_CHECKING:
@@ -106,20 +105,20 @@ def profile(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> li
 
     `problems` tell the domain and the subject (an embedded problem's family) of each row.
     """
-    kinds = {(problem.benchmark, problem.id): problem for problem in problems}
+    kinds = {problem.key: problem for problem in problems}
     by_worker = _grouped(rows, lambda row: row.worker)
     return [_profile(worker, own, kinds) for worker, own in sorted(by_worker.items())]
 
 
-def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[tuple[str, str], Problem]) -> Profile:
+def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Problem]) -> Profile:
     answered = [row for row in rows if row.status == "ok"]
-    known = [row for row in rows if (row.benchmark, row.problem_id) in kinds]
+    known = [row for row in rows if row.problem_key in kinds]
 
     def domain(row: ResponseRow) -> str:
-        return kinds[row.benchmark, row.problem_id].domain
+        return kinds[row.problem_key].domain
 
     def subject(row: ResponseRow) -> str:
-        problem = kinds[row.benchmark, row.problem_id]
+        problem = kinds[row.problem_key]
         return f"{problem.domain}/{problem.subject or problem.family or 'other'}"
 
     total = _usage(answered)
@@ -171,13 +170,13 @@ def oracle(rows: Sequence[ResponseRow]) -> dict[str, Score]:
     With several samples a worker's rate on a problem is its mean: the oracle knows the
     worker, not the luck of a sample.
     """
-    best: dict[tuple[str, str], float] = {}
+    best: dict[str, float] = {}
     for own in _grouped(rows, lambda row: row.worker).values():
         for key, rate in _pass_rates(own).items():
             best[key] = max(rate, best.get(key, 0.0))
     by_benchmark: dict[str, list[float]] = defaultdict(list)
-    for (benchmark, _), rate in sorted(best.items()):
-        by_benchmark[benchmark].append(rate)
+    for key, rate in sorted(best.items()):
+        by_benchmark[benchmark_of(key)].append(rate)
     return {benchmark: _score(rates) for benchmark, rates in by_benchmark.items()}
 
 
@@ -191,42 +190,39 @@ def mean_score(scores: Iterable[Score]) -> Score:
 
 
 def successes(rows: Sequence[ResponseRow]) -> dict[str, list[str]]:
-    """Problem id → the workers that answered it right in at least half of their samples, sorted.
+    """Problem's key → the workers that answered it right in at least half of their samples, sorted.
 
-    Problems that nobody answered are there with an empty list. Raises `DataError` when
-    two benchmarks use one id.
+    Problems that nobody answered are there with an empty list.
     """
-    found = {key: list[str]() for key in _by_problem(rows)}
+    found = {key: list[str]() for key in sorted({row.problem_key for row in rows})}
     for worker, own in sorted(_grouped(rows, lambda row: row.worker).items()):
-        for (_, problem_id), rate in _pass_rates(own).items():
+        for key, rate in _pass_rates(own).items():
             if rate >= 0.5:
-                found[problem_id].append(worker)
+                found[key].append(worker)
     return found
 
 
 def disagreement(rows: Sequence[ResponseRow]) -> dict[str, float]:
-    """Problem id → pass rate over the workers (0-1): near 0.5 they disagree most.
+    """Problem's key → pass rate over the workers (0-1): near 0.5 they disagree most.
 
-    Each worker weighs the same, however many samples it has. Raises `DataError` when two
-    benchmarks use one id.
+    Each worker weighs the same, however many samples it has.
     """
     rates: dict[str, list[float]] = defaultdict(list)
-    _by_problem(rows)
     for own in _grouped(rows, lambda row: row.worker).values():
-        for (_, problem_id), rate in _pass_rates(own).items():
-            rates[problem_id].append(rate)
-    return {problem_id: fmean(values) for problem_id, values in sorted(rates.items())}
+        for key, rate in _pass_rates(own).items():
+            rates[key].append(rate)
+    return {key: fmean(values) for key, values in sorted(rates.items())}
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:
-    """(benchmark, problem id) → worker → its right answers and samples; what a forecast is made from."""
+    """Problem's key → worker → its right answers and samples; what a forecast is made from."""
     from ops.curation.signal import Tally
 
-    found: dict[tuple[str, str], dict[str, Tally]] = defaultdict(dict)
+    found: dict[str, dict[str, Tally]] = defaultdict(dict)
     for row in rows:
         if row.status != "unreachable":
-            right, samples = found[row.benchmark, row.problem_id].get(row.worker, (0.0, 0))
-            found[row.benchmark, row.problem_id][row.worker] = Tally(right + row.score, samples + 1)
+            right, samples = found[row.problem_key].get(row.worker, (0.0, 0))
+            found[row.problem_key][row.worker] = Tally(right + row.score, samples + 1)
     return found
 
 
@@ -252,26 +248,13 @@ def _grouped(rows: Iterable[ResponseRow], key: Any) -> Mapping[str, list[Respons
     return groups
 
 
-def _pass_rates(rows: Iterable[ResponseRow]) -> dict[tuple[str, str], float]:
-    """(benchmark, problem id) → mean score over samples (and workers, if there are several)."""
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+def _pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
+    """Problem's key → mean score over samples (and workers, if there are several)."""
+    scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.status != "unreachable":
-            scores[row.benchmark, row.problem_id].append(row.score)
+            scores[row.problem_key].append(row.score)
     return {key: fmean(values) for key, values in scores.items()}
-
-
-def _by_problem(rows: Iterable[ResponseRow]) -> dict[str, str]:
-    """Problem id → benchmark. Ids are unique within a benchmark; keyed by id alone, also across them."""
-    benchmarks: dict[str, str] = {}
-    for row in rows:
-        if benchmarks.setdefault(row.problem_id, row.benchmark) != row.benchmark:
-            raise DataError(
-                "worker responses", f"problem {row.problem_id!r}",
-                f"is in both {benchmarks[row.problem_id]} and {row.benchmark}",
-                "Give problems ids that are unique over all benchmarks",
-            )  # fmt: skip
-    return dict(sorted(benchmarks.items()))
 
 
 def _score(rates: Iterable[float]) -> Score:

@@ -36,12 +36,12 @@ class Recorded:
     def __init__(self, rows: Iterable[ResponseRow], problems: Iterable[Problem]) -> None:
         from ops.benchmarks.prompts import worker_prompt
 
-        prompts = {(problem.benchmark, problem.id): worker_prompt(problem) for problem in problems}
+        prompts = {problem.key: worker_prompt(problem) for problem in problems}
         self._prompts = set(prompts.values())
         self._rows = {
-            (row.worker, prompts[row.benchmark, row.problem_id], row.sample): row
+            (row.worker, prompts[row.problem_key], row.sample): row
             for row in rows
-            if row.status != "unreachable" and (row.benchmark, row.problem_id) in prompts
+            if row.status != "unreachable" and row.problem_key in prompts
         }
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Recorded:
         if row is None:
             return None
         if row.status == "refused":
-            raise WorkerRefused(f"worker {worker.name!r} refused {row.benchmark}/{row.problem_id} when it was recorded")
+            raise WorkerRefused(f"worker {worker.name!r} refused {row.problem_key} when it was recorded")
         return Response(
             text=row.text,
             prompt_tokens=row.prompt_tokens,

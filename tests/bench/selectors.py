@@ -92,7 +92,7 @@ def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.G
     passed = outcomes.passed[pool]
     seen = chance.hypergeometric(passed, SAMPLES - passed, samples)
     tallies = {
-        (problem.benchmark, problem.id): {
+        problem.key: {
             outcomes.models[m]: Tally(float(n), samples) for m, n in zip(pool, column, strict=True)
         }
         for problem, column in zip(outcomes.problems, seen.T, strict=True)

@@ -152,10 +152,10 @@ def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, m
         assert mlflow.get_experiment(found[0].info.experiment_id).name == "podium"
     tags = [(one.info.tags["benchmark"], one.info.tags["problem"], one.info.tags["outcome"]) for one in found]
     assert tags == [
-        ("math500", "math5001", "wrong"),
-        ("math500", "math5002", "wrong"),
-        ("gpqa_diamond", "gpqa_diamond0", "wrong"),
-        ("gpqa_diamond", "gpqa_diamond1", "wrong"),
+        ("math500", "math500/math5001", "wrong"),
+        ("math500", "math500/math5002", "wrong"),
+        ("gpqa_diamond", "gpqa_diamond/gpqa_diamond0", "wrong"),
+        ("gpqa_diamond", "gpqa_diamond/gpqa_diamond1", "wrong"),
     ]
     assert ["CANARY" in one.to_json() for one in found] == [True, True, False, False]
 

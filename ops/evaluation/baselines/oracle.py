@@ -21,9 +21,9 @@ def rows(responses: Iterable[ResponseRow]) -> list[ScoreRow]:
     nobody is right and a worker could not be reached, that worker might have been:
     its unscorable rows are given.
     """
-    questions: dict[tuple[str, str], dict[str, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
+    questions: dict[str, dict[str, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
     for row in score_rows(responses):
-        questions[row.question][row.workers[0]].append(row)
+        questions[row.problem_key][row.workers[0]].append(row)
     return [row for workers in questions.values() for row in min(workers.values(), key=_preference)]
 
 

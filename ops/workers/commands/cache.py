@@ -18,7 +18,7 @@ from ops.benchmarks.privacy import is_confidential
 from ops.benchmarks.store import read_problems
 from ops.config import load_pool
 from ops.errors import DataError
-from ops.problem import Problem
+from ops.problem import Problem, problem_key
 from ops.workers.cache import ResponseCache, open_cache
 from ops.workers.cache.admin import export, find, holdings, prune, verify
 from ops.workers.cache.misses import Verdict, why_miss
@@ -132,10 +132,10 @@ def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
     for file in files:
         if file.is_file():
             for problem in read_problems(file):
-                if (problem.benchmark, problem.id) == (benchmark, problem_id):
+                if problem.key == problem_key(benchmark, problem_id):
                     return problem
     raise DataError(
-        workspace.data, f"{benchmark}/{problem_id}", "is in neither the shortlist nor the raw problems",
+        workspace.data, problem_key(benchmark, problem_id), "is in neither the shortlist nor the raw problems",
         "Materialize raw_problems first, or mend the id",
     )  # fmt: skip
 

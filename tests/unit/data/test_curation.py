@@ -157,7 +157,7 @@ def test_shortlist_without_enough_clean_candidates_names_the_domain(make: Make) 
 def rated(problems: list[Problem], rate: Callable[[int], dict[str, float]]) -> Tallies:
     """One sample of each worker, right where its rate is 1."""
     return {
-        (p.benchmark, p.id): {
+        p.key: {
             worker: Tally(right, 1) for worker, right in rate(int(p.id.removeprefix(p.domain))).items()
         }
         for p in problems
@@ -196,7 +196,7 @@ def test_selectors_without_responses_ignore_them(make: Make, selector: Any) -> N
 
 def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
     assert agreement(make("1"), {}) == "unmeasured"
-    assert agreement(make("1"), {("mmlu", "1"): {"a": Tally(1, 1)}}) == "unmeasured"
+    assert agreement(make("1"), {"mmlu/1": {"a": Tally(1, 1)}}) == "unmeasured"
 
 
 def test_mix_from_too_small_a_shortlist_says_what_to_do(make: Make) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from ops.curation.cover import choose
-from ops.curation.duplicates import reference
+
 from ops.curation.proxies import proxy_weights
 from ops.problem import Problem
 from tests.bench import selectors
@@ -30,7 +30,7 @@ def problems(make: Make, count: int) -> list[Problem]:
 
 def test_the_choice_does_not_depend_on_the_order_and_follows_the_seed(make: Make) -> None:
     offered = problems(make, 120)
-    weights = {reference(problem): (int(problem.id) % 7) / 7 for problem in offered}
+    weights = {problem.key: (int(problem.id) % 7) / 7 for problem in offered}
     chosen = choose(offered, weights, 30, seed=4)
     shuffled = random.Random(1).sample(offered, len(offered))
     assert {p.id for p in choose(shuffled, weights, 30, seed=4)} == {p.id for p in chosen}
@@ -41,10 +41,10 @@ def test_the_choice_does_not_depend_on_the_order_and_follows_the_seed(make: Make
 
 def test_weight_is_preferred_and_every_stratum_covered(make: Make) -> None:
     offered = problems(make, 240)
-    heavy = {reference(problem) for problem in offered if int(problem.id) % 5 == 0}
-    weights = {reference(problem): 1.0 if reference(problem) in heavy else 0.1 for problem in offered}
+    heavy = {problem.key for problem in offered if int(problem.id) % 5 == 0}
+    weights = {problem.key: 1.0 if problem.key in heavy else 0.1 for problem in offered}
     chosen = choose(offered, weights, 36, seed=0)
-    assert sum(reference(problem) in heavy for problem in chosen) >= 34
+    assert sum(problem.key in heavy for problem in chosen) >= 34
     counts = Counter((problem.subject, problem.level) for problem in chosen)
     assert len(counts) == 6 and min(counts.values()) >= 5
     alike = Counter((problem.subject, problem.level) for problem in choose(offered, {}, 36, seed=0))
@@ -61,7 +61,7 @@ def test_without_weights_a_repetition_is_passed_over_for_something_new(make: Mak
 
 def test_places_are_filled_even_by_problems_of_no_weight(make: Make) -> None:
     offered = problems(make, 40)
-    assert len(choose(offered, dict.fromkeys(map(reference, offered), 0.0), 39, seed=0)) == 39
+    assert len(choose(offered, dict.fromkeys((p.key for p in offered), 0.0), 39, seed=0)) == 39
 
 
 def test_proxies_prefer_the_middle_and_close_choices(make: Make) -> None:

@@ -69,8 +69,8 @@ def test_little_data_leave_the_prior_near_jeffreys() -> None:
 
 def test_the_forecast_learns_each_benchmark_apart_and_covers_unmeasured_problems() -> None:
     names = [str(number) for number in range(40)]
-    easy = {("mmlu", name): {"a": Tally(1, 1), "b": Tally(1, 1)} for name in names}
-    mixed = {("rlpr", name): {"a": Tally(1, 1), "b": Tally(0, 1)} for name in names}
-    found = forecast({**easy, **mixed}, 8, problems=[*easy, *mixed, ("mmlu", "new"), ("rlpr", "new")])
-    assert found["mmlu", "0"] < found["mmlu", "new"] < found["rlpr", "new"] <= found["rlpr", "0"] + 0.1
+    easy = {f"mmlu/{name}": {"a": Tally(1, 1), "b": Tally(1, 1)} for name in names}
+    mixed = {f"rlpr/{name}": {"a": Tally(1, 1), "b": Tally(0, 1)} for name in names}
+    found = forecast({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
+    assert found["mmlu/0"] < found["mmlu/new"] < found["rlpr/new"] <= found["rlpr/0"] + 0.1
     assert set(forecast(easy, 8)) == set(easy)

@@ -229,8 +229,8 @@ def test_tallies_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None
         answered("bob", "rlpr", "p"),
     ]
     assert tallies(found) == {
-        ("mmlu", "p"): {"ann": Tally(1.0, 2)},
-        ("mmlu", "r"): {"ann": Tally(0.0, 1)},
-        ("mmlu", "s"): {"ann": Tally(1.0, 1)},
-        ("rlpr", "p"): {"bob": Tally(1.0, 1)},
+        "mmlu/p": {"ann": Tally(1.0, 2)},
+        "mmlu/r": {"ann": Tally(0.0, 1)},
+        "mmlu/s": {"ann": Tally(1.0, 1)},
+        "rlpr/p": {"bob": Tally(1.0, 1)},
     }

@@ -55,7 +55,7 @@ def recipe(**changes: Any) -> Recipe:
 
 def made(rows: list[ResponseRow], workers: Pool | None = None, **changes: Any) -> Any:
     mix = [problem(0), problem(1), problem(2, "rlpr")]
-    shares = {("math500", "p0"): 1.0, ("math500", "p1"): 0.0, ("rlpr", "p2"): 0.05}
+    shares = {"math500/p0": 1.0, "math500/p1": 0.0, "rlpr/p2": 0.05}
     return forecast(Workspace(ROOT), recipe(**changes), workers or pool(), mix, rows, shares)
 
 
@@ -157,7 +157,7 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     settings = load_recipe(ROOT / "config", "paper")
     workers = load_pool(ROOT / "config", settings.pool)
     rows = [row(name, 0, 0.5) for name in workers.names]
-    found = forecast(Workspace(ROOT), settings, workers, [problem(0)], rows, {("math500", "p0"): 0.9})
+    found = forecast(Workspace(ROOT), settings, workers, [problem(0)], rows, {"math500/p0": 0.9})
     assert found.rollouts == 200 * 4 * 64
     assert found.worker_s > 0
     assert found.usd.high > found.usd.low > 0

@@ -30,9 +30,9 @@ def problem(name: str, domain: str) -> Problem:
 
 def step(completions: list[str], names: list[str]) -> tuple[list[float | None], StepStatistics]:
     seen: list[StepStatistics] = []
-    problems = {"a": problem("a", "math"), "b": problem("b", "code")}
+    problems = {"math500/a": problem("a", "math"), "math500/b": problem("b", "code")}
     function = reward_function(problems, OFFERED, Tool(), Prompting(style="compact"), seen.append)  # type: ignore[arg-type]
-    rewards = asyncio.run(function(completions=completions, problem_id=names))  # type: ignore[arg-type]
+    rewards = asyncio.run(function(completions=completions, problem=[f"math500/{name}" for name in names]))  # type: ignore[arg-type]
     return rewards, seen[0]
 
 

@@ -109,7 +109,7 @@ def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:
     assert all(workflow.steps[-1].worker == 0 for workflows in found.values() for workflow in workflows)
     assert ticks[0] == (60, 60) or ticks[0][0] <= ticks[-1][0]
     sampler.learn(found)
-    drawn = [sampler.draw(problems[int(next(iter(found))[1:])]) for _ in range(200)]
+    drawn = [sampler.draw(problems[int(next(iter(found)).removeprefix("mmlu/p"))]) for _ in range(200)]
     assert sum(workflow.steps[-1].worker == 0 for workflow in drawn) > 140
 
 

@@ -24,7 +24,7 @@ def sampler(responses: list[Precached], seed: int = 1, share: float = 0.7) -> Wo
 
 def responses(text: str = "nothing", correct: bool = False) -> list[Precached]:
     return [
-        Precached(worker, problem.id, "s", text, correct and worker == "a")
+        Precached(worker, problem.key, "s", text, correct and worker == "a")
         for worker in OFFERED
         for problem in PROBLEMS
     ]
@@ -51,7 +51,7 @@ def test_every_workflow_is_valid_and_the_seed_decides() -> None:
 def test_a_worker_is_told_what_its_own_responses_speak_of() -> None:
     rows = [
         *responses()[: len(PROBLEMS)],
-        *[Precached("c", p.id, "s", "I hold the density.", False) for p in PROBLEMS],
+        *[Precached("c", p.key, "s", "I hold the density.", False) for p in PROBLEMS],
     ]
     steps = [step for _, w in islice(sampler(rows).stream(PROBLEMS), 3000) for step in w.steps]
     told = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}

@@ -1,0 +1,92 @@
+"""Ids are unique within a benchmark only: wherever problems of several benchmarks meet, the key tells them apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ops.benchmarks.store import write_problems
+from ops.config import Pool, Prompting, Worker, load_recipe
+from ops.policy import PolicyCard
+from ops.problem import Problem
+from ops.training.examples import sample_examples
+from ops.training.exploration import explore
+from ops.training.reward import reward_function
+from ops.training.sampling import Subtask, WorkflowSampler
+from ops.workers.precache import ResponseRow, response_file, write_responses
+from ops.workers.profiles import disagreement, successes
+from ops.workers.types import Message, Response
+from ops.workflow.grammar import Workflow, parse
+from ops.workspace import Workspace
+
+SUM = Problem("7", "math500", "math", "train", "What is 3 + 4?", "7", "math", subject="sums")
+CAPITAL = Problem("7", "mmlu", "mmlu", "train", "France's capital?", "B", "choice", ("Rome", "Paris"), subject="capitals")
+OFFERED = [Worker(name="adder", model="local/adder"), Worker(name="atlas", model="local/atlas")]
+
+
+class Tools:
+    """Each worker is right on its own benchmark only."""
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        text = "Answer: 7" if worker.name == "adder" else "Answer: B"
+        return Response(text, 10, 5, 0.0, 0.1, "stop")
+
+
+def row(worker: str, problem: Problem, score: float) -> ResponseRow:
+    text = f"{worker} on {problem.benchmark}"
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, text, score, "", 1, 1, 0.0, 0.1, "ok", "stop")
+
+
+ROWS = [row("adder", SUM, 1.0), row("adder", CAPITAL, 0.0), row("atlas", SUM, 0.0), row("atlas", CAPITAL, 1.0)]
+
+
+def test_a_key_names_benchmark_and_id() -> None:
+    assert (SUM.key, CAPITAL.key) == ("math500/7", "mmlu/7")
+    assert [one.problem_key for one in ROWS[:2]] == [SUM.key, CAPITAL.key]
+
+
+def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Workspace) -> None:
+    recipe = load_recipe(project.config, "quickstart")
+    settings = recipe.cold_start
+    assert settings is not None
+    write_problems(project.data / "training_mix.jsonl", [SUM, CAPITAL])
+    for worker in OFFERED:
+        for benchmark in ("math500", "mmlu"):
+            own = [one for one in ROWS if (one.worker, one.benchmark) == (worker.name, benchmark)]
+            write_responses(own, response_file(project.data / "responses", worker.name, benchmark))
+    card = PolicyCard(
+        recipe="t", pool=Pool(name="t", workers=tuple(OFFERED)), offered=("adder", "atlas"),
+        prompting=Prompting(style="compact", few_shots="none"), max_completion_tokens=64,
+    )  # fmt: skip
+    sure = settings.model_copy(update={"success_share": 1.0, "attempts": 0})
+    examples = asyncio.run(sample_examples(project, recipe, card, sure, 200, Tools()))
+    last_workers: dict[bool, set[int]] = {True: set(), False: set()}
+    for example in examples:
+        workflow = parse(example["completion"][0]["content"], offered=2, max_steps=5).workflow
+        assert workflow is not None
+        last_workers["3 + 4" in example["prompt"][-1]["content"]].add(workflow.steps[-1].worker)
+    assert last_workers == {True: {0}, False: {1}}
+
+
+def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
+    sampler = WorkflowSampler(("adder", "atlas"), [], (Subtask("x", "x"),), success_share=0.0, max_steps=5, seed=1)
+    worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, OFFERED, Tools(), Prompting(style="compact")))
+    assert {key: {flow.steps[-1].worker for flow in flows} for key, flows in worked.items()} == {
+        "math500/7": {0},
+        "mmlu/7": {1},
+    }
+
+
+def test_training_rewards_an_answer_by_the_problem_that_was_asked() -> None:
+    problems = {problem.key: problem for problem in (SUM, CAPITAL)}
+    reward = reward_function(problems, OFFERED, Tools(), Prompting(style="compact"), lambda _: None)  # type: ignore[arg-type]
+    adder = Workflow.single(0).render()
+    rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"]))  # type: ignore[arg-type]
+    assert rewards == [1.0, 0.5]
+
+
+def test_profiles_keep_both() -> None:
+    assert successes(ROWS) == {"math500/7": ["adder"], "mmlu/7": ["atlas"]}
+    assert disagreement(ROWS) == {"math500/7": pytest.approx(0.5), "mmlu/7": pytest.approx(0.5)}

@@ -30,7 +30,7 @@ def benchmark_scores(
     workspace, recipe, pool = setup
     client = open_client(workspace, recipe, pool, "evaluation")
     benchmarks = partitions.in_recipe(context.partition_keys, recipe)
-    policy, progress = run_folder(setup) / "policy", reporter.progress(context)
+    policy, progress = run_folder(podium) / "policy", reporter.progress(context)
     with setup.servers():
         rows = score_policy(workspace, recipe, pool, policy, CONDUCTOR, client, benchmarks, progress)
     for benchmark, own in rows.items():

@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets import gate, metadata
 from assets.base_policy import base_policy
-from assets.resources import Calls, OnProgress, Podium, Reporter, Setup
+from assets.resources import Calls, OnProgress, Podium, Reporter
 from assets.training_mix import training_mix
 from ops.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
@@ -27,10 +27,10 @@ LOG = "trainer.log"
 POLL_S = 1.0
 
 
-def run_folder(setup: Setup) -> Path:
+def run_folder(podium: Podium) -> Path:
     """The folder of the training run of this configuration; its plan is written unless it is there."""
-    workspace, recipe, pool = setup
-    return write_run(workspace, recipe, pool, base_policy_folder(workspace, recipe, pool))
+    setup = podium.load()
+    return write_run(*setup, base_policy_folder(*setup), podium.snapshot().deepspeed)
 
 
 @dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
@@ -43,7 +43,7 @@ def conductor(
     """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished."""
     gate.passed(context, "training_mix")
     setup = podium.load()
-    folder = run_folder(setup)
+    folder = run_folder(podium)
     plan = RunPlan.read(folder)
     result = RunResult.read(folder)
     if result is None:

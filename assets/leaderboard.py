@@ -5,15 +5,18 @@ import dagster as dg
 from assets import metadata
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
+from assets.conductor import run_folder
 from assets.resources import Podium
+from ops.evaluation.comparison import compare
 from ops.evaluation.report import accuracy_bars, leaderboard_markdown
-from ops.evaluation.stage import compare
+from ops.training.cold_start import base_policy_folder
 
 
 @dg.asset(deps=[baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
-    board = compare(*podium.load()).board
+    setup = podium.load()
+    board = compare(*setup, run_folder(podium) / "policy", base_policy_folder(*setup)).board
     return dg.MaterializeResult(
         metadata={
             "leaderboard": dg.MetadataValue.md(leaderboard_markdown(board)),

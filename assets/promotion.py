@@ -3,29 +3,28 @@
 import dagster as dg
 
 from assets import metadata
+from assets.conductor import run_folder
 from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops import registry
-from ops.config import load_gate
-from ops.evaluation.stage import compare
+from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.scores import at_prices
 from ops.promotion import decide
 
 
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
-    setup = podium.load()
-    workspace = setup.workspace
-    challenger, champion = registry.challenger(workspace), registry.champion(workspace)
-    if challenger is None:
-        raise registry.RegistryError("There is no challenger. Materialize registered_model first")
-    found = compare(*setup)
-    theirs = registry.score_rows(workspace, champion) if champion else None
-    verdict = decide(found.conductor, theirs, found.best_worker_rows, load_gate(workspace.config))
+    workspace, recipe, pool = podium.load()
+    scores = stored_comparison(workspace, recipe, pool, run_folder(podium) / "policy")
+    challenger = registry.challenger_of(workspace, scores.policy)
+    champion = registry.champion(workspace)
+    theirs = at_prices(registry.score_rows(workspace, champion), pool) if champion else None
+    verdict = decide(scores.conductor, theirs, scores.best_worker_rows, podium.snapshot().gate)
     promoted = registry.promote(workspace, challenger.version, verdict)
     checks = [
-        ("✓" if one.passed else "✗", one.name, f"{one.value:.4g}", f"{one.bound:.4g}", one.explanation)
-        for one in verdict.checks
+        ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
+        for check in verdict.checks
     ]
     return dg.MaterializeResult(
         metadata={

@@ -29,5 +29,5 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
         if raw.quarantine:
             found["quarantine"] = dg.MetadataValue.md("\n\n".join(f"`{file}`" for file in raw.quarantine))
         context.add_asset_metadata(found, partition_key=benchmark)
-    made = versioning.record(workspace, recipe, podium.recipe, "raw_problems")
+    made = versioning.record(workspace, podium.snapshot(), "raw_problems")
     return dg.MaterializeResult(data_version=dg.DataVersion(made))

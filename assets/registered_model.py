@@ -7,29 +7,31 @@ from assets.leaderboard import leaderboard
 from assets.resources import Podium
 from ops import registry, versioning
 from ops.errors import PodiumError
-from ops.evaluation.stage import compare
+from ops.evaluation.comparison import stored_comparison
 from ops.training.plan import RunResult
 
 
 @dg.asset(deps=[leaderboard, conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
-    setup = podium.load()
-    workspace, recipe, pool = setup
-    folder = run_folder(setup)
+    workspace, recipe, pool = podium.load()
+    folder = run_folder(podium)
     trained = RunResult.read(folder)
     if trained is None:
         raise PodiumError(f"{folder}: holds no finished training. Materialize conductor first")
+    comparison = stored_comparison(workspace, recipe, pool, folder / "policy")
     lineage = registry.Lineage(
-        git_commit=versioning.git_commit(workspace),
+        git_commit=podium.snapshot().git_commit,
         dvc_revision=versioning.revision(workspace),
-        pool_fingerprint=pool.fingerprint,
+        policy=comparison.policy,
+        pool_answers_key=pool.answers_key,
+        pool_prices_key=pool.prices_key,
         recipe=recipe.name,
         training_cost_usd=round(trained.cost_usd, 6),
     )
-    rows = compare(*setup).conductor
-    found = registry.register(workspace, folder / "policy", pool, rows, lineage, tags={"seed": str(recipe.seed)})
+    tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
+    version = registry.register(workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(found.version),
-        metadata={"version": found.version, "aliases": ", ".join(found.aliases), "tags": dict(found.tags)},
+        data_version=dg.DataVersion(version.version),
+        metadata={"version": version.version, "aliases": ", ".join(version.aliases), "tags": dict(version.tags)},
     )

@@ -8,17 +8,23 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import dagster as dg
+from pydantic import PrivateAttr
 
-from ops.config import Pool, Recipe, load_pool, load_recipe
+from ops.config import Pool, Recipe, Snapshot
+from ops.versioning import git_commit
 from ops.workers.client import Counts
 from ops.workers.commands.progress import time_left
 from ops.workers.estimate import Estimate
 from ops.workers.vllm_server import serving
 from ops.workspace import Workspace
+
+SNAPSHOT = "podium/snapshot"
+"""Run tag: the key of the snapshot that a run works from, a file in `.podium/snapshots`."""
 
 
 class OnProgress(Protocol):
@@ -42,7 +48,11 @@ class Setup(NamedTuple):
 
 
 class Podium(dg.ConfigurableResource):
-    """The checkout and the recipe that a run is about."""
+    """The checkout and the recipe that a run is about; within a run, the snapshot that the run works from.
+
+    The first process of a run takes the snapshot and writes its key into the run's tags, unless whoever launched
+    the run has done so (`launch_tags`). Every later process of the run and every retry of it read that snapshot.
+    """
 
     root: str = ""
     """The project's folder; empty: the one that this process runs in."""
@@ -50,19 +60,83 @@ class Podium(dg.ConfigurableResource):
     """A file in config/recipes, without `.yaml`."""
     seed: int | None = None
     """Replaces the recipe's seed."""
+    _of_this_run: Snapshot | None = PrivateAttr(default=None)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Find or take the run's snapshot. Raises `ConfigError`, `DataError`."""
+        if context.run is None or context.instance is None:
+            return
+        folder = self._workspace().snapshots
+        if key := _snapshot_key(context.instance, context.run):
+            self._of_this_run = Snapshot.read(folder, key)
+            return
+        tags = self.launch_tags()
+        context.instance.add_run_tags(context.run.run_id, tags)
+        self._of_this_run = Snapshot.read(folder, tags[SNAPSHOT])
+        if context.log is not None:
+            context.log.info(f"this run works from {self._of_this_run}; in full: {folder / tags[SNAPSHOT]}.json")
+
+    def of(self, snapshot: Snapshot) -> Podium:
+        """The same resource, working from that snapshot."""
+        other = self.model_copy()
+        other._of_this_run = snapshot
+        return other
+
+    def snapshot(self) -> Snapshot:
+        """What the run was asked to do; outside a run, what the files say now. Raises `ConfigError`."""
+        if self._of_this_run is not None:
+            return self._of_this_run
+        workspace = self._workspace()
+        return Snapshot.take(workspace.config, str(self.recipe), self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
-        """Read the configuration afresh. Raises `ConfigError`."""
-        workspace = Workspace(Path(self.root)) if self.root else Workspace.find()
-        recipe = load_recipe(workspace.config, self.recipe)
-        if self.seed is not None:
-            recipe = recipe.model_copy(update={"seed": self.seed})
-        workspace = Workspace(workspace.root, rehearsal=recipe.replay is not None)
-        return Setup(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        """Where, what and with whom, of `snapshot`. Raises `ConfigError`."""
+        snapshot = self.snapshot()
+        workspace = Workspace(self._workspace().root, rehearsal=snapshot.recipe.replay is not None)
+        return Setup(workspace, snapshot.recipe, snapshot.pool)
+
+    def launch_tags(self) -> dict[str, str]:
+        """Store the snapshot; tags for a run that is to work from it. Raises `ConfigError`."""
+        snapshot = self.snapshot()
+        snapshot.write(self._workspace().snapshots)
+        return {
+            SNAPSHOT: snapshot.key,
+            "podium/recipe": f"{snapshot.recipe_file}, seed {snapshot.recipe.seed}",
+            "podium/pool": f"{snapshot.pool.name} {snapshot.pool.answers_key} {snapshot.pool.prices_key}",
+            "podium/commit": snapshot.git_commit,
+        }
 
     def run_config(self) -> dict[str, Any]:
         """Run configuration that hands this resource on to another run."""
-        return {"resources": {"podium": {"config": self.model_dump(exclude_none=True)}}}
+        return {"resources": {"podium": {"config": self.model_dump(mode="json", exclude_none=True)}}}
+
+    def _workspace(self) -> Workspace:
+        return Workspace(Path(self.root)) if self.root else Workspace.find()
+
+
+def choosing(podium: Podium) -> type[Podium]:
+    """The resource whose `recipe` is one of the files that exist, so that a launchpad offers and checks them.
+
+    A file that is added later is offered after the code location has been reloaded.
+    """
+    files = sorted(file.stem for file in (podium._workspace().config / "recipes").glob("*.yaml"))
+    names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
+    default = names(podium.recipe) if podium.recipe in files else names(files[0])
+    return type("Podium", (Podium,), {
+        "__doc__": Podium.__doc__,
+        "__module__": __name__,
+        "__annotations__": {"recipe": names},
+        "recipe": default,
+    })  # fmt: skip
+
+
+def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """The key in the run's tags, or in those of the run that it repeats."""
+    for run_id in (run.run_id, run.root_run_id):
+        known = instance.get_run_by_id(run_id) if run_id else None
+        if known is not None and (key := known.tags.get(SNAPSHOT)):
+            return key
+    return None
 
 
 class Calls(NamedTuple):

@@ -18,7 +18,7 @@ def shortlist(podium: Podium) -> dg.MaterializeResult:
     chosen = materialize_shortlist(workspace, recipe)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, recipe, podium.recipe, "shortlist")),
+        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "shortlist")),
         metadata={
             "problems": len(chosen.problems),
             "removed": len(chosen.report["pairs"]),

@@ -5,18 +5,18 @@ import dagster as dg
 from assets import metadata
 from assets.resources import Podium
 from assets.shortlist import shortlist
-from assets.worker_profiles import worker_profiles
+from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.curation.stage import materialize_mix
 
 
-@dg.asset(deps=[shortlist, worker_profiles], group_name="training", kinds={"python", "dvc"})
+@dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
     """What GRPO trains on: as many problems for each domain, chosen by the recipe's selector; the card says why."""
-    workspace, recipe, _ = podium.load()
-    mix = materialize_mix(workspace, recipe)
+    workspace, recipe, pool = podium.load()
+    mix = materialize_mix(workspace, recipe, pool)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, recipe, podium.recipe, "training_mix")),
+        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "training_mix")),
         metadata={
             "problems": len(mix.problems),
             "selector": recipe.curation.selector,

@@ -11,15 +11,16 @@ from ops.workers.providers import check_pool
 
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """The workers on offer, checked against the environment (keys, providers); retraining watches its fingerprint."""
+    """The workers on offer, checked against the environment (keys, providers); retraining watches its two keys."""
     workspace, recipe, pool = podium.load()
     if recipe.asks_workers:
         check_pool(pool, pool_file(workspace.config, recipe.pool))
     added, removed = partitions.sync_workers(context.instance, pool.names)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(pool.fingerprint),
+        data_version=dg.DataVersion(f"{pool.answers_key}-{pool.prices_key}"),
         metadata={
-            "fingerprint": pool.fingerprint,
+            "answers_key": pool.answers_key,
+            "prices_key": pool.prices_key,
             "workers": metadata.table(*pool_rows(pool)),
             "added": ", ".join(added) or "none",
             "removed": ", ".join(removed) or "none",

@@ -43,7 +43,7 @@ def worker_responses(
         context.add_asset_metadata(metadata.rounded(own), partition_key=key)
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, recipe, podium.recipe, "worker_responses")),
+        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "worker_responses")),
         metadata={
             "estimate": metadata.table(
                 ("worker", "calls", "cached", "expected USD", "worst USD", "calls of measured length"),

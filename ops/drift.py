@@ -34,17 +34,24 @@ class Plan:
     """What to do, and why in words. Every field False or empty: nothing.
 
     `precache` names the workers whose column of responses must be made;
-    `fine_tune` continues training from the champion, `evaluate` scores it again.
+    `fine_tune` continues training from the champion, `evaluate` scores it again, `costs`
+    computes what recorded tokens cost at the new prices.
     """
 
     precache: tuple[str, ...] = ()
     fine_tune: bool = False
     evaluate: bool = False
+    costs: bool = False
     reasons: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.precache or self.fine_tune or self.evaluate)
+        return not (self.precache or self.fine_tune or self.evaluate or self.costs)
+
+    @property
+    def costs_only(self) -> bool:
+        """Whether no answer can have changed: nothing is asked, written or trained again."""
+        return self.costs and not (self.precache or self.fine_tune or self.evaluate)
 
 
 def difference(old: Pool, new: Pool) -> PoolDifference:
@@ -65,8 +72,8 @@ def plan(found: PoolDifference) -> Plan:
     """The least that suffices for a pool's difference (DESIGN.md, "Retraining").
 
     A removed worker: evaluate what is left. A new one: precache its column and
-    fine-tune. A changed one: all of it. Another price alone changes no answer, so
-    the champion's cost is measured again and nothing is trained.
+    fine-tune. A changed one: all of it. Another price changes no answer, so
+    costs are computed again and nothing is asked or trained.
     """
     reasons = []
     if found.added:
@@ -76,10 +83,11 @@ def plan(found: PoolDifference) -> Plan:
     if found.removed:
         reasons.append(f"removed: {', '.join(found.removed)} (evaluate)")
     if found.repriced:
-        reasons.append(f"another price: {', '.join(found.repriced)} (evaluate)")
+        reasons.append(f"another price: {', '.join(found.repriced)} (costs)")
     return Plan(
         precache=tuple(sorted(found.added + found.changed)),
         fine_tune=bool(found.added or found.changed),
-        evaluate=bool(found.removed or found.changed or found.repriced),
+        evaluate=bool(found.removed or found.changed),
+        costs=bool(found.repriced),
         reasons=tuple(reasons),
     )

@@ -53,6 +53,11 @@ class PolicyCard(Settings):
         (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
 
 
+def policy_key(folder: Path) -> str:
+    """The content key of what a policy was made from: its folder's name, or that of the run whose `policy` it is."""
+    return folder.parent.name if folder.name == "policy" else folder.name
+
+
 def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     """(model, tokenizer) of a policy folder, or of the pretrained model that its card names.
 

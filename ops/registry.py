@@ -8,7 +8,6 @@ mlflow is imported when it is used, with its telemetry off.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 import os
@@ -24,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, Pool, digest, resolved
 from ops.errors import PodiumError
-from ops.evaluation.runner import ScoreRow, load_rows, save_rows, summarize
+from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.scores import load_rows, save_rows
 from ops.evaluation.statistics import mean_of
 from ops.policy import PolicyCard
 from ops.promotion import Verdict
@@ -72,7 +72,10 @@ class Lineage:
 
     git_commit: str
     dvc_revision: str
-    pool_fingerprint: str
+    policy: str
+    """The policy's key: what its scores must name."""
+    pool_answers_key: str
+    pool_prices_key: str
     recipe: str
     training_cost_usd: float
 
@@ -118,11 +121,14 @@ def register(
 def promote(workspace: Workspace, version: str, verdict: Verdict) -> bool:
     """Log the verdict with the version and, when it says so, make the version champion; whether it did.
 
-    A version that was rolled back comes back by a named override only. Raises
-    `RegistryError` when there is no such version.
+    A version that was rolled back comes back by a named override only. The champion stays what it is, and
+    nothing is written. Raises `RegistryError` when there is no such version.
     """
     with connected(workspace) as client:
         known = _info(client, version)
+        before = _by_alias(client, CHAMPION)
+        if before is not None and str(before.version) == known.version:
+            return True
         client.log_dict(known.run_id, verdict.as_dict(), "verdict.json")
         obstacles = [check.name for check in verdict.failed]
         if "rolled_back" in known.tags:
@@ -134,9 +140,8 @@ def promote(workspace: Workspace, version: str, verdict: Verdict) -> bool:
             person = f"{verdict.override.name}: {verdict.override.reason}"
             client.set_model_version_tag(MODEL, version, "override", person)
         if promoted:
-            before = _by_alias(client, CHAMPION)
-            if before is not None and before.version != version:
-                client.set_model_version_tag(MODEL, version, "replaced", before.version)
+            if before is not None:
+                client.set_model_version_tag(MODEL, version, "replaced", str(before.version))
             client.set_registered_model_alias(MODEL, CHAMPION, version)
     return promoted
 
@@ -151,7 +156,7 @@ def rollback(workspace: Workspace, reason: str) -> Registered:
         if now is None:
             raise RegistryError("There is no champion to roll back. Promote a version first")
         before = now.tags.get("replaced")
-        if before is None:
+        if before is None or before == str(now.version):
             raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
         client.set_registered_model_alias(MODEL, CHAMPION, _version(client, before).version)
         client.set_model_version_tag(MODEL, now.version, "rolled_back", reason)
@@ -166,6 +171,22 @@ def champion(workspace: Workspace) -> Registered | None:
 def challenger(workspace: Workspace) -> Registered | None:
     """The version that was registered last, or None."""
     return _aliased(workspace, CHALLENGER)
+
+
+def challenger_of(workspace: Workspace, policy: str) -> Registered:
+    """The challenger, which must hold the policy of that key: a verdict on other scores would say nothing of it.
+
+    Raises `RegistryError`.
+    """
+    known = challenger(workspace)
+    if known is None:
+        raise RegistryError("There is no challenger. Materialize registered_model first")
+    if (held := known.tags.get("policy")) != policy:
+        raise RegistryError(
+            f"The challenger, version {known.version}, holds policy {held or 'of an unknown key'}; the scores are of "
+            f"{policy}. Materialize registered_model first"
+        )
+    return known
 
 
 def _aliased(workspace: Workspace, alias: str) -> Registered | None:
@@ -335,14 +356,14 @@ def _requirements() -> list[str]:
 
 
 def _content(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
-    """Hash of what makes two versions the same: the policy's files, the pool, the scores."""
+    """Hash of what makes two versions the same: the policy's files, what the pool answers, the scores."""
     files = [
         [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
         for file in sorted(policy.rglob("*"))
         if file.is_file()
     ]
-    scores = sorted([row.benchmark, row.problem_id, row.repeat, row.correct, row.unscorable] for row in rows)
-    return digest([files, json.loads(pool.model_dump_json()), scores])
+    scores = sorted([row.problem_key, row.repeat, row.correct, row.unscorable] for row in rows)
+    return digest([files, pool.answers_key, scores])
 
 
 def _with_content(client: MlflowClient, content: str) -> ModelVersion | None:

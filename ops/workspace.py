@@ -61,6 +61,11 @@ class Workspace:
         return self.state / "dagster"
 
     @property
+    def snapshots(self) -> Path:
+        """What each run was asked to do, by its key."""
+        return self.state / "snapshots"
+
+    @property
     def cache(self) -> Path:
         """Folder of the response cache."""
         return self.state / "cache"

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import dagster as dg
 
 import assets as stages
-from assets.resources import LogReporter, Podium, Reporter
+from assets.resources import LogReporter, Podium, Reporter, choosing
 from pipelines.home import quiet
-from pipelines.lifecycle import lifecycle_job
+from pipelines.lifecycle import costs_job, lifecycle_job
 from pipelines.retraining import nightly, pool_changed
 
 
@@ -23,8 +23,9 @@ def definitions(
 ) -> dg.Definitions:
     """All of Podium for Dagster; another resource or logger swaps a part without patching."""
     quiet()
+    chosen = podium or Podium()
     resources = {
-        "podium": Podium.configure_at_launch(**(podium or Podium()).model_dump()),
+        "podium": choosing(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
         "trainer": dg.PipesSubprocessClient(),
     }
@@ -35,10 +36,12 @@ def definitions(
         executor=dg.in_process_executor,
         loggers=loggers,
     )
-    lifecycle = lifecycle_job(catalogue)
+    lifecycle, costs = lifecycle_job(catalogue), costs_job(catalogue)
     return dg.Definitions.merge(
         catalogue,
-        dg.Definitions(jobs=[lifecycle], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle)]),
+        dg.Definitions(
+            jobs=[lifecycle, costs], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle, costs)]
+        ),
     )
 
 

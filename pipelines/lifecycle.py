@@ -1,4 +1,4 @@
-"""The job `lifecycle`: every asset, in order, in one process.
+"""The jobs `lifecycle` (every asset, in order, in one process) and `costs` (what another price changes).
 
 What belongs here: which assets a stage materializes and over which partitions. What does
 not: the assets (`assets`) and what starts the job (`retraining`, `run`).
@@ -21,7 +21,7 @@ from ops.config import BENCHMARKS, TRAINING_BENCHMARKS
 from pipelines.home import only_one, this_process
 
 LIFECYCLE_RUN = "podium/lifecycle_run"
-"""Run tag: the `lifecycle` run that an asset run belongs to."""
+"""Run tag: the run of `lifecycle` or `costs` that an asset run belongs to."""
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 """Run tags by which Dagster knows the range of partitions of a run."""
 
@@ -50,33 +50,47 @@ STAGES = (
 )
 
 
+COSTS = (
+    Stage("pool", ("worker_pool",), description="Read the pool's prices"),
+    Stage("profiles", ("worker_profiles", "signal_forecast"), description="What the recorded responses cost now"),
+    Stage("gate", ("leaderboard", "promotion"), description="Compare and judge at the new prices"),
+)
+"""What another price changes: recorded tokens cost something else. Nobody is asked and nothing is trained."""
+
+
 def lifecycle_job(assets: dg.Definitions) -> dg.JobDefinition:
     """The job over `assets`, which holds all assets of `STAGES` with their resources and loggers."""
+    return _job(assets, "lifecycle", STAGES, "Curate, precache, train, evaluate, register and promote a Conductor")
 
-    @dg.job(
-        name="lifecycle",
-        description="Curate, precache, train, evaluate, register and promote a Conductor",
-        executor_def=dg.in_process_executor,
-    )
-    def lifecycle() -> None:
+
+def costs_job(assets: dg.Definitions) -> dg.JobDefinition:
+    """The job that another price needs."""
+    return _job(assets, "costs", COSTS, "Compute costs again after a change of prices; no worker is asked")
+
+
+def _job(assets: dg.Definitions, name: str, stages: Sequence[Stage], description: str) -> dg.JobDefinition:
+    @dg.job(name=name, description=description, executor_def=dg.in_process_executor)
+    def job() -> None:
         done = None
-        for stage in STAGES:
-            op = _stage_op(assets, stage)
+        for stage in stages:
+            op = _stage_op(assets, stage, first=stage is stages[0])
             done = op() if done is None else op(done)
 
-    return lifecycle
+    return job
 
 
-def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
+def _stage_op(assets: dg.Definitions, stage: Stage, first: bool) -> dg.OpDefinition:
     @dg.op(
         name=stage.name,
         description=stage.description,
-        ins={} if stage is STAGES[0] else {"before": dg.In(dg.Nothing)},
+        ins={} if first else {"before": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
     )
     def run_stage(context: dg.OpExecutionContext, podium: Podium) -> None:
         job = assets.resolve_implicit_global_asset_job_def()
-        tags = {**this_process(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name}
+        tags = {
+            **this_process(), **podium.launch_tags(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name,
+        }  # fmt: skip
         with only_one(podium.load().workspace):
             for span in _partition_tags(stage, podium, context.instance):
                 job.execute_in_process(

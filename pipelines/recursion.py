@@ -57,8 +57,8 @@ def main() -> int:
 
     try:
         workspace = Workspace.find()
-        setup = Podium(root=str(workspace.root)).load()
-        folder = run_folder(setup)
+        podium = Podium(root=str(workspace.root))
+        setup, folder = podium.load(), run_folder(podium)
         if RunResult.read(folder) is None:
             raise PodiumError(f"{folder.name} has no trained Conductor. Run `make run` first")
         table = "\n".join(demonstrate(workspace, setup.recipe, setup.pool, folder / "policy"))

@@ -41,14 +41,13 @@ def _live(workspace: Workspace, recipe: str, seed: int | None, console: Console)
 
     prepare(workspace)
     # Read the configuration before anything heavy is imported: a mistake in it shows at once.
-    from ops.config import load_pool, load_recipe, pool_file
-
-    chosen = load_recipe(workspace.config, recipe)
-    pool = load_pool(workspace.config, chosen.pool)
+    from ops.config import Snapshot, pool_file
+    from ops.versioning import git_commit
     from ops.workers.providers import check_pool
 
-    if chosen.asks_workers:
-        check_pool(pool, pool_file(workspace.config, chosen.pool))
+    asked = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
+    if asked.recipe.asks_workers:
+        check_pool(asked.pool, pool_file(workspace.config, asked.recipe.pool))
     import warnings
 
     import dagster as dg
@@ -61,18 +60,18 @@ def _live(workspace: Workspace, recipe: str, seed: int | None, console: Console)
     from pipelines.terminal import Terminal
 
     began = time.monotonic()
-    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
+    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(asked)
     with only_one(workspace), dg.DagsterInstance.get() as instance, Terminal(console) as terminal:
         bury_dead_runs(instance)
         job = definitions(podium, terminal, {"terminal": terminal.logger()}).resolve_job_def("lifecycle")
         run_config = {**podium.run_config(), "loggers": {"terminal": {}}}
         try:
-            job.execute_in_process(instance=instance, run_config=run_config, tags=this_process())
+            job.execute_in_process(instance=instance, run_config=run_config, tags=this_process() | podium.launch_tags())
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a check that failed: which and why stands above already
             raise PodiumError(f"{error}\n`make dev` shows the run with all its events") from error
-    print_summary(console, podium.load(), terminal.total, time.monotonic() - began)
+    print_summary(console, podium, terminal.total, time.monotonic() - began)
 
 
 if __name__ == "__main__":

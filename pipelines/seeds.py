@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from assets.resources import Podium, Setup
+from assets.resources import Podium
 from ops.benchmarks.stage import evaluation_questions
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
+from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.runner import evaluate, summarize
-from ops.evaluation.stage import compare
 from ops.policy import Conductor
 from ops.training.cold_start import base_policy_folder
 from ops.training.plan import RunResult
@@ -46,17 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in seeds:
         if (status := run_lifecycle(["--seed", str(seed)])) != 0:
             return status
-        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed).load()))
+        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed)))
     write_between(workspace.root / FILE, MARK, _tables(outcomes))
     print(f"written to {FILE}")
     return 0
 
 
-def _outcome(setup: Setup) -> Outcome:
+def _outcome(podium: Podium) -> Outcome:
     from assets.conductor import run_folder
 
-    workspace, recipe, pool = setup
-    folder = run_folder(setup)
+    workspace, recipe, pool = setup = podium.load()
+    folder = run_folder(podium)
     trained = RunResult.read(folder)
     assert trained is not None  # the lifecycle has just ended well
     policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(*setup)}
@@ -69,7 +69,7 @@ def _outcome(setup: Setup) -> Outcome:
         offered = [pool.worker(worker) for worker in conductor.card.offered]
         rows = asyncio.run(evaluate(conductor, questions, offered, client, settings, recipe.prompting))
         greedy[name] = summarize(rows)
-    return Outcome(recipe.seed, compare(*setup).board, Leaderboard(greedy), trained)
+    return Outcome(recipe.seed, stored_comparison(*setup, folder / "policy").board, Leaderboard(greedy), trained)
 
 
 def _tables(outcomes: Sequence[Outcome]) -> str:

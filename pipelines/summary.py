@@ -8,19 +8,20 @@ from __future__ import annotations
 from rich.console import Console
 
 from assets.conductor import run_folder
-from assets.resources import Calls, Setup
+from assets.resources import Calls, Podium
 from ops import registry
+from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.report import money, table
-from ops.evaluation.stage import compare
 from ops.training.plan import RunResult
 
 
-def print_summary(console: Console, setup: Setup, calls: Calls, seconds: float) -> None:
+def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float) -> None:
     """Raises `DataError` when the lifecycle has not been run to its end."""
-    board = compare(*setup).board
+    setup, folder = podium.load(), run_folder(podium)
+    board = stored_comparison(*setup, folder / "policy").board
     console.print()
     console.print(table(board))
-    trained = RunResult.read(run_folder(setup))
+    trained = RunResult.read(folder)
     if trained is not None:
         console.print(
             f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "

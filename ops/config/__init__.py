@@ -13,6 +13,7 @@ from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
+from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
@@ -40,6 +41,7 @@ __all__ = [
     "ScratchPolicy",
     "Serve",
     "Settings",
+    "Snapshot",
     "Versions",
     "Worker",
     "digest",

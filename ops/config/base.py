@@ -1,4 +1,4 @@
-"""The base of every settings model, and the digest that fingerprints are made of."""
+"""The base of every settings model, and the digest that keys are made of."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Settings(BaseModel):
 
 
 def digest(value: object) -> str:
-    """Twelve hex digits of the SHA-256 of `value`'s canonical JSON: content keys and fingerprints."""
+    """Twelve hex digits of the SHA-256 of `value`'s canonical JSON: content keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,6 +1,6 @@
 """The worker pool: what a file in `config/pools` may say, and which of it is impossible.
 
-What belongs here: a worker's settings and a pool's fingerprint. What does not: reading
+What belongs here: a worker's settings and a pool's two keys. What does not: reading
 the file and choosing a variant of it (loading), and what changed between two pools
 (`ops/workers/pool.py`).
 """
@@ -24,6 +24,10 @@ class Price(Settings):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
+
+    def usd(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """What so many tokens cost (USD)."""
+        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
 
 class Serve(Settings):
@@ -143,10 +147,17 @@ class Pool(Settings):
         return workers
 
     @property
-    def fingerprint(self) -> str:
-        """Hash (12 hex digits) of what can change an answer or a price, in order of the workers' names."""
-        facts = sorted([w.name, w.identity, w.price.model_dump() if w.price else None] for w in self.workers)
-        return digest(facts)
+    def answers_key(self) -> str:
+        """Hash (12 hex digits) of what can change an answer, in order of the workers' names.
+
+        It keys policies, training runs, scores: another price leaves all of them as they are.
+        """
+        return digest(sorted([worker.name, worker.identity] for worker in self.workers))
+
+    @property
+    def prices_key(self) -> str:
+        """Hash (12 hex digits) of the prices, in order of the workers' names: what costs are computed with."""
+        return digest(sorted([w.name, w.price.model_dump() if w.price else None] for w in self.workers))
 
     def worker(self, name: str) -> Worker:
         """The worker of that name. Raises `KeyError`."""

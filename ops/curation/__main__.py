@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ops.config import load_recipe
+from ops.config import load_pool, load_recipe
 from ops.curation.stage import materialize_mix, materialize_shortlist
 from ops.errors import PodiumError
 from ops.workspace import Workspace
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
             found = materialize_shortlist(workspace, recipe)
             print(f"shortlist: {len(found.problems)} problems, {len(found.report['pairs'])} candidates removed")
         else:
-            mix = materialize_mix(workspace, recipe)
+            mix = materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
             print(f"training mix: {len(mix.problems)} problems, solved alone by: {mix.agreement}")
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)

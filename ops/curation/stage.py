@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.stage import evaluation_questions, training_candidates
 from ops.benchmarks.store import read_problems, write_problems, write_text
-from ops.config import Recipe, load_pool
+from ops.config import Pool, Recipe
 from ops.curation.card import Choice, data_card
 from ops.curation.mix import agreements, choose_mix, signals
 from ops.curation.proxies import proxy_weights
@@ -52,13 +52,13 @@ def materialize_shortlist(workspace: Workspace, recipe: Recipe) -> Shortlist:
     return chosen
 
 
-def materialize_mix(workspace: Workspace, recipe: Recipe) -> Mix:
-    """`data/shortlist.jsonl` and the responses → `data/training_mix.jsonl` and `data/data_card.md`.
+def materialize_mix(workspace: Workspace, recipe: Recipe, pool: Pool) -> Mix:
+    """`data/shortlist.jsonl` and the pool's responses → `data/training_mix.jsonl` and `data/data_card.md`.
 
-    Only "signal" and "disagreement" read responses. Raises `DataError`, `ConfigError`; then neither changes.
+    Only "signal" and "disagreement" read responses. Raises `DataError`; then neither changes.
     """
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
-    measured = _tallies(workspace, recipe, shortlisted)
+    measured = _tallies(workspace, recipe, pool, shortlisted)
     mix = choose_mix(shortlisted, measured, recipe.curation, recipe.seed, recipe.grpo.rollouts_per_question)
     weights = _weights(shortlisted, measured, recipe)
     choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
@@ -68,12 +68,11 @@ def materialize_mix(workspace: Workspace, recipe: Recipe) -> Mix:
     return Mix(mix, {str(name): count for name, count in sorted(agreements(mix, measured).items())}, card, weights)
 
 
-def _tallies(workspace: Workspace, recipe: Recipe, shortlisted: list[Problem]) -> Tallies:
+def _tallies(workspace: Workspace, recipe: Recipe, pool: Pool, shortlisted: list[Problem]) -> Tallies:
     if not recipe.curation.reads_responses:
         return {}
-    workers = load_pool(workspace.config, recipe.pool).names
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
-    return tallies(stored_rows(workspace.data / "responses", workers, benchmarks))
+    return tallies(stored_rows(workspace.data / "responses", pool.names, benchmarks))
 
 
 def _weights(shortlisted: list[Problem], measured: Tallies, recipe: Recipe) -> dict[str, float]:

@@ -1,23 +1,20 @@
 """One Conductor on one set of problems: write workflows, execute them, grade, keep every row.
 
-What belongs here: the loop, its rows, their storage and their summary. What does
-not: baselines (`baselines/`), tests between two systems (`statistics`), tables
-and pictures (`report`).
+What belongs here: the loop, its rows and their summary. What does not: the rows' storage
+(`scores`), baselines (`baselines/`), tests between two systems (`statistics`), tables and
+pictures (`report`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ops.config import Evaluation, Execution, Prompting, Worker
-from ops.errors import DataError
 from ops.evaluation.statistics import Estimate, clustered
 from ops.problem import Problem, problem_key
 from ops.workers.types import Client, Message
@@ -46,6 +43,14 @@ class Writer(Protocol):
     ) -> list[str]:
         """One completion per prompt, in order; `max_tokens` None: as long as the policy is made for."""
         ...
+
+
+class Usage(NamedTuple):
+    """The tokens of one response of one worker."""
+
+    worker: str
+    prompt_tokens: int
+    completion_tokens: int
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class ScoreRow:
     unscorable: bool
     shape: str = ""
     pattern: str = ""
+    usage: tuple[Usage, ...] = ()
+    """What each response took, in the order of `workers`: costs are computed from it at any price."""
 
     @property
     def problem_key(self) -> str:
@@ -207,6 +214,9 @@ def _row(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
         unscorable=rollout.outcome == "unscorable",
         shape=shape(workflow) if workflow else "",
         pattern=pattern(workflow) if workflow else "",
+        usage=tuple(Usage(s.worker, s.prompt_tokens, s.completion_tokens) for s in trace.steps if s.status == "ok")
+        if trace
+        else (),
     )
 
 
@@ -242,43 +252,3 @@ def _summary(benchmark: str, rows: list[ScoreRow]) -> Summary:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
-
-
-def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True) -> None:
-    """Write rows as parquet, sorted, whole or not at all; `texts` False empties completions and answers.
-
-    Those of a confidential benchmark are always empty: they quote its questions.
-    """
-    import pandas as pd
-
-    from ops.benchmarks.privacy import is_confidential
-
-    ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(ScoreRow)])
-    frame["workers"] = frame["workers"].map(list)
-    veiled = frame["benchmark"].map(is_confidential).astype(bool) if texts else slice(None)
-    frame.loc[veiled, ["completion", "answer"]] = ""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    frame.to_parquet(half, index=False)
-    half.replace(file)
-
-
-def load_rows(file: Path) -> list[ScoreRow]:
-    """Read `save_rows`'s output. Raises `DataError` when the file is absent or holds something else."""
-    import pandas as pd
-    from pyarrow import ArrowInvalid
-
-    try:
-        frame = pd.read_parquet(file)
-    except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
-    except ArrowInvalid as error:
-        raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
-    if missing := [column.name for column in fields(ScoreRow) if column.name not in frame.columns]:
-        raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
-    records = frame[[column.name for column in fields(ScoreRow)]].to_dict(orient="records")
-    return [
-        ScoreRow(**{str(k): v for k, v in one.items() if k != "workers"}, workers=tuple(one["workers"]))
-        for one in records
-    ]

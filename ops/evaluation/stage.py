@@ -1,40 +1,30 @@
 """The evaluation of one recipe: score a policy on the benchmarks' questions, then bring all systems together.
 
-What belongs here: which rows lie where, and the functions that the Dagster assets call.
-What does not: scoring (`runner`), asking workers alone (`ops.workers.stage`), tables (`report`).
+What belongs here: which rows lie where, what they are scores of, and the functions that the Dagster assets
+call. What does not: scoring (`runner`), asking workers alone (`ops.workers.stage`), tables (`report`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ops.benchmarks.stage import evaluation_questions
-from ops.config import Pool, Recipe
-from ops.evaluation.baselines import best_single, oracle, random_worker
-from ops.evaluation.report import Leaderboard, leaderboard
-from ops.evaluation.runner import ScoreRow, evaluate, load_rows, save_rows
+from ops.config import Pool, Recipe, digest
+from ops.evaluation.runner import ScoreRow, evaluate
+from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.origin import Origin, check_origin
+from ops.policy import policy_key
+from ops.problem import Problem
 from ops.tracing import TraceSample
 from ops.workers.client import WorkerClient
-from ops.workers.precache import load_responses, response_file
-from ops.workers.stage import evaluation_folder
+from ops.workers.stage import questions_key
 from ops.workspace import Workspace
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"
 """Folders of score files below `Workspace.scores`."""
 OnProgress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All systems on the same questions, and the rows that the promotion gate pairs."""
-
-    board: Leaderboard
-    conductor: list[ScoreRow]
-    best_worker: str
-    best_worker_rows: list[ScoreRow]
 
 
 def score_policy(
@@ -47,7 +37,7 @@ def score_policy(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
 ) -> dict[str, list[ScoreRow]]:
-    """Score the policy in folder `policy` into `scores/NAME/BENCHMARK.parquet`; rows by benchmark.
+    """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
     Benchmarks without questions are left out. A sample of the executions goes to MLflow as traces.
     Raises `DataError`, `OverBudget`, `ConfigError`;
@@ -81,40 +71,43 @@ def score_policy(
     found = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
     for benchmark, own in found.items():
         if own:
-            save_rows(own, score_file(workspace, name, benchmark))
+            origin = scores_origin(recipe, pool, policy, asked[benchmark])
+            save_rows(own, score_file(workspace, name, policy, benchmark), origin=origin)
     sample.export(workspace, name)
-    return {benchmark: own for benchmark, own in found.items() if own}
+    return {benchmark: at_prices(own, pool) for benchmark, own in found.items() if own}
 
 
-def compare(workspace: Workspace, recipe: Recipe, pool: Pool) -> Comparison:
-    """Read the stored rows of Conductor, cold start and workers and build the leaderboard.
+def stored_scores(
+    workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, name: str, benchmarks: Sequence[str]
+) -> list[ScoreRow]:
+    """The rows that `score_policy` stored for this very policy, at the pool's prices.
 
-    The best single worker is chosen by the training responses, before the test is seen.
-    Raises `DataError` when something was not scored yet.
+    Raises `DataError` when there are none, or they are of other questions, workers or settings.
     """
-    questions = evaluation_questions(workspace, recipe)
-    domains = {name: asked[0].domain for name, asked in questions.items() if asked}
-    conductor = [row for name in domains for row in load_rows(score_file(workspace, CONDUCTOR, name))]
-    alone = [
-        row
-        for worker in pool.names
-        for name in domains
-        for row in load_responses(response_file(evaluation_folder(workspace), worker, name))
-    ]
-    trained = [row for row in load_responses(workspace.data / "responses") if row.worker in pool.names]
-    best, best_rows = best_single.rows(alone, trained)
-    best_rows = [replace(row, domain=domains[row.benchmark]) for row in best_rows]
-    cold = [score_file(workspace, COLD_START, name) for name in domains]
-    board = leaderboard(
-        conductor,
-        best_worker=(best, best_rows),
-        random_worker=random_worker.expected(alone),
-        oracle=oracle.rows(alone),
-        cold_start=[row for file in cold for row in load_rows(file)] if recipe.cold_start else None,
-    )
-    return Comparison(board, conductor, best, best_rows)
+    asked = evaluation_questions(workspace, recipe)
+    rows = []
+    for benchmark in benchmarks:
+        file = score_file(workspace, name, policy, benchmark)
+        remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
+        check_origin(file, scores_origin(recipe, pool, policy, asked[benchmark]), remedy)
+        rows += load_rows(file)
+    return at_prices(rows, pool)
 
 
-def score_file(workspace: Workspace, name: str, benchmark: str) -> Path:
-    """`scores/NAME/BENCHMARK.parquet`."""
-    return workspace.scores / name / f"{benchmark}.parquet"
+def scores_origin(recipe: Recipe, pool: Pool, policy: Path, questions: Sequence[Problem]) -> Origin:
+    """What a policy's scores on a benchmark are scores of: all that can change them."""
+    return {
+        "policy": policy_key(policy),
+        "pool": pool.answers_key,
+        "questions": questions_key(questions),
+        "settings": digest([
+            recipe.evaluation.model_dump(include={"repeats", "temperature"}),
+            recipe.seed,
+            recipe.execution.what_answers_depend_on,
+        ]),
+    }  # fmt: skip
+
+
+def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) -> Path:
+    """`scores/NAME/POLICY/BENCHMARK.parquet`, POLICY the policy's key."""
+    return workspace.scores / name / policy_key(policy) / f"{benchmark}.parquet"

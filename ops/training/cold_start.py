@@ -30,10 +30,11 @@ def base_policy_folder(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path
     key = digest([
         recipe.model_dump(include={"seed", "policy", "cold_start", "prompting"}),
         *([recipe.replay.model_dump()] if recipe.replay else []),
-        pool.fingerprint,
+        pool.answers_key,
         [worker.name for worker in offer(pool, _offer_seed(recipe))],
         hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
-        *[card.model_dump() for card in _cards(workspace, recipe, pool)],
+        # Another price makes no other policy: it keeps the cards that it learned with.
+        *[card.model_dump(exclude={"cost_usd"}) for card in _cards(workspace, recipe, pool)],
         *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
     ])  # fmt: skip
     return workspace.policies / f"{recipe.name}-{key}"

@@ -28,6 +28,7 @@ from ops.errors import PodiumError
 from ops.problem import Problem
 from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.workers.precache import ResponseRow, load_responses
+from ops.workers.pricing import at_prices
 from ops.workers.profiles import tallies
 from ops.workers.providers import worst_price
 from ops.workspace import Workspace
@@ -88,7 +89,8 @@ class Actual:
 def foretell(workspace: Workspace, recipe: Recipe, pool: Pool) -> tuple[Forecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
     mix = read_problems(workspace.data / "training_mix.jsonl")
-    rows = [row for row in load_responses(workspace.data / "responses") if row.worker in pool.names]
+    known = at_prices(load_responses(workspace.data / "responses"), pool)
+    rows = [row for row in known if row.worker in pool.names]
     chains = signal.rescue(recipe.curation.rescued)
     shares = signal.forecast(tallies(rows), recipe.grpo.rollouts_per_question, chains)
     last = last_run(workspace, recipe, pool)

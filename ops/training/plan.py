@@ -10,13 +10,15 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ops.config import Pool, Recipe, Settings, digest, load_pool, load_recipe, resolved
 from ops.errors import DataError, PodiumError
 from ops.workspace import Workspace
 
-PLAN, RESULT, CURVE = "run.json", "result.json", "curve.jsonl"
+PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 
 
 class RunPlan(Settings):
@@ -70,8 +72,12 @@ class RunResult(Settings):
         return cls.model_validate_json(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-def write_run(workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Path) -> Path:
+def write_run(
+    workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Path, deepspeed: Mapping[str, Any] | None = None
+) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
+
+    `deepspeed`: what the file that the recipe names says.
 
     A folder that exists is kept as it is, so a run that was cut short goes on there and one
     that has finished is not run again.
@@ -82,10 +88,11 @@ def write_run(workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Pat
     key = digest([
         recipe.model_dump(include={"seed", "prompting", "grpo"}),
         *([recipe.replay.model_dump()] if recipe.replay else []),
-        pool.fingerprint,
+        pool.answers_key,
         base_policy.name,
         hashlib.sha256(mix.read_bytes()).hexdigest(),
         *([limits] if (limits := recipe.execution.what_answers_depend_on) else []),
+        *([deepspeed] if deepspeed else []),
     ])  # fmt: skip
     folder = workspace.runs / f"{recipe.name}-{key}"
     if (folder / PLAN).is_file():
@@ -102,6 +109,8 @@ def write_run(workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Pat
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.yaml").write_text(resolved(recipe), encoding="utf-8")
+    if deepspeed:
+        (folder / DEEPSPEED).write_text(json.dumps(deepspeed, indent=1), encoding="utf-8")
     partial = folder / f"{PLAN}.partial"
     partial.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     partial.rename(folder / PLAN)
@@ -117,7 +126,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     return [
         sys.executable, "-m", "accelerate.commands.launch",
         "--use_deepspeed",
-        "--deepspeed_config_file", str(plan.root / "config" / "deepspeed" / grpo.deepspeed),
+        "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),
         "--num_machines", "1",
         "--mixed_precision", "no",
@@ -141,7 +150,7 @@ def describe(recipe: Recipe, pool: Pool) -> str:
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
         ("policy", policy + lesson),
-        ("pool", f"{pool.name} {pool.fingerprint}: {', '.join(pool.names)}"),
+        ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
         (
             "precaching",
             f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ops.config import load_recipe
+from ops.config import load_pool, load_recipe
 from ops.errors import PodiumError
 from ops.versioning.settings import write_settings
 from ops.workspace import Workspace
@@ -19,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     workspace = Workspace.find()
     try:
-        write_settings(workspace, load_recipe(workspace.config, chosen.recipe, chosen.seed))
+        recipe = load_recipe(workspace.config, chosen.recipe, chosen.seed)
+        write_settings(workspace, recipe, load_pool(workspace.config, recipe.pool))
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

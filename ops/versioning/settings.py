@@ -3,9 +3,10 @@
 What belongs here: writing both before a stage is recorded, so that `dvc repro` would do the same.
 What does not: calls of DVC (`dvc`).
 
-`params.yaml` says which files the commands of dvc.yaml read. `data/settings.yaml` is the slice of the
-recipe that changes data, resolved: the stages name its sections as parameters, so an edit elsewhere in
-the recipe (a learning rate) leaves the data current, and a default written out changes nothing.
+`params.yaml` says which recipe the commands of dvc.yaml read. `data/settings.yaml` is what of recipe and
+pool changes data, resolved: the stages name its sections as parameters, so an edit elsewhere (a learning
+rate, a worker's limits) leaves the data current, and a default written out changes nothing. No stage depends
+on a file in `config/`: a run works from its snapshot, and dvc.lock must not say that it read a later edit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import yaml
 
 from ops.benchmarks.store import write_text
-from ops.config import Recipe
+from ops.config import Pool, Recipe, Snapshot
 from ops.versioning.dvc import commit, push
 from ops.workspace import Workspace
 
@@ -24,13 +25,14 @@ SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "rep
 """What of a recipe changes data."""
 
 
-def record(workspace: Workspace, recipe: Recipe, name: str, stage: str) -> str:
-    """Record what `stage` has just written with the recipe file `name`; push it if the recipe says so.
+def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
+    """Record what `stage` has just written in a run of this snapshot; push it if the recipe says so.
 
     Returns its version. Raises `DataError`.
     """
-    use_recipe(workspace, recipe, name)
-    write_settings(workspace, recipe)
+    recipe = snapshot.recipe
+    use_recipe(workspace, recipe, snapshot.recipe_file)
+    write_settings(workspace, recipe, snapshot.pool)
     made = commit(workspace, "settings", stage)
     if recipe.versions.push:
         push(workspace, recipe.versions, "settings", stage)
@@ -38,10 +40,9 @@ def record(workspace: Workspace, recipe: Recipe, name: str, stage: str) -> str:
 
 
 def use_recipe(workspace: Workspace, recipe: Recipe, name: str) -> None:
-    """Make params.yaml name the recipe file `name`, its pool's file and the seed of this run."""
+    """Make params.yaml name the recipe file `name` and the seed of this run."""
     file = workspace.root / "params.yaml"
-    # A variant of a pool is a setting: the file is what a stage depends on.
-    wanted = {"recipe": name, "pool": recipe.pool.partition(":")[0], "seed": recipe.seed}
+    wanted = {"recipe": name, "seed": recipe.seed}
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     if yaml.safe_load("\n".join(lines)) == wanted:
         return
@@ -49,16 +50,18 @@ def use_recipe(workspace: Workspace, recipe: Recipe, name: str) -> None:
     write_text(file, "\n".join([*kept, *(f"{key}: {value}" for key, value in wanted.items())]) + "\n")
 
 
-def data_settings(recipe: Recipe) -> dict[str, Any]:
+def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     """The settings that change what a data stage writes, defaults written out."""
+    workers = {worker.name: worker.identity for worker in pool.workers}
+    prices = {worker.name: worker.price.model_dump() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal is of groups of this size.
     grpo = {"rollouts_per_question": recipe.grpo.rollouts_per_question}
-    return recipe.model_dump(mode="json", include={*SECTIONS}) | {"grpo": grpo}
+    return recipe.model_dump(mode="json", include={*SECTIONS}) | {"grpo": grpo, "workers": workers, "prices": prices}
 
 
-def write_settings(workspace: Workspace, recipe: Recipe) -> Path:
+def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path:
     """Write them to `data/settings.yaml`, the output of the stage `settings`: equal settings give equal bytes."""
     file = workspace.data / "settings.yaml"
-    note = "# Written from the recipe; the data stages of dvc.yaml depend on these values.\n"
-    write_text(file, note + yaml.safe_dump(data_settings(recipe), sort_keys=True, allow_unicode=True))
+    note = "# Written from the recipe and its pool; the data stages of dvc.yaml depend on these values.\n"
+    write_text(file, note + yaml.safe_dump(data_settings(recipe, pool), sort_keys=True, allow_unicode=True))
     return file

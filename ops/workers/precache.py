@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from ops.config import Worker
 from ops.errors import DataError, PodiumError, WorkerRefused, WorkerUnreachable
+from ops.origin import Origin, with_origin
 from ops.problem import Problem, problem_key
 from ops.workers.types import Client, Message
 
@@ -145,10 +146,11 @@ def response_file(folder: Path, worker: str, benchmark: str) -> Path:
     return folder / worker / f"{benchmark}.parquet"
 
 
-def write_responses(rows: Iterable[ResponseRow], file: Path) -> None:
+def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | None = None) -> None:
     """Write rows to a Parquet file: the same rows give the same bytes, and never half of them.
 
-    Of a confidential benchmark's responses only the letters are kept (`ops.benchmarks.privacy`).
+    `origin`: what they are answers of. Of a confidential benchmark's responses only the letters are kept
+    (`ops.benchmarks.privacy`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -161,7 +163,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(with_origin(table, origin), temporary, compression="zstd")
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)

@@ -163,7 +163,7 @@ def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
 def cost_usd(worker: Worker, reply: Any, prompt_tokens: int, completion_tokens: int) -> float:
     """What a reply cost (USD): by the pool's price if it gives one, else by LiteLLM's table."""
     if worker.price is not None:
-        return (prompt_tokens * worker.price.input + completion_tokens * worker.price.output) / 1e6
+        return worker.price.usd(prompt_tokens, completion_tokens)
     return float(litellm().completion_cost(completion_response=reply, model=worker.model))
 
 

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.stage import evaluation_questions
 from ops.benchmarks.store import read_problems, write_text
-from ops.config import TRAINING_BENCHMARKS, Pool, Recipe, pool_file
+from ops.config import TRAINING_BENCHMARKS, Pool, Recipe, Worker, digest, pool_file
 from ops.errors import DataError, OverBudget
+from ops.origin import Origin
 from ops.problem import Problem
 from ops.workers.cache import open_cache
 from ops.workers.client import Counts, WorkerClient
 from ops.workers.estimate import Estimate, estimate, measured_usage, precache_asks, stopped
 from ops.workers.ledger import Ledger
 from ops.workers.precache import ResponseRow, load_responses, precache, response_file, write_responses
+from ops.workers.pricing import at_prices
 from ops.workers.profiles import Profile, Score, best_single, oracle, profile, signal_forecast
 from ops.workspace import Workspace
 
@@ -60,7 +62,7 @@ def open_client(workspace: Workspace, recipe: Recipe, pool: Pool, purpose: str) 
     """
     arguments = (open_cache(workspace.cache), Ledger(workspace.ledger), purpose)
     settings: dict[str, Any] = {
-        "run": f"{recipe.name}-{recipe.seed}-{pool.fingerprint}",
+        "run": f"{recipe.name}-{recipe.seed}-{pool.answers_key}",
         "cap_usd": recipe.budget.run_usd,
         "month_cap_usd": recipe.budget.month_usd,
         "pool_file": pool_file(workspace.config, recipe.pool),
@@ -111,9 +113,9 @@ def materialize_responses(
     return rows | {cell: load_responses(response_file(folder, *cell)) for cell in kept}
 
 
-def materialize_profiles(workspace: Workspace, recipe: Recipe) -> Profiles:
-    """`data/responses` → `data/profiles.json`. Raises `DataError`."""
-    rows = load_responses(workspace.data / "responses")
+def materialize_profiles(workspace: Workspace, recipe: Recipe, pool: Pool) -> Profiles:
+    """`data/responses` → `data/profiles.json`, costs at the pool's prices. Raises `DataError`."""
+    rows = at_prices(load_responses(workspace.data / "responses"), pool)
     if not rows:
         raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
@@ -170,8 +172,19 @@ def answer_evaluation(
     wanted = [Cell(worker, benchmark) for worker in pool.names for benchmark in benchmarks]
     rows = _ask(questions, pool, wanted, client, recipe.evaluation.repeats, on_progress)
     for cell in wanted:
-        write_responses(rows[cell], response_file(evaluation_folder(workspace), *cell))
+        origin = answers_origin(pool.worker(cell.worker), questions.get(cell.benchmark, ()), recipe.evaluation.repeats)
+        write_responses(rows[cell], response_file(evaluation_folder(workspace), *cell), origin)
     return rows
+
+
+def answers_origin(worker: Worker, questions: Sequence[Problem], samples: int) -> Origin:
+    """What a worker's answers to evaluation questions are answers of."""
+    return {"worker": digest(worker.identity), "questions": questions_key(questions), "samples": str(samples)}
+
+
+def questions_key(questions: Sequence[Problem]) -> str:
+    """Hash (12 hex digits) of questions, with their gold answers and tests."""
+    return digest([question.as_row() for question in questions])
 
 
 def _ask(

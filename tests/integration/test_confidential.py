@@ -20,12 +20,13 @@ from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.stage import materialize_raw
 from ops.benchmarks.store import read_problems, write_problems
-from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
+from ops.config import BenchmarkSource, Evaluation, Prompting, Worker, load_pool
 from ops.curation.stage import materialize_mix, materialize_shortlist
 from ops.errors import DataError
 from ops.evaluation.baselines.single_worker import score_rows
 from ops.evaluation.report import Leaderboard, leaderboard_markdown
-from ops.evaluation.runner import evaluate, load_rows, save_rows, summarize
+from ops.evaluation.runner import evaluate, summarize
+from ops.evaluation.scores import load_rows, save_rows
 from ops.problem import Problem
 from ops.workers.precache import load_responses, precache, write_responses
 from ops.workers.types import Message, Response
@@ -172,11 +173,11 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
     workspace, _, _ = podium.load()
     asked = questions(podium)
     rows = asyncio.run(evaluate(Echo(), asked, [WORKER], Echo(), Evaluation(), Prompting(style="compact")))
-    file = workspace.scores / "conductor" / "gpqa_diamond.parquet"
+    file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
     save_rows(rows, file)
     stored = load_rows(file)
-    assert [(row.question, row.correct, row.steps, row.workers, row.tokens) for row in stored] == [
-        (row.question, row.correct, row.steps, row.workers, row.tokens) for row in rows
+    assert [(row.problem_key, row.correct, row.steps, row.workers, row.tokens) for row in stored] == [
+        (row.problem_key, row.correct, row.steps, row.workers, row.tokens) for row in rows
     ]
     assert {(row.completion, row.answer) for row in stored} == {("", "")}
     alone = asyncio.run(precache(asked, WORKER, Echo()))
@@ -213,7 +214,7 @@ def test_the_data_card_and_the_contamination_report_name_ids(podium: Podium) -> 
     leaked = Problem("leak", "mmlu", "mmlu", "train", stolen.question, "A", "choice", stolen.choices)
     write_problems(train, [*read_problems(train), leaked])
     materialize_shortlist(workspace, recipe)
-    materialize_mix(workspace, recipe)
+    materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
     report = (workspace.data / "contamination.json").read_text(encoding="utf-8")
     assert "gpqa_diamond/rec0" in report
     assert "mmlu/leak" in report

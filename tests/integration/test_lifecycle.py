@@ -159,7 +159,8 @@ def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
     assert "no call made" in life.printed_again
     assert "models:/conductor@champion is version 1" in life.printed_again
     folder = next(life.workspace.runs.iterdir())
-    assert (folder / RESULT).stat().st_mtime < (life.workspace.scores / "conductor" / "mmlu.parquet").stat().st_mtime
+    scores = life.workspace.scores / "conductor" / folder.name / "mmlu.parquet"
+    assert (folder / RESULT).stat().st_mtime < scores.stat().st_mtime
 
 
 def test_dvc_recorded_every_stage(life: Life) -> None:
@@ -203,7 +204,7 @@ def test_the_metadata_is_worth_looking_at(instance: dg.DagsterInstance) -> None:
 def test_the_champion_carries_its_lineage(life: Life) -> None:
     champion = registry.champion(life.workspace)
     assert champion is not None
-    wanted = {"git_commit", "dvc_revision", "pool_fingerprint", "recipe", "training_cost_usd"}
+    wanted = {"git_commit", "dvc_revision", "policy", "pool_answers_key", "recipe", "training_cost_usd"}
     assert wanted <= set(champion.tags)
     assert champion.tags["recipe"] == "mini"
     assert champion.metrics["mmlu/accuracy"] >= 0

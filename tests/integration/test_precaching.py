@@ -158,7 +158,7 @@ def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(sho
 def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     materialize_responses(shortlisted, recipe, pool, open_client(shortlisted, recipe, pool, "precache"))
-    found = {one.worker: one for one in materialize_profiles(shortlisted, recipe).workers}
+    found = {one.worker: one for one in materialize_profiles(shortlisted, recipe, pool).workers}
     librarian = found["librarian"]
     assert set(librarian.by_domain) == {"math", "mmlu", "rlpr", "code"}
     assert sum(score.n for score in librarian.by_subject.values()) == COLUMN

@@ -10,7 +10,7 @@ import pytest
 
 from ops.benchmarks.stage import evaluation_questions, materialize_raw
 from ops.benchmarks.store import read_problems, write_problems
-from ops.config import Recipe, load_recipe
+from ops.config import Recipe, load_pool, load_recipe
 from ops.curation.stage import materialize_mix, materialize_shortlist
 from ops.quality import stages
 from ops.workspace import Workspace
@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Recipe]:
     for name in recipe.benchmarks:
         materialize_raw(workspace, recipe, name)
     materialize_shortlist(workspace, recipe)
-    materialize_mix(workspace, recipe)
+    materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
     return workspace, recipe
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.stage import evaluation_questions, materialize_raw
-from ops.config import Recipe
+from ops.config import Recipe, load_pool
 from ops.curation.decontaminate import leaks
 from ops.curation.stage import Mix, materialize_mix, materialize_shortlist
 from ops.workspace import Workspace
@@ -52,7 +52,7 @@ def curate(root: Path, folder: Path) -> tuple[Workspace, Mix]:
     for name in asked.benchmarks:
         materialize_raw(workspace, asked, name)
     materialize_shortlist(workspace, asked)
-    return workspace, materialize_mix(workspace, asked)
+    return workspace, materialize_mix(workspace, asked, load_pool(workspace.config, asked.pool))
 
 
 @pytest.fixture(scope="module")

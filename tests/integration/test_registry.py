@@ -103,7 +103,7 @@ def rows(right: int) -> list[ScoreRow]:
 
 
 def register(workspace: Workspace, policy: Path, pool: Pool, right: int) -> registry.Registered:
-    lineage = registry.Lineage("c0ffee", "d41d8c", pool.fingerprint, "test", 1.25)
+    lineage = registry.Lineage("c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25)
     return registry.register(workspace, policy, pool, rows(right), lineage)
 
 
@@ -121,8 +121,8 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert first.aliases == ("challenger",)
     assert registry.champion(workspace) is None
     assert first.tags.items() >= {
-        "git_commit": "c0ffee", "dvc_revision": "d41d8c", "pool_fingerprint": pool.fingerprint,
-        "recipe": "test", "training_cost_usd": "1.25",
+        "git_commit": "c0ffee", "dvc_revision": "d41d8c", "policy": "test-1", "pool_answers_key": pool.answers_key,
+        "pool_prices_key": pool.prices_key, "recipe": "test", "training_cost_usd": "1.25",
     }.items()  # fmt: skip
     assert first.metrics["mmlu/accuracy"] == first.metrics["unseen/accuracy"] == 0.6
     assert first.metrics["mmlu/standard_error"] == pytest.approx(0.1633, abs=1e-4)
@@ -153,6 +153,11 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert champion is not None and champion.version == second.version
     assert (champion.tags["override"], champion.tags["replaced"]) == ("Ada: needed today", first.version)
 
+    replaced = champion.tags["replaced"]
+    assert registry.promote(workspace, second.version, YES), "it is the champion already"
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.tags["replaced"] == replaced, "it replaced itself"
+
     back = registry.rollback(workspace, "answers in French")
     assert back.version == first.version == champion_version(workspace)
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
@@ -160,6 +165,27 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert not registry.promote(workspace, second.version, YES), "what was rolled back needs an override"
     assert registry.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
     assert champion_version(workspace) == second.version
+
+
+def test_a_first_champion_that_is_promoted_again_replaced_nothing(
+    workspace: Workspace, policy: Path, pool: Pool
+) -> None:
+    version = register(workspace, policy, pool, right=6).version
+    assert registry.promote(workspace, version, YES)
+    assert registry.promote(workspace, version, YES)
+    champion = registry.champion(workspace)
+    assert champion is not None and "replaced" not in champion.tags
+    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+        registry.rollback(workspace, "why not")
+
+
+def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    with pytest.raises(registry.RegistryError, match="no challenger"):
+        registry.challenger_of(workspace, "test-1")
+    version = register(workspace, policy, pool, right=6).version
+    assert registry.challenger_of(workspace, "test-1").version == version
+    with pytest.raises(registry.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
+        registry.challenger_of(workspace, "test-2")
 
 
 def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ops.config import Recipe, Versions
+from ops.config import Pool, Price, Recipe, Versions, Worker
 from ops.errors import DataError
 from ops.versioning import commit, data_settings, git_commit, push, revision, use_recipe, version
 from ops.versioning.settings import SECTIONS
@@ -49,7 +49,7 @@ def workspace(tmp_path: Path) -> Workspace:
     shutil.copy(ROOT / ".dvc" / ".gitignore", root / ".dvc")
     shutil.copy(ROOT / ".gitignore", root)
     (root / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
-    (root / "params.yaml").write_text("# A note.\nrecipe: quickstart\npool: quickstart\nseed: 0\n", encoding="utf-8")
+    (root / "params.yaml").write_text("# A note.\nrecipe: quickstart\nseed: 0\n", encoding="utf-8")
     git(root, "init", "--quiet")
     return Workspace(root)
 
@@ -189,14 +189,14 @@ def test_params_name_the_recipe_that_runs(workspace: Workspace) -> None:
         "benchmarks": {name: {} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
     }
     recipe = Recipe.model_validate(values)
-    use_recipe(workspace, recipe.model_copy(update={"pool": "quickstart"}), "quickstart")
+    use_recipe(workspace, recipe, "quickstart")
     assert file.read_bytes() == before
     use_recipe(workspace, recipe, "other")
     text = file.read_text(encoding="utf-8")
     assert text.startswith("# A note.\n")
-    assert yaml.safe_load(text) == {"recipe": "other", "pool": "mine", "seed": 0}
-    use_recipe(workspace, recipe.model_copy(update={"seed": 3, "pool": "mine:cheap"}), "other")
-    assert yaml.safe_load(file.read_text(encoding="utf-8")) == {"recipe": "other", "pool": "mine", "seed": 3}
+    assert yaml.safe_load(text) == {"recipe": "other", "seed": 0}
+    use_recipe(workspace, recipe.model_copy(update={"seed": 3}), "other")
+    assert yaml.safe_load(file.read_text(encoding="utf-8")) == {"recipe": "other", "seed": 3}
 
 
 def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> None:
@@ -209,8 +209,13 @@ def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> No
     recipe = Recipe.model_validate(values)
     slower = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={"learning_rate": 1e-7})})
     fewer = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"per_domain": 7})})
-    assert data_settings(slower) == data_settings(recipe)
-    assert data_settings(fewer) != data_settings(recipe)
+    pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
+    patient = Pool(name="p", workers=(Worker(name="a", model="local/a", timeout_s=9),))
+    dearer = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
+    settings = data_settings(recipe, pool)
+    assert data_settings(slower, pool) == data_settings(recipe, patient) == settings
+    assert data_settings(fewer, pool) != settings
+    assert {name for name, value in data_settings(recipe, dearer).items() if value != settings[name]} == {"prices"}
 
 
 @pytest.fixture
@@ -265,10 +270,10 @@ def test_the_projects_own_stages_name_commands_and_folders_that_exist() -> None:
     for stage in stages.values():
         module = stage["cmd"].split()[2].replace(".", "/")
         assert (ROOT / module / "__main__.py").is_file()
-        for dep in stage["deps"]:
+        for dep in stage.get("deps", ()):
             assert dep in outs or "${" in dep or (ROOT / dep).exists(), dep
         for file, sections in (pair for params in stage.get("params", ()) for pair in params.items()):
             assert file in outs
-            assert set(sections) <= {*SECTIONS, "grpo"}
+            assert set(sections) <= {*SECTIONS, "grpo", "workers", "prices"}
     ignored = (ROOT / "data" / ".gitignore").read_text(encoding="utf-8").split()
     assert sorted(ignored) == sorted(out.removeprefix("data") for out in outs)

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from assets import gate, partitions
-from assets.resources import Podium
+from assets.resources import SNAPSHOT, Podium
+from ops.config import Snapshot
 from ops.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.lifecycle import STAGES
@@ -22,7 +23,7 @@ DEPENDENCIES = {
     "worker_responses": {"shortlist", "worker_pool"},
     "worker_profiles": {"worker_responses"},
     "signal_forecast": {"training_mix", "worker_profiles"},
-    "training_mix": {"shortlist", "worker_profiles"},
+    "training_mix": {"shortlist", "worker_responses"},
     "base_policy": {"signal_forecast", "training_mix", "worker_profiles"},
     "conductor": {"base_policy", "training_mix"},
     "baselines": {"base_policy", "raw_problems", "worker_pool"},
@@ -89,11 +90,14 @@ def test_schedule_and_sensor_start_stopped_and_launch_the_lifecycle(defs: dg.Def
     )
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
-    assert schedule.job_name == sensor.job_name == "lifecycle"
+    assert schedule.job_name == "lifecycle"
+    assert {job.name for job in sensor.jobs} == {"lifecycle", "costs"}
 
 
 def test_the_schedule_launches_a_run_that_the_job_accepts(defs: dg.Definitions) -> None:
-    context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 1, 1, 2))
+    context = dg.build_schedule_context(
+        scheduled_execution_time=datetime(2026, 1, 1, 2), resources={"podium": Podium()}
+    )
     tick = defs.resolve_schedule_def("nightly_retraining").evaluate_tick(context)
     assert tick.run_requests
     assert dg.validate_run_config(defs.resolve_job_def("lifecycle"), tick.run_requests[0].run_config)
@@ -111,6 +115,10 @@ class TestPoolChanged:
     def podium(self, project: Workspace) -> Podium:
         write_recipe(project)
         return Podium(root=str(project.root), recipe="small")
+
+    @pytest.fixture
+    def defs(self, podium: Podium) -> dg.Definitions:
+        return definitions(podium)
 
     def tick(self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium) -> object:
         context = dg.build_sensor_context(instance=instance, resources={"podium": podium})
@@ -151,6 +159,36 @@ class TestPoolChanged:
         self.materialize(defs, instance, podium)
         assert gone not in instance.get_dynamic_partitions("worker")
         assert isinstance(self.tick(defs, instance, podium), dg.SkipReason)
+
+    def test_another_price_is_counted_and_not_trained(
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium, project: Workspace
+    ) -> None:
+        self.materialize(defs, instance, podium)
+        file = project.config / "pools" / "quickstart.yaml"
+        pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+        pool["workers"][0]["price"]["output"] += 1
+        file.write_text(yaml.safe_dump(pool), encoding="utf-8")
+        request = self.tick(defs, instance, podium)
+        assert isinstance(request, dg.RunRequest)
+        assert request.job_name == "costs"
+        assert Snapshot.read(project.snapshots, request.tags[SNAPSHOT]).pool == podium.load().pool
+        job = defs.resolve_job_def("costs")
+        assert dg.validate_run_config(job, request.run_config)
+        self.materialize(defs, instance, podium)
+        assert isinstance(self.tick(defs, instance, podium), dg.SkipReason)
+
+    def test_waits_for_the_end_of_a_run(
+        self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium, project: Workspace
+    ) -> None:
+        self.materialize(defs, instance, podium)
+        file = project.config / "pools" / "quickstart.yaml"
+        file.write_text(file.read_text(encoding="utf-8").replace("revision: ", "revision: x"), encoding="utf-8")
+        running = instance.create_run_for_job(defs.resolve_job_def("lifecycle"), run_config=podium.run_config())
+        skipped = self.tick(defs, instance, podium)
+        assert isinstance(skipped, dg.SkipReason)
+        assert "is not finished" in str(skipped.skip_message)
+        instance.report_run_failed(running)
+        assert "is not finished" not in str(self.tick(defs, instance, podium))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.runner import ScoreRow, Usage
 from ops.workers.precache import ResponseRow
 
 
@@ -36,6 +36,7 @@ def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[Sc
             completion="",
             answer=one.text,
             unscorable=one.status == "unreachable",
+            usage=(Usage(one.worker, one.prompt_tokens, one.completion_tokens),),
         )
         for one in responses
     ]

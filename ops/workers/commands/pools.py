@@ -19,7 +19,7 @@ def add(commands: _SubParsersAction[Any]) -> None:
     actions = commands.add_parser("pools", help="show a pool, or what differs between two").add_subparsers(
         dest="action", required=True
     )
-    shown = actions.add_parser("show", help="the workers and the fingerprint")
+    shown = actions.add_parser("show", help="the workers and the pool's two keys")
     shown.add_argument("pool", help=what)
     shown.set_defaults(run=_show)
     compared = actions.add_parser("diff", help="what must be done to OLD to get NEW")
@@ -31,7 +31,8 @@ def add(commands: _SubParsersAction[Any]) -> None:
 def _show(workspace: Workspace, arguments: Namespace) -> None:
     pool = load_pool(workspace.config, arguments.pool)
     head, rows = pool_rows(pool)
-    table = Table(*head, title=f"{pool.name}, fingerprint {pool.fingerprint}", caption=pool.description)
+    title = f"{pool.name}, answers {pool.answers_key}, prices {pool.prices_key}"
+    table = Table(*head, title=title, caption=pool.description)
     for row in rows:
         table.add_row(*row)
     Console().print(table)
@@ -51,4 +52,4 @@ def _diff(workspace: Workspace, arguments: Namespace) -> None:
             ("new columns", found.added),
         ):
             print(f"{what}: {', '.join(names) or 'none'}")
-        print(f"fingerprint {old.fingerprint} → {new.fingerprint}")
+        print(f"answers {old.answers_key} → {new.answers_key}, prices {old.prices_key} → {new.prices_key}")

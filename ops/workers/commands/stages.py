@@ -41,5 +41,6 @@ def _responses(workspace: Workspace, arguments: Namespace) -> None:
 
 
 def _profiles(workspace: Workspace, arguments: Namespace) -> None:
-    found = materialize_profiles(workspace, load_recipe(workspace.config, arguments.recipe))
+    recipe = load_recipe(workspace.config, arguments.recipe)
+    found = materialize_profiles(workspace, recipe, load_pool(workspace.config, recipe.pool))
     print(f"{len(found.workers)} profiles, forecast of the training signal {found.forecast:.0%}")

@@ -12,7 +12,7 @@ import yaml
 from ops.benchmarks.__main__ import main as raw_command
 from ops.benchmarks.stage import evaluation_questions, materialize_raw, raw_file
 from ops.benchmarks.store import read_problems
-from ops.config import TRAINING_BENCHMARKS, Recipe, load_recipe
+from ops.config import Recipe, TRAINING_BENCHMARKS, load_pool, load_recipe
 from ops.curation.__main__ import main as curation_command
 from ops.curation.responses import tallies
 from ops.curation.signal import Tally
@@ -115,7 +115,7 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
     assert read_problems(workspace.data / "shortlist.jsonl") == listed.problems
 
     respond(workspace)
-    mix = materialize_mix(workspace, recipe)
+    mix = materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
     assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)
     assert mix.agreement == {"all": 4, "some": 12}
     assert read_problems(workspace.data / "training_mix.jsonl") == mix.problems
@@ -150,7 +150,7 @@ def test_the_card_says_what_was_preferred_and_why(
     materialize_shortlist(workspace, chosen)
     if chosen.curation.reads_responses:
         respond(workspace)
-    mix = materialize_mix(workspace, chosen)
+    mix = materialize_mix(workspace, chosen, load_pool(workspace.config, chosen.pool))
     assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)
     assert f"selector: {selector}" in mix.card and "| math | 9 in 2 | 6 in 2 | 4 in 2 |" in mix.card
     assert [phrase for phrase in words if phrase not in mix.card] == []
@@ -164,7 +164,7 @@ def test_stages_are_repeatable_to_the_byte(workspace: Workspace, recipe: Recipe)
             materialize_raw(workspace, recipe, name)
         materialize_shortlist(workspace, recipe)
         respond(workspace)
-        materialize_mix(workspace, recipe)
+        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
         return {str(file): file.read_bytes() for file in workspace.data.rglob("*") if file.is_file()}
 
     assert contents() == contents()
@@ -209,12 +209,12 @@ def test_a_missing_stage_names_its_file(workspace: Workspace, recipe: Recipe) ->
     with pytest.raises(DataError, match=r"math500-train\.jsonl"):
         materialize_shortlist(workspace, recipe)
     with pytest.raises(DataError, match=r"shortlist\.jsonl"):
-        materialize_mix(workspace, recipe)
+        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
     for name in recipe.benchmarks:
         materialize_raw(workspace, recipe, name)
     materialize_shortlist(workspace, recipe)
     with pytest.raises(DataError, match=r"ann.*Materialize worker_responses"):
-        materialize_mix(workspace, recipe)
+        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
     assert not (workspace.data / "training_mix.jsonl").exists()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from ops.config import Evaluation, Prompting, Worker
 from ops.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, load_rows, save_rows, summarize
+from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, summarize
+from ops.evaluation.scores import load_rows, save_rows
 from ops.problem import Problem
 from ops.workers.types import Message, Response
 from ops.workflow.grammar import SOLVE, Step, Workflow

@@ -22,7 +22,7 @@ from ops.workflow.grammar import Workflow, parse
 from ops.workspace import Workspace
 
 SUM = Problem("7", "math500", "math", "train", "What is 3 + 4?", "7", "math", subject="sums")
-CAPITAL = Problem("7", "mmlu", "mmlu", "train", "France's capital?", "B", "choice", ("Rome", "Paris"), subject="capitals")
+CAPITAL = Problem("7", "mmlu", "mmlu", "train", "Capital city?", "B", "choice", ("Rome", "Paris"), subject="capitals")
 OFFERED = [Worker(name="adder", model="local/adder"), Worker(name="atlas", model="local/atlas")]
 
 

@@ -66,7 +66,7 @@ def test_the_paper_pool_has_its_unconstrained_settings_as_a_variant(monkeypatch:
     assert "temperature" not in settings["claude-sonnet-4"]
     assert settings["gpt-5"]["reasoning_effort"] == "high"
     assert load_pool(ROOT / "config", "paper:unconstrained-bigcodebench").worker("gpt-5").reasoning_effort == "medium"
-    assert len({paper.fingerprint, free.fingerprint}) == 2
+    assert len({paper.answers_key, free.answers_key}) == 2
     assert pool_file(ROOT / "config", "paper:unconstrained") == ROOT / "config" / "pools" / "paper.yaml"
     assert difference(paper, free).affects_answers == paper.names
 
@@ -195,29 +195,34 @@ def test_the_difference_of_two_pools() -> None:
     ]
 
 
-def test_a_pool_whose_answers_and_prices_are_the_same_has_the_same_fingerprint() -> None:
+def test_a_pool_whose_answers_and_prices_are_the_same_has_the_same_keys() -> None:
     old, new = pool(TOOL, TOOL | {"name": "b"}), pool(TOOL | {"name": "b", "concurrency": 2}, TOOL)
     found = difference(old, new)
     assert (found.affects_answers, found.affects_price) == ((), ())
-    assert old.fingerprint == new.fingerprint
+    assert (old.answers_key, old.prices_key) == (new.answers_key, new.prices_key)
 
 
-def test_limits_and_timeouts_are_no_part_of_the_fingerprint_but_what_answers_is() -> None:
-    plain = pool(TOOL).fingerprint
+def test_the_answers_key_covers_what_answers_and_neither_limits_nor_prices() -> None:
+    plain = pool(TOOL).answers_key
     for same in (
         {"requests_per_minute": 9}, {"tokens_per_minute": 9}, {"connect_timeout_s": 1}, {"timeout_s": 1},
-        {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0},
+        {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0}, {"price": {"input": 1, "output": 3}},
     ):  # fmt: skip
-        assert pool(TOOL | same).fingerprint == plain, same
+        assert pool(TOOL | same).answers_key == plain, same
     for other in (
         {"temperature": 0.3}, {"max_tokens": 5}, {"reasoning_effort": "low"}, {"thinking_budget": 5},
-        {"extra_body": {"a": 1}}, {"revision": "2"}, {"price": {"input": 1, "output": 3}}, {"api_base": "http://h"},
+        {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"},
     ):  # fmt: skip
-        assert pool(TOOL | other).fingerprint != plain, other
+        assert pool(TOOL | other).answers_key != plain, other
 
 
-def test_the_quickstarts_fingerprint_is_what_its_cached_responses_were_made_under() -> None:
-    assert load_pool(ROOT / "config", "quickstart").fingerprint == "3321ab7535f3"
+def test_another_price_changes_the_prices_key_alone() -> None:
+    plain, dearer = pool(TOOL), pool(TOOL | {"price": {"input": 1, "output": 3}})
+    assert (plain.answers_key == dearer.answers_key, plain.prices_key == dearer.prices_key) == (True, False)
+
+
+def test_the_quickstarts_answers_key_is_what_its_policies_were_made_under() -> None:
+    assert load_pool(ROOT / "config", "quickstart").answers_key == "6dedbb65ba64"
 
 
 def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

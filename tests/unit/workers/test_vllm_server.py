@@ -201,7 +201,7 @@ def test_without_an_environment_or_a_port(workspace: Workspace, monkeypatch: pyt
 def test_serving_is_no_part_of_what_a_response_is_cached_under(workspace: Workspace) -> None:
     plain, served = pool(8100, serve=None), pool(8100, serve={"model_path": "elsewhere", "dtype": "float32"})
     assert plain.worker("small").identity == served.worker("small").identity
-    assert plain.fingerprint == served.fingerprint
+    assert plain.answers_key == served.answers_key
 
 
 def test_a_pool_without_such_workers_starts_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""Everything that a run was asked to do, resolved when it is launched: the run reads nothing else.
+
+What belongs here: the snapshot and its file. What does not: which run works from which snapshot
+(`assets/resources.py`), and anything that acts on a setting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ops.config.base import Settings, digest
+from ops.config.loading import load_gate, load_pool, load_recipe
+from ops.config.pool import Pool
+from ops.config.promotion import PromotionGate
+from ops.config.recipe import Recipe
+from ops.errors import ConfigError, DataError
+
+
+class Snapshot(Settings):
+    """Recipe, pool, gate and commit of one run. An edit of a file in `config/` takes effect in the next run."""
+
+    recipe_file: str
+    """The file in config/recipes, without `.yaml`."""
+    recipe: Recipe
+    """With the run's own seed, where one was given."""
+    pool: Pool
+    gate: PromotionGate
+    deepspeed: dict[str, Any] | None = None
+    """What the recipe's DeepSpeed file says."""
+    git_commit: str
+
+    @classmethod
+    def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
+        """Read the files below `config` as they are now. Raises `ConfigError`."""
+        recipe = load_recipe(config, recipe_file, seed)
+        return cls(
+            recipe_file=recipe_file,
+            recipe=recipe,
+            pool=load_pool(config, recipe.pool),
+            gate=load_gate(config),
+            deepspeed=_deepspeed(config, recipe.grpo.deepspeed),
+            git_commit=git_commit,
+        )
+
+    @classmethod
+    def read(cls, folder: Path, key: str) -> Snapshot:
+        """The snapshot that `write` stored under `key`. Raises `DataError`."""
+        file = _file(folder, key)
+        try:
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            remedy = "It is what the run works from: start a new run"
+            raise DataError(file, "(file)", f"is no snapshot of a run ({error})", remedy) from None
+
+    @property
+    def key(self) -> str:
+        """Hash (12 hex digits) of all of it."""
+        return digest(self.model_dump(mode="json"))
+
+    def write(self, folder: Path) -> Path:
+        """Store it as `FOLDER/KEY.json`, whole or not at all; equal snapshots are one file."""
+        file = _file(folder, self.key)
+        if not file.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = file.with_name(f".{file.name}.{os.getpid()}")
+            partial.write_text(json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False), encoding="utf-8")
+            partial.replace(file)
+        return file
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        facts = (
+            f"recipe {self.recipe_file}, seed {self.recipe.seed}",
+            f"pool {self.pool.name} (answers {self.pool.answers_key}, prices {self.pool.prices_key})",
+            f"commit {self.git_commit}",
+        )
+        return f"snapshot {self.key}: {'; '.join(facts)}"
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / f"{key}.json"
+
+
+def _deepspeed(config: Path, name: str | None) -> dict[str, Any] | None:
+    """Raises `ConfigError`."""
+    if name is None:
+        return None
+    file = config / "deepspeed" / name
+    try:
+        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = ", ".join(sorted(path.name for path in file.parent.glob("*.json"))) or "none"
+        raise ConfigError(file, "(file)", "does not exist", f"Files there: {known}") from None
+    except ValueError as error:
+        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Mend it") from None
+    return settings

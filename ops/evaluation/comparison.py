@@ -1,0 +1,150 @@
+"""All systems on the same questions: computed once, stored, and read by everything that judges by it.
+
+What belongs here: bringing the stored scores together, and the file of what came out. What does not: the scores
+(`stage`), their layout (`report`), and the decision that rests on them (`ops.promotion`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ops.benchmarks.stage import evaluation_questions
+from ops.benchmarks.store import write_text
+from ops.config import Pool, Recipe, digest
+from ops.errors import DataError
+from ops.evaluation.baselines import best_single, oracle, random_worker
+from ops.evaluation.baselines.single_worker import of_worker
+from ops.evaluation.report import Leaderboard, leaderboard
+from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.stage import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
+from ops.evaluation.statistics import Estimate
+from ops.origin import check_origin
+from ops.policy import policy_key
+from ops.workers.precache import ResponseRow, load_responses, response_file
+from ops.workers.pricing import at_prices
+from ops.workers.stage import answers_origin, evaluation_folder
+from ops.workspace import Workspace
+
+_REMEDY = "Materialize leaderboard"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One policy beside every other system, at the pool's prices."""
+
+    policy: str
+    """The Conductor's key."""
+    board: Leaderboard
+    conductor: list[ScoreRow]
+    best_worker: str
+    best_worker_rows: list[ScoreRow]
+    """What the promotion gate pairs with the Conductor's rows."""
+
+
+def compare(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, base_policy: Path) -> Comparison:
+    """Build the leaderboard from the stored rows of this policy, its cold start and the workers; store it.
+
+    The best single worker is chosen by the training responses, before the test is seen.
+    Raises `DataError` when something was not scored yet, or what lies there is of something else.
+    """
+    domains = _domains(workspace, recipe)
+    conductor = stored_scores(workspace, recipe, pool, policy, CONDUCTOR, list(domains))
+    alone = _answers(workspace, recipe, pool, pool.names)
+    trained = [row for row in load_responses(workspace.data / "responses") if row.worker in pool.names]
+    best, best_rows = best_single.rows(alone, trained)
+    cold = stored_scores(workspace, recipe, pool, base_policy, COLD_START, list(domains)) if recipe.cold_start else None
+    board = leaderboard(
+        conductor,
+        best_worker=(best, best_rows),
+        random_worker=random_worker.expected(alone),
+        oracle=oracle.rows(alone),
+        cold_start=cold,
+    )
+    made = Comparison(policy_key(policy), board, conductor, best, _with_domains(best_rows, domains))
+    facts = _facts(workspace, recipe, pool, policy) | {
+        "best_worker": best,
+        "systems": {
+            name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
+        },
+    }
+    write_text(_file(workspace, made.policy), json.dumps(facts, indent=1))
+    return made
+
+
+def stored_comparison(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path) -> Comparison:
+    """What `compare` stored for this policy.
+
+    Raises `DataError` when there is none, or scores, prices or workers are others since it was made.
+    """
+    file = _file(workspace, policy_key(policy))
+    facts = _read(file)
+    for name, value in _facts(workspace, recipe, pool, policy).items():
+        if facts.get(name) != value:
+            raise DataError(file, name, f"is {facts.get(name)!r} there and {value!r} now", _REMEDY)
+    domains = _domains(workspace, recipe)
+    best = str(facts["best_worker"])
+    return Comparison(
+        policy=policy_key(policy),
+        board=_board(facts["systems"]),
+        conductor=stored_scores(workspace, recipe, pool, policy, CONDUCTOR, list(domains)),
+        best_worker=best,
+        best_worker_rows=_with_domains(of_worker(_answers(workspace, recipe, pool, [best]), best), domains),
+    )
+
+
+def _facts(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path) -> dict[str, Any]:
+    """What must still hold for a stored comparison to be this run's."""
+    asked = evaluation_questions(workspace, recipe)
+    files = [score_file(workspace, CONDUCTOR, policy, name) for name, questions in asked.items() if questions]
+    return {
+        "origin": digest([scores_origin(recipe, pool, policy, asked[name]) for name in sorted(asked)]),
+        "prices": pool.prices_key,
+        "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
+    }
+
+
+def _domains(workspace: Workspace, recipe: Recipe) -> dict[str, str]:
+    """Benchmark → its domain, for those with questions."""
+    return {name: asked[0].domain for name, asked in evaluation_questions(workspace, recipe).items() if asked}
+
+
+def _answers(workspace: Workspace, recipe: Recipe, pool: Pool, workers: Sequence[str]) -> list[ResponseRow]:
+    """What the workers answered alone to the evaluation questions, at the pool's prices. Raises `DataError`."""
+    rows = []
+    for name, questions in evaluation_questions(workspace, recipe).items():
+        for worker in workers if questions else ():
+            file = response_file(evaluation_folder(workspace), worker, name)
+            origin = answers_origin(pool.worker(worker), questions, recipe.evaluation.repeats)
+            check_origin(file, origin, f"Materialize baselines for {name}")
+            rows += load_responses(file)
+    return at_prices(rows, pool)
+
+
+def _with_domains(rows: Sequence[ScoreRow], domains: dict[str, str]) -> list[ScoreRow]:
+    return [replace(row, domain=domains[row.benchmark]) for row in rows]
+
+
+def _file(workspace: Workspace, policy: str) -> Path:
+    return workspace.scores / "comparisons" / f"{policy}.json"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(file, "(file)", "does not exist: this policy was compared with nothing", _REMEDY) from None
+    except ValueError as error:
+        raise DataError(file, "(file)", f"is not JSON ({error})", _REMEDY) from None
+    return facts
+
+
+def _board(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:
+    return Leaderboard({
+        name: {key: Summary(**{**row, "accuracy": Estimate(*row["accuracy"])}) for key, row in scores.items()}
+        for name, scores in systems.items()
+    })  # fmt: skip

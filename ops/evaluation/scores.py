@@ -1,0 +1,85 @@
+"""Score rows on disk, and at the pool's prices.
+
+What belongs here: the file of a system's rows, which says what they are scores of, and what rows cost at other
+prices. What does not: scoring (`runner`), and which file belongs to which policy (`stage`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, Field, asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ops.config import Pool
+from ops.errors import DataError
+from ops.evaluation.runner import ScoreRow, Usage
+from ops.origin import Origin, with_origin
+
+
+def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+    """Write rows as parquet, sorted, whole or not at all; `texts` False empties completions and answers.
+
+    Those of a confidential benchmark are always empty: they quote its questions. `origin`: what they are scores of.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from ops.benchmarks.privacy import is_confidential
+
+    ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
+    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(ScoreRow)])
+    frame["workers"] = frame["workers"].map(list)
+    frame["usage"] = frame["usage"].map(lambda responses: [use._asdict() for use in responses])
+    veiled = frame["benchmark"].map(is_confidential).astype(bool) if texts else slice(None)
+    frame.loc[veiled, ["completion", "answer"]] = ""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), half)
+    half.replace(file)
+
+
+def load_rows(file: Path) -> list[ScoreRow]:
+    """Read `save_rows`'s output. Raises `DataError` when the file is absent or holds something else."""
+    import pandas as pd
+    from pyarrow import ArrowInvalid
+
+    try:
+        frame = pd.read_parquet(file)
+    except FileNotFoundError:
+        raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
+    except ArrowInvalid as error:
+        raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
+    if missing := [column.name for column in fields(ScoreRow) if _required(column) and column.name not in frame]:
+        raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
+    stored = [column.name for column in fields(ScoreRow) if column.name in frame]
+    return [_row(record) for record in frame[stored].to_dict(orient="records")]
+
+
+def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
+    """The rows as they would have cost at the pool's prices.
+
+    A worker that the pool lacks, or that LiteLLM's own table prices, leaves a row's cost as it was measured.
+    """
+    prices = {worker.name: worker.price for worker in pool.workers}
+
+    def priced(row: ScoreRow) -> ScoreRow:
+        known = [(prices.get(use.worker), use) for use in row.usage]
+        if not known or any(price is None for price, _ in known):
+            return row
+        usd = sum(price.usd(use.prompt_tokens, use.completion_tokens) for price, use in known if price is not None)
+        return replace(row, cost_usd=usd)
+
+    return [priced(row) for row in rows]
+
+
+def _required(column: Field[Any]) -> bool:
+    # What was added later has a default, and older files lack it.
+    return column.default is MISSING and column.default_factory is MISSING
+
+
+def _row(record: dict[Any, Any]) -> ScoreRow:
+    usage = tuple(Usage(**use) for use in record.pop("usage", ()))
+    return ScoreRow(**{**record, "workers": tuple(record["workers"])}, usage=usage)

@@ -1,0 +1,170 @@
+"""A run works from what was asked when it was launched: edits, retries and stages of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.resources import SNAPSHOT, Podium
+from ops.config import Snapshot
+from ops.errors import ConfigError, DataError
+from ops.workspace import Workspace
+from pipelines.definitions import definitions
+from pipelines.lifecycle import LIFECYCLE_RUN
+
+POOL = dg.AssetKey("worker_pool")
+
+
+@pytest.fixture
+def instance(project: Workspace) -> dg.DagsterInstance:
+    project.dagster_home.mkdir(parents=True)
+    return dg.DagsterInstance.local_temp(str(project.dagster_home))
+
+
+@pytest.fixture
+def podium(project: Workspace) -> Podium:
+    return Podium(root=str(project.root))
+
+
+def reprice(project: Workspace, usd: float) -> None:
+    file = project.config / "pools" / "quickstart.yaml"
+    pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+    pool["workers"][0]["price"]["output"] = usd
+    file.write_text(yaml.safe_dump(pool), encoding="utf-8")
+
+
+def price(snapshot: Snapshot) -> float:
+    known = snapshot.pool.workers[0].price
+    assert known is not None
+    return known.output
+
+
+def read_pool(podium: Podium, instance: dg.DagsterInstance, **tags: str) -> str:
+    """Materialize `worker_pool` in a run of its own; the run's id."""
+    job = definitions(podium).resolve_implicit_global_asset_job_def()
+    done = job.execute_in_process(instance=instance, asset_selection=[POOL], run_config=podium.run_config(), tags=tags)
+    assert done.success
+    return done.run_id
+
+
+def snapshot_of(project: Workspace, instance: dg.DagsterInstance, run_id: str) -> Snapshot:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    return Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
+
+
+def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None:
+    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    assert (asked.recipe.seed, asked.pool.name, asked.git_commit) == (7, "quickstart", "c0ffee")
+    assert asked.gate.min_format_compliance == 0.95
+    file = asked.write(project.snapshots)
+    assert Snapshot.read(project.snapshots, asked.key) == asked
+    assert asked.write(project.snapshots) == file
+    assert asked.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
+
+
+def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -> None:
+    file = project.config / "recipes" / "deep.yaml"
+    recipe = yaml.safe_load((project.config / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
+    recipe["grpo"] |= {"deepspeed": "zero2.json"}
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    asked = Snapshot.take(project.config, "deep", None, "c0ffee")
+    assert asked.deepspeed is not None and asked.deepspeed["zero_optimization"]["stage"] == 2
+    file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"zero9\.json: \(file\): does not exist\. Files there: zero2\.json"):
+        Snapshot.take(project.config, "deep", None, "c0ffee")
+
+
+def test_a_snapshot_that_is_gone_is_told(project: Workspace) -> None:
+    with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
+        Snapshot.read(project.snapshots, "nothing")
+
+
+def test_the_first_step_of_a_run_takes_it_and_the_tags_say_so(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    run = instance.get_run_by_id(read_pool(podium, instance))
+    assert run is not None
+    asked = Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
+    assert asked.pool == podium.load().pool
+    assert run.tags["podium/commit"] == asked.git_commit
+    assert "quickstart" in run.tags["podium/recipe"]
+
+
+def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    launched = podium.launch_tags()
+    reprice(project, 777.0)
+    old = snapshot_of(project, instance, read_pool(podium, instance, **launched))
+    event = instance.get_latest_materialization_event(POOL)
+    assert event is not None and event.asset_materialization is not None
+    assert price(old) != 777.0
+    assert "777.0" not in str(event.asset_materialization.metadata["pool"].value)
+    assert price(snapshot_of(project, instance, read_pool(podium, instance))) == 777.0
+
+
+def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    """`costs` stops at its second stage, where nothing was precached; its first has read the pool by then."""
+    job = dg.build_reconstructable_job("tests.unit.test_snapshot", "costs_again", (str(project.root),))
+    first = dg.execute_job(job, instance, run_config=podium.run_config())
+    assert not first.success
+    reprice(project, 777.0)
+    again = dg.execute_job(job, instance, reexecution_options=dg.ReexecutionOptions(first.run_id))
+    repeated = instance.get_run_by_id(again.run_id)
+    assert repeated is not None and repeated.root_run_id == first.run_id
+    event = instance.get_latest_materialization_event(POOL)
+    assert event is not None and event.asset_materialization is not None
+    [stage] = instance.get_runs(dg.RunsFilter(tags={LIFECYCLE_RUN: again.run_id, "podium/stage": "pool"}))
+    assert event.run_id == stage.run_id
+    asked = snapshot_of(project, instance, first.run_id)
+    assert price(asked) != 777.0
+    assert event.asset_materialization.metadata["pool"].value == asked.pool.model_dump(mode="json")
+
+
+def costs_again(root: str) -> dg.JobDefinition:
+    """The job, built anew: as Dagster does for a run in a process of its own."""
+    return definitions(Podium(root=root)).resolve_job_def("costs")
+
+
+def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    """`costs` stops at its second stage, where nothing was precached; its first has run by then."""
+    job = definitions(podium).resolve_job_def("costs")
+    done = job.execute_in_process(instance=instance, run_config=podium.run_config(), raise_on_error=False)
+    assert not done.success
+    [stage] = instance.get_runs(dg.RunsFilter(tags={LIFECYCLE_RUN: done.run_id, "podium/stage": "pool"}))
+    whole = instance.get_run_by_id(done.run_id)
+    assert whole is not None
+    assert stage.tags[SNAPSHOT] == whole.tags[SNAPSHOT]
+
+
+def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:
+    job = definitions(podium).resolve_job_def("lifecycle")
+
+    def config(recipe: str) -> dict[str, object]:
+        return {"resources": {"podium": {"config": {"recipe": recipe}}}}
+
+    assert dg.validate_run_config(job, config("paper"))
+    with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type Recipe"):
+        dg.validate_run_config(job, config("papre"))
+
+
+def test_the_root_decides_which_recipes_exist(
+    tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]
+) -> None:
+    project = make(tmp_path_factory.mktemp("other") / "project")
+    (project.config / "recipes" / "mine.yaml").write_bytes(
+        (project.config / "recipes" / "quickstart.yaml").read_bytes()
+    )
+    job = definitions(Podium(root=str(project.root), recipe="mine")).resolve_job_def("lifecycle")
+    resolved = dg.validate_run_config(job, {})
+    assert resolved is not None
+    assert resolved["resources"]["podium"]["config"]["recipe"] == "mine"

@@ -82,6 +82,16 @@ class Podium(dg.ConfigurableResource):
         other._of_this_run = snapshot
         return other
 
+    def asked_in(self, instance: dg.DagsterInstance, run_id: str) -> Snapshot | None:
+        """The snapshot that a run worked from; None where it had none. Raises `DataError`."""
+        run = instance.get_run_by_id(run_id)
+        key = _snapshot_key(instance, run) if run is not None else None
+        return Snapshot.read(self._workspace().snapshots, key) if key else None
+
+    def repeating(self, snapshot: Snapshot) -> Podium:
+        """The resource for a new run of the same recipe and seed, as the files are now."""
+        return self.model_copy(update={"recipe": snapshot.recipe_file, "seed": snapshot.seed})
+
     def snapshot(self) -> Snapshot:
         """What the run was asked to do; outside a run, what the files say now. Raises `ConfigError`."""
         if self._of_this_run is not None:

@@ -8,7 +8,6 @@ import dagster as dg
 
 from assets.resources import Podium
 from ops import drift
-from ops.config import Pool
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 UNFINISHED = [
@@ -38,7 +37,10 @@ def nightly(lifecycle: dg.JobDefinition) -> dg.ScheduleDefinition:
 
 
 def pool_changed(lifecycle: dg.JobDefinition, costs: dg.JobDefinition) -> dg.SensorDefinition:
-    """Act when the pool's file differs from the pool that was last materialized: prices change costs only."""
+    """Act when the pool's file differs from what the last run read: prices change costs only.
+
+    The recipe and the seed are that run's.
+    """
 
     @dg.sensor(
         name="pool_changed",
@@ -54,9 +56,12 @@ def pool_changed(lifecycle: dg.JobDefinition, costs: dg.JobDefinition) -> dg.Sen
         last = context.instance.get_latest_materialization_event(dg.AssetKey("worker_pool"))
         if last is None or last.asset_materialization is None:
             return dg.SkipReason("worker_pool was never materialized: run the lifecycle once")
-        before = Pool.model_validate(last.asset_materialization.metadata["pool"].value)
-        now = podium.load().pool
-        needed = drift.plan(drift.difference(before, now))
+        asked = podium.asked_in(context.instance, last.run_id)
+        if asked is None:
+            return dg.SkipReason("worker_pool was materialized by an older Podium: materialize it again")
+        again = podium.repeating(asked)
+        now = again.load().pool
+        needed = drift.plan(drift.difference(asked.pool, now))
         if needed.is_empty:
             return dg.SkipReason(f"the pool is unchanged (answers {now.answers_key}, prices {now.prices_key})")
         job = costs if needed.costs_only else lifecycle
@@ -64,11 +69,11 @@ def pool_changed(lifecycle: dg.JobDefinition, costs: dg.JobDefinition) -> dg.Sen
             # Once for each new pool, and again if it comes back to it later.
             run_key=f"{last.run_id}:{now.answers_key}:{now.prices_key}",
             job_name=job.name,
-            run_config=podium.run_config(),
+            run_config=again.run_config(),
             tags={
                 "podium/cause": "pool changed",
                 "podium/reasons": "; ".join(needed.reasons),
-                **podium.launch_tags(),
+                **again.launch_tags(),
             },
         )
 

@@ -24,8 +24,9 @@ class Snapshot(Settings):
 
     recipe_file: str
     """The file in config/recipes, without `.yaml`."""
+    seed: int | None = None
+    """The run's own seed, where one was given; the recipe has it too."""
     recipe: Recipe
-    """With the run's own seed, where one was given."""
     pool: Pool
     gate: PromotionGate
     deepspeed: dict[str, Any] | None = None
@@ -38,6 +39,7 @@ class Snapshot(Settings):
         recipe = load_recipe(config, recipe_file, seed)
         return cls(
             recipe_file=recipe_file,
+            seed=seed,
             recipe=recipe,
             pool=load_pool(config, recipe.pool),
             gate=load_gate(config),

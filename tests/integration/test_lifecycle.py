@@ -1,4 +1,5 @@
-"""The whole life of a small Conductor, by the command behind `make run`: killed twice, finished, run again.
+"""The whole life of a small Conductor, by the command behind `make run`: killed twice, its pool's prices edited while
+it finishes, its costs computed again, and run once more.
 
 One life serves all tests of this file; it takes minutes, for it really trains.
 """
@@ -15,17 +16,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
 import yaml
 
+from assets.resources import SNAPSHOT, Podium
 from ops import registry
+from ops.config import Snapshot, load_pool
 from ops.training.plan import RESULT, RunResult
 from ops.workers.cache import ResponseCache
 from ops.workers.ledger import Ledger
 from ops.workspace import Workspace
+from pipelines.definitions import definitions
+from pipelines.home import prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -64,12 +69,26 @@ GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 
 class Life(NamedTuple):
-    """A finished lifecycle: where, what it printed, what a second one printed, and the steps at the kill."""
+    """A finished lifecycle: where, what it printed, what a second one printed, and the steps at the kill.
+
+    `edit`: what the sensor made of a price that was edited while the first one stood at its training.
+    """
 
     workspace: Workspace
     printed: str
     printed_again: str
     steps_when_killed: int
+    edit: Edit
+
+
+class Edit(NamedTuple):
+    """The sensor's tick after the run, the run of the job that it asked for, and its tick after that."""
+
+    tick: dg.RunRequest | dg.SkipReason
+    run_id: str
+    later_tick: dg.RunRequest | dg.SkipReason
+    calls: tuple[int, int]
+    """Booked before and after that job."""
 
 
 def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
@@ -87,11 +106,15 @@ def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
 
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     """`kill -9` of the one process (not of its children) as soon as `reached`."""
-    while process.poll() is None and not reached():
-        time.sleep(0.02)
-    assert process.poll() is None, f"ended before it could be killed:\n{process.communicate()[0]}"
+    wait_for(process, reached)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
+    while process.poll() is None and not reached():
+        time.sleep(0.02)
+    assert process.poll() is None, f"ended too early:\n{process.communicate()[0]}"
 
 
 def calls(workspace: Workspace) -> int:
@@ -120,8 +143,41 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     kill_when(start(workspace, "--recipe", "mini"), lambda: calls(workspace) >= 20)
     kill_when(start(workspace, "--recipe", "mini"), lambda: len(curve(workspace)) >= 1)
     steps = len(curve(workspace))
-    printed = [finish(start(workspace, "--recipe", "mini")) for _ in range(2)]
-    return Life(workspace, *printed, steps)
+    process = start(workspace, "--recipe", "mini")
+    wait_for(process, lambda: len(curve(workspace)) > steps)
+    edit_price(workspace)
+    printed = finish(process)
+    edit = act_on(workspace)
+    return Life(workspace, printed, finish(start(workspace, "--recipe", "mini")), steps, edit)
+
+
+def edit_price(workspace: Workspace) -> None:
+    """Every worker ten times as dear."""
+    file = workspace.config / "pools" / "quickstart.yaml"
+    pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for worker in pool["workers"]:
+        worker["price"] = {side: 10 * usd for side, usd in worker["price"].items()}
+    file.write_text(yaml.safe_dump(pool), encoding="utf-8")
+
+
+def act_on(workspace: Workspace) -> Edit:
+    """What the daemon would do: tick the sensor, run what it asks for, tick it again."""
+    prepare(workspace)
+    podium = Podium(root=str(workspace.root), recipe="mini")
+    code = definitions(podium)
+    sensor = code.resolve_sensor_def("pool_changed")
+    before = calls(workspace)
+    with dg.DagsterInstance.get() as instance:
+
+        def tick() -> Any:
+            return sensor(dg.build_sensor_context(instance=instance, resources={"podium": podium}))
+
+        request = tick()
+        assert isinstance(request, dg.RunRequest), request
+        job = code.resolve_job_def(str(request.job_name))
+        done = job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags)
+        assert done.success
+        return Edit(request, done.run_id, tick(), (before, calls(workspace)))
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -161,6 +217,38 @@ def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
     folder = next(life.workspace.runs.iterdir())
     scores = life.workspace.scores / "conductor" / folder.name / "mmlu.parquet"
     assert (folder / RESULT).stat().st_mtime < scores.stat().st_mtime
+
+
+def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance: dg.DagsterInstance) -> None:
+    now = load_pool(life.workspace.config, "quickstart")
+    third = list(reversed(instance.get_runs(dg.RunsFilter(job_name="lifecycle"))))[2]
+    asked = Snapshot.read(life.workspace.snapshots, third.tags[SNAPSHOT])
+    assert asked.pool.prices_key != now.prices_key
+    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": third.run_id}))
+    assert {run.tags[SNAPSHOT] for run in stages} == {asked.key}
+
+
+def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(life: Life, instance: dg.DagsterInstance) -> None:
+    assert isinstance(life.edit.tick, dg.RunRequest)
+    assert life.edit.tick.job_name == "costs"
+    assert "another price" in life.edit.tick.tags["podium/reasons"]
+    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": life.edit.run_id}))
+    materialized = {
+        event.dagster_event.asset_key.to_user_string()
+        for run in stages
+        for event in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if event.dagster_event is not None and event.dagster_event.asset_key is not None
+    }
+    assert materialized == {"worker_pool", "worker_profiles", "signal_forecast", "leaderboard", "promotion"}
+    assert life.edit.calls[0] == life.edit.calls[1]
+    assert isinstance(life.edit.later_tick, dg.SkipReason)
+    assert len(list(life.workspace.runs.iterdir())) == len(list(life.workspace.policies.iterdir())) == 1
+
+
+def test_the_same_answers_cost_ten_times_as_much(instance: dg.DagsterInstance) -> None:
+    records = instance.fetch_materializations(dg.AssetKey("worker_profiles"), limit=10).records
+    spent = [record.asset_materialization.metadata["responses_usd"].value for record in records]  # type: ignore[union-attr]
+    assert spent[0] == spent[1] == pytest.approx(10 * spent[2], rel=1e-3)  # run again, edited, before
 
 
 def test_dvc_recorded_every_stage(life: Life) -> None:

@@ -1,0 +1,178 @@
+"""Scores name what they are scores of: out of order, nothing is judged by another policy's, pool's or question's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ops.benchmarks.stage import evaluation_questions, materialize_raw
+from ops.config import Pool, Price, Recipe, Worker
+from ops.errors import DataError
+from ops.evaluation import comparison
+from ops.evaluation.comparison import compare, stored_comparison
+from ops.evaluation.runner import ScoreRow, Usage
+from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.evaluation.stage import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.origin import OtherOriginError
+from ops.problem import Problem
+from ops.workers.precache import ResponseRow, response_file, write_responses
+from ops.workers.pricing import at_prices as responses_at_prices
+from ops.workers.stage import answers_origin, evaluation_folder
+from ops.workspace import Workspace
+
+TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
+RECIPE = Recipe.model_validate({
+    "name": "small", "pool": "two", "policy": {"kind": "scratch"}, "cold_start": {},
+    "benchmarks": {name: {"train": 4, "test": 3} for name in TRAINED},
+})  # fmt: skip
+POOL = Pool(
+    name="two",
+    workers=tuple(Worker(name=name, model=f"local/{name}", price=Price(input=1, output=2)) for name in ("ann", "bob")),
+)
+DEARER = Pool(
+    name="two",
+    workers=(POOL.workers[0].model_copy(update={"price": Price(input=10, output=20)}), POOL.workers[1]),
+)
+
+
+class Evaluated(NamedTuple):
+    """A checkout in which everything was scored once."""
+
+    workspace: Workspace
+    policy: Path
+    base: Path
+
+    def compare(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
+        return compare(self.workspace, RECIPE, pool, policy or self.policy, self.base)
+
+    def stored(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
+        return stored_comparison(self.workspace, RECIPE, pool, policy or self.policy)
+
+
+def score(problem: Problem, correct: int) -> ScoreRow:
+    return ScoreRow(
+        benchmark=problem.benchmark, problem_id=problem.id, repeat=0, domain=problem.domain, correct=correct,
+        format_ok=True, failure="", status="answered", steps=1, workers=("ann",), tokens=150, cost_usd=0.5,
+        latency_s=1.0, completion="c", answer="a", unscorable=False, usage=(Usage("ann", 100, 50),),
+    )  # fmt: skip
+
+
+def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, "t", right, "", 100, 50, 0.5, 1.0, "ok", "stop")
+
+
+def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
+    for benchmark, asked in evaluation_questions(workspace, RECIPE).items():
+        rows = [score(problem, correct) for problem in asked]
+        origin = scores_origin(RECIPE, pool, policy, asked)
+        save_rows(rows, score_file(workspace, name, policy, benchmark), origin=origin)
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Evaluated:
+    workspace = Workspace(tmp_path)
+    for benchmark in TRAINED:
+        materialize_raw(workspace, RECIPE, benchmark)
+    policy, base = workspace.runs / "small-1" / "policy", workspace.policies / "small-0"
+    save_scores(workspace, CONDUCTOR, policy, 1)
+    save_scores(workspace, COLD_START, base, 0)
+    for benchmark, asked in evaluation_questions(workspace, RECIPE).items():
+        for worker in POOL.workers:
+            rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in asked]
+            origin = answers_origin(worker, asked, 1)
+            write_responses(rows, response_file(evaluation_folder(workspace), worker.name, benchmark), origin)
+            write_responses(rows, response_file(workspace.data / "responses", worker.name, benchmark))
+    return Evaluated(workspace, policy, base)
+
+
+def test_what_was_compared_is_read_and_not_computed_again(
+    evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = evaluated.compare()
+    monkeypatch.setattr(comparison, "leaderboard", None)  # calling it would fail
+    read = evaluated.stored()
+    assert (read.policy, read.best_worker) == ("small-1", "bob")
+    assert read == made
+
+
+def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:
+    evaluated.compare()
+    new = evaluated.workspace.runs / "small-2" / "policy"
+    with pytest.raises(DataError, match=r"small-2.*does not exist\. Materialize benchmark_scores for math500"):
+        evaluated.compare(policy=new)
+    with pytest.raises(DataError, match=r"small-2\.json.*compared with nothing\. Materialize leaderboard"):
+        evaluated.stored(policy=new)
+
+
+def test_scores_that_were_copied_to_another_policy_are_refused(evaluated: Evaluated) -> None:
+    new = evaluated.workspace.runs / "small-2" / "policy"
+    for benchmark in TRAINED:
+        target = score_file(evaluated.workspace, CONDUCTOR, new, benchmark)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, benchmark).read_bytes())
+    with pytest.raises(OtherOriginError, match=r"policy small-1 instead of small-2"):
+        evaluated.compare(policy=new)
+
+
+def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evaluated) -> None:
+    revised = POOL.model_copy(
+        update={"workers": (POOL.workers[0].model_copy(update={"revision": "2"}), POOL.workers[1])}
+    )
+    with pytest.raises(OtherOriginError, match="pool"):
+        evaluated.compare(pool=revised)
+    more = RECIPE.model_copy(update={"benchmarks": RECIPE.benchmarks | {"mmlu": RECIPE.benchmarks["mmlu"].model_copy(
+        update={"test": 4})}})  # fmt: skip
+    materialize_raw(evaluated.workspace, more, "mmlu")
+    with pytest.raises(OtherOriginError, match=r"mmlu\.parquet.*questions"):
+        evaluated.compare()
+
+
+def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluated) -> None:
+    changed = POOL.workers[1].model_copy(update={"temperature": 0.9})
+    revised = POOL.model_copy(update={"workers": (POOL.workers[0], changed)})
+    save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 1, revised)
+    save_scores(evaluated.workspace, COLD_START, evaluated.base, 0, revised)
+    with pytest.raises(OtherOriginError, match=r"bob.*worker .* Materialize baselines for math500"):
+        evaluated.compare(pool=revised)
+
+
+def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) -> None:
+    evaluated.compare()
+    save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 0)
+    with pytest.raises(DataError, match=r"scores: .* Materialize leaderboard"):
+        evaluated.stored()
+
+
+def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> None:
+    before = evaluated.compare()
+    with pytest.raises(DataError, match=r"prices: .* Materialize leaderboard"):
+        evaluated.stored(pool=DEARER)
+    after = evaluated.compare(pool=DEARER)
+    assert [row.correct for row in after.conductor] == [row.correct for row in before.conductor]
+    assert {round(row.cost_usd * 1e6) for row in before.conductor} == {100 * 1 + 50 * 2}
+    assert {round(row.cost_usd * 1e6) for row in after.conductor} == {100 * 10 + 50 * 20}
+    conductor = [board.systems["Conductor"]["mmlu"] for board in (before.board, after.board)]
+    assert conductor[1].cost_usd == pytest.approx(10 * conductor[0].cost_usd)
+    assert conductor[1].accuracy == conductor[0].accuracy
+
+
+def test_what_has_no_price_of_its_own_keeps_what_was_measured() -> None:
+    problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
+    listed = Pool(name="p", workers=(Worker(name="ann", model="openai/gpt-5"),))
+    for pool in (listed, Pool(name="p", workers=(Worker(name="other", model="local/x"),))):
+        assert at_prices([score(problem, 1)], pool) == [score(problem, 1)]
+        assert responses_at_prices([answer("ann", problem, 1.0)], pool) == [answer("ann", problem, 1.0)]
+
+
+def test_rows_keep_their_usage_on_disk_and_older_files_have_none(tmp_path: Path) -> None:
+    import pandas as pd
+
+    problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
+    rows = [score(problem, 1), replace(score(problem, 0), repeat=1, workers=(), usage=())]
+    save_rows(rows, tmp_path / "rows.parquet")
+    assert load_rows(tmp_path / "rows.parquet") == rows
+    pd.read_parquet(tmp_path / "rows.parquet").drop(columns=["usage"]).to_parquet(tmp_path / "older.parquet")
+    assert [row.usage for row in load_rows(tmp_path / "older.parquet")] == [(), ()]

@@ -1,21 +1,11 @@
-"""What `make dev` serves, in a real browser: the asset graph, an asset materialized by clicking, MLflow.
-
-`make browser` runs this with Debian's chromium and keeps the screenshots; `PODIUM_SCREENSHOTS` names
-their folder.
-"""
+"""What `make dev` serves, in a real browser: the asset graph, an asset materialized by clicking, MLflow."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -26,119 +16,29 @@ from ops.workspace import Workspace
 from pipelines.definitions import defs
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser as Chromium
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is absent: `make browser` installs it")
-CHROMIUM = shutil.which("chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is absent: install Debian's package of that name"),
-]
-
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-PATIENCE_S = 120.0
-"""How long a server may take to start and a page to show what it should, on a busy machine."""
-
-
-class Served(NamedTuple):
-    """A checkout and where its two servers listen."""
-
-    workspace: Workspace
-    dagster: str
-    mlflow: str
-
-
-class Tab(NamedTuple):
-    """A page of a browser without memory, and the folder of its pictures."""
-
-    page: Page
-    pictures: Path
-
-    def shoot(self, name: str) -> None:
-        self.page.wait_for_timeout(1000)  # for what is still being drawn
-        self.page.screenshot(path=self.pictures / f"{name}.png")
+Served = Any
+Tab = Any
+"""Of `conftest`: the servers' addresses, and a page with the folder of its pictures."""
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Served]:
-    """`python -m pipelines.dev`, ended by Ctrl-C, which has to end it well."""
-    folder = tmp_path_factory.mktemp("served")
-    workspace, log = make(folder / "project"), folder / "log"
-    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    with log.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.dev"],
-            cwd=workspace.root,
-            env=environment | {"PODIUM_ROOT": str(workspace.root)},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        while len(urls := dict(re.findall(r"^(Dagster|MLflow) +(http://\S+)$", log.read_text(), re.MULTILINE))) < 2:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
-        yield Served(workspace, urls["Dagster"], urls["MLflow"])
-        assert process.poll() is None, log.read_text()
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, log.read_text()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def tab(chromium: Chromium, tmp_path: Path) -> Iterator[Tab]:
-    """Closed, it must have asked this machine alone, and none of its scripts may have failed."""
-    pictures = Path(os.environ.get("PODIUM_SCREENSHOTS") or tmp_path)
-    pictures.mkdir(parents=True, exist_ok=True)
-    asked: set[str] = set()
-    errors: list[str] = []
-    with chromium.new_context(viewport={"width": 1600, "height": 900}) as context:
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_S * 1000)
-        page.on("request", lambda request: asked.add(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        yield Tab(page, pictures)
-    # What a page makes for itself (blob:, data:) has no host.
-    assert {host for url in asked if (host := urlsplit(url).hostname)} == {"127.0.0.1"}
-    assert errors == []
-
-
-def visit(tab: Tab, url: str) -> None:
-    """Go to `url`, whose server may be starting still."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            tab.page.goto(url)
-            return
-        except sync_api.Error as error:
-            if "ERR_CONNECTION_REFUSED" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+    make: Callable[[Path], Workspace],
+    serve: Callable[[Workspace], AbstractContextManager[Served]],
+    chromium: object,
+) -> Iterator[Served]:
+    with serve(make(tmp_path_factory.mktemp("served") / "project")) as servers:
+        yield servers
 
 
 def open_graph(served: Served, tab: Tab) -> None:
     """The global asset graph, every group of it unfolded."""
-    visit(tab, f"{served.dagster}/asset-groups")
+    tab.visit(f"{served.dagster}/asset-groups")
     tab.page.get_by_role("button", name="Materialize all").wait_for()
     tab.page.keyboard.press("Alt+e")
     node(tab, "worker_pool").wait_for()
@@ -186,7 +86,7 @@ def test_an_asset_is_materialized_by_clicking(served: Served, tab: Tab) -> None:
 
 
 def test_mlflow_is_beside_it(served: Served, tab: Tab) -> None:
-    visit(tab, served.mlflow)
+    tab.visit(served.mlflow)
     tab.page.get_by_text("Welcome to MLflow").wait_for()
     tab.page.get_by_role("link", name="Experiments").first.wait_for()
     assert tab.page.get_by_role("link", name="Experiments").first.is_visible()
@@ -195,7 +95,7 @@ def test_mlflow_is_beside_it(served: Served, tab: Tab) -> None:
 
 def test_a_workflow_is_a_tree_of_spans_in_mlflow(served: Served, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    visit(tab, served.mlflow)
+    tab.visit(served.mlflow)
     tab.page.get_by_text("Welcome to MLflow").wait_for()  # the server has made its store
     trace_id, experiment_id = traced(served.workspace)
     tab.page.goto(f"{served.mlflow}/#/experiments/{experiment_id}/traces?selectedEvaluationId={trace_id}")

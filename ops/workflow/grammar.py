@@ -7,14 +7,15 @@ What does not belong here: prompting, running or rewarding a workflow.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from ops.workflow.literals import MAX_TOKENS, Defect, Value, last_lists
+from ops.workflow.assignments import Lists, last_block
+from ops.workflow.escapes import spelling_of
+from ops.workflow.literals import MAX_TOKENS, Value
 
 SOLVE = "Solve the problem."
 """The subtask of a worker that is only told to answer: `Workflow.single`'s default, and precaching's."""
@@ -90,7 +91,7 @@ class Workflow:
 
     def render(self) -> str:
         """The three lists, one a line: what `parse` reads back as this workflow."""
-        subtasks = ", ".join(json.dumps(step.subtask, ensure_ascii=False) for step in self.steps)
+        subtasks = ", ".join(spelling_of(step.subtask) for step in self.steps)
         access = ", ".join(_render_access(step.access) for step in self.steps)
         ids = ", ".join(str(step.worker) for step in self.steps)
         return f"model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = [{access}]"
@@ -102,16 +103,26 @@ class FormatFailure(StrEnum):
     NO_ASSIGNMENT = "no_assignment"
     """None of the three names is assigned anything."""
     MAPPING = "mapping"
-    """Nothing is assigned, but the names are keys: JSON or YAML instead of Python."""
+    """Names are keys in quotes: JSON or a dictionary instead of three lists."""
+    YAML = "yaml"
+    """A name is followed by a list of YAML, one `-` an item."""
     MISSING_MODEL_ID = "missing_model_id"
     MISSING_SUBTASKS = "missing_subtasks"
     MISSING_ACCESS_LIST = "missing_access_list"
     NOT_A_LIST = "not_a_list"
     """A name is assigned something else than a list."""
+    TUPLE = "tuple"
+    """A name is assigned values in round brackets."""
+    UNBRACKETED = "unbracketed"
+    """A name is assigned values with commas and no brackets."""
     UNBALANCED = "unbalanced"
     """A bracket or a string does not end (truncated, as a rule)."""
+    UNQUOTED = "unquoted"
+    """A list holds a word outside of quotes: text without them, or a name or call, which is not evaluated."""
     NOT_A_LITERAL = "not_a_literal"
     """A list holds something else than strings, numbers and lists of them."""
+    AMBIGUOUS = "ambiguous"
+    """Each name has a list, but which three belong together can be read in more than one way, or in none."""
     TOO_DEEP = "too_deep"
     TOO_LONG = "too_long"
     """A list is beyond the reader's limits on characters or elements."""
@@ -167,31 +178,34 @@ _MISSING = {
     "access_list": FormatFailure.MISSING_ACCESS_LIST,
 }
 
-_KEY = re.compile(r"""\b(model_id|subtasks|access_list)["'`*]{0,3}+[ \t]*+:[ \t]*+(?:\[|-|\r?\n|["'])""")
-
 
 def _read(text: str, offered: int, max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
     # Where every step sees every earlier one by index, the lists grow with the square of the steps.
-    found = last_lists(text, tuple(_MISSING), max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
-    if not found:
-        if key := _KEY.search(text):
-            raise _InvalidError(FormatFailure.MAPPING, f"{key[1]} is a key, not a name that a list is assigned to")
-        raise _InvalidError(FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned")
-    lists: list[list[Value]] = []
-    for name, missing in _MISSING.items():
-        value = found.get(name)
-        if value is None:
-            raise _InvalidError(missing, f"{name} is not assigned")
-        if isinstance(value, Defect):
-            raise _InvalidError(FormatFailure(value.value), f"{name} is assigned, but its value is {value.words}")
-        lists.append(value)
-    workers, subtasks, accesses = lists
+    lists = last_block(text, max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
+    if lists.block is None:
+        raise _why_not_whole(lists)
+    workers, subtasks, accesses = lists.block
+    if len(workers) == len(subtasks) == 1 and not accesses:  # one step that sees nothing, in one bracket instead of two
+        accesses = [[]]
     _check_lengths(len(workers), len(subtasks), len(accesses), max_steps, recursive)
     steps = (
         Step(_worker(workers[i], i, offered), _subtask(subtasks[i], i), _access(accesses[i], i, mode))
         for i in range(len(workers))
     )
     return Workflow(tuple(steps))
+
+
+def _why_not_whole(lists: Lists) -> _InvalidError:
+    if keys := [name for name in lists.missing if name in lists.keys]:
+        return _InvalidError(FormatFailure.MAPPING, f"{keys[0]} is a key, not a name that a list is assigned to")
+    if len(lists.missing) == len(_MISSING):
+        return _InvalidError(FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned")
+    for name, missing in _MISSING.items():
+        if name in lists.missing:
+            return _InvalidError(missing, f"{name} is not assigned")
+        if defect := lists.defects.get(name):
+            return _InvalidError(FormatFailure(defect.value), f"{name} is assigned, but its value is {defect.words}")
+    return _InvalidError(FormatFailure.AMBIGUOUS, "which three of the lists belong together is not plain")
 
 
 def _check_lengths(workers: int, subtasks: int, accesses: int, max_steps: int, recursive: bool) -> None:
@@ -207,6 +221,7 @@ def _check_lengths(workers: int, subtasks: int, accesses: int, max_steps: int, r
 
 
 def _worker(value: Value, index: int, offered: int) -> int:
+    value = _number(value)
     if not isinstance(value, int):
         raise _InvalidError(FormatFailure.BAD_WORKER, f"step {index}: {_short(value)} is no integer")
     if not 0 <= value < offered:
@@ -225,11 +240,11 @@ def _subtask(value: Value, index: int) -> str:
 def _access(value: Value, index: int, mode: AccessMode) -> Access:
     if value == []:
         return "none"
-    if value in ("all", ["all"]):
+    if _is_all(value) or (isinstance(value, list) and len(value) == 1 and _is_all(value[0])):
         return "all"
     if mode == "binary" or not isinstance(value, list):
         raise _InvalidError(FormatFailure.BAD_ACCESS, f'step {index}: {_short(value)} is neither [] nor ["all"]')
-    indices = tuple(item for item in value if isinstance(item, int))
+    indices = tuple(number for item in value if isinstance(number := _number(item), int))
     if len(indices) < len(value):
         raise _InvalidError(FormatFailure.BAD_ACCESS, f"step {index}: {_short(value)} is no list of step indices")
     if problem := _access_problem(indices, index):
@@ -239,6 +254,18 @@ def _access(value: Value, index: int, mode: AccessMode) -> Access:
             f"step {index}: {problem}",
         )
     return indices
+
+
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def _number(value: Value) -> Value:
+    """The number that a string of digits spells; anything else as it is."""
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
+def _is_all(value: Value) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "all"
 
 
 def _access_problem(access: Sequence[int], index: int) -> str:

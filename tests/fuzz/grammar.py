@@ -16,7 +16,9 @@ import yaml
 
 from ops.workspace import Workspace
 
-with atheris.instrument_imports(include=["ops.workflow.grammar", "ops.workflow.literals"]):
+MODULES = ("grammar", "assignments", "literals", "escapes")
+
+with atheris.instrument_imports(include=[f"ops.workflow.{name}" for name in MODULES]):
     from ops.workflow.grammar import FormatFailure, parse
 
 CORPUS = Path(__file__).parents[1] / "unit" / "workflow" / "corpus"
@@ -55,7 +57,8 @@ def seeds(folder: Path) -> None:
 WORDS = (
     "model_id", "subtasks", "access_list", "model_id = [", 'subtasks = ["', "access_list = [[", '["all"]', '"all"',
     "[]", ": list[int] = ", '"'*3, "'"*3, "\\", "\\x", "\\N{", "\\u", "# ", "\n", "r'", "f'", "b'", "0, ", "-1", "1.5",
-    "`", "**",
+    "`", "**", "Model ID:", "access list :", "“", "”", "‘", "’", "\\nu", "\\text", "\\\\", "\\u000a", "\nHuman:",
+    "\nQuestion:", "\nModels on offer: Model 0", "<|im_end|>", "<|im_start|>assistant", '"subtasks":',
 )  # fmt: skip
 """What the fuzzer puts in where it likes."""
 

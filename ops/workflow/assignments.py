@@ -1,0 +1,212 @@
+"""Find the lists that a completion assigns to the three names, and the last block of them that is whole.
+
+What belongs here: how an assignment may be spelt, and which three belong together. What does not: reading
+a list (`literals`), what the lists mean (`grammar`).
+
+A **block** is three assignments in a row, one of each name; it is whole when all three are lists that can be read.
+The last whole one counts. Lists in a row are grouped in the prompt's order, wherever they begin (M S A M S, the
+second block cut off, are M S A and a rest); in another order only where they are blocks from the first to the last.
+Where that gives two readings or none, the text is ambiguous. An attempt that is no closed list and is followed by
+another to the same name is replaced by it.
+
+One regular expression goes through the text from left to right and passes no list twice; the rest is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, Defect, Value, evaluate
+
+NAMES = ("model_id", "subtasks", "access_list")
+"""In the prompt's order."""
+
+_ATTEMPTS = 2048
+"""So many assignments are looked at, the last ones."""
+_LISTS = 24
+"""So many lists' tokens are handed to `ast`, from the last assignment backwards."""
+_PRICE = 16
+"""What looking at a list costs besides its tokens, in tokens."""
+
+_SPELLINGS = ("[Mm][Oo][Dd][Ee][Ll][_ ][Ii][Dd]", "[Ss][Uu][Bb][Tt][Aa][Ss][Kk][Ss]",
+              "[Aa][Cc][Cc][Ee][Ss][Ss][_ ][Ll][Ii][Ss][Tt]")  # fmt: skip
+_ENDS = [spelling.partition("]")[2] for spelling in _SPELLINGS]
+# Every match begins with one of six letters: the search passes over the others at its greatest speed.
+_NAME = "[MmSsAa](?<![\\w.].)(?P<name>" + "|".join(
+    rf"(?<={spelling[: spelling.index(']') + 1]}){end}" for spelling, end in zip(_SPELLINGS, _ENDS, strict=True)
+) + ")"  # fmt: skip
+_BY_LETTER = {letter: name for name in NAMES for letter in (name[1], name[1].upper())}
+_MARKS = (r"\*\*", r"\*", "`")
+
+
+def _closing(sign: str) -> str:
+    """The mark that sets a name (or a name and its `sign`) in bold, italics or code: chat models cannot help it."""
+    pairs = (rf"{mark}(?<={mark}{name}{sign}{mark})" for name in _SPELLINGS for mark in _MARKS)
+    return f"(?:(?=[*`])(?:{'|'.join(pairs)}))?+"
+
+
+_ANNOTATION = r":[ \t]*+(?:typing\.)?+[Ll]ist[\w \t\[\],.|]{0,60}+"
+_SIGN = rf"(?:(?:{_ANNOTATION})?+=(?!=)|(?P<colon>:)(?!=))"
+_FENCE = r"(?:`{3}|~{3})\w{0,12}+[ \t]*+\r?\n[ \t]*+"
+_GAP = rf"(?:[ \t]*+(?:\r?\n[ \t]*+)++(?:{_FENCE})?+(?=\[))?+[ \t]*+(?:`(?=\[))?+"
+_IN_QUOTES = "|".join(rf"""(?<=["']{name})""" for name in _SPELLINGS)
+_KEY = rf"""(?:{_IN_QUOTES})["'][ \t]*+(?P<key>:)"""
+_ASSIGNMENT = re.compile(
+    rf"{_NAME}(?:{_closing('')}[ \t]*+{_SIGN}{_closing('[:=]')}|{_KEY}){_GAP}(?P<list>{LIST})?+",
+    FLAGS,
+)
+_AFTER_NAME = re.compile(rf"{_NAME}\W", FLAGS)
+_GOES_ON = re.compile(r"[ \t]*+(?:\+|\*[ \t]*+[0-9]|\[)")
+"""What makes the list only the beginning of an expression: `[0] * 3`, `[0] + [1]`, `[0][0]`."""
+_WORD = re.compile(r"""(?![bBfF][rR]?+["']|[rR][bBfF]["'])[^\W\d]""")
+_OTHER_FORMS = (
+    (Defect.TUPLE, re.compile(r"""\((?:[ \t\n]*+(?:[\[("'“‘)]|[+-]?+[0-9]))""")),
+    (Defect.UNBRACKETED, re.compile(r"""(?:[+-]?+[0-9]++|"[^"\n]*+"|'[^'\n]*+'|“[^“”\n]*+”)[ \t]*+,""")),
+    (Defect.YAML, re.compile(r"[ \t\r]*+\n\s*+-[ \t\n]")),
+)
+_VALUE = re.compile(r"""[+-]?+[0-9]|["'“‘{]""")
+Reading = list[Value] | Defect
+
+
+class Lists(NamedTuple):
+    """What a text assigns: the last whole `block`, one list a name in the order of `NAMES`, or why there is none."""
+
+    block: list[list[Value]] | None
+    defects: dict[str, Defect]
+    """Names whose last assignment is no list that can be read."""
+    missing: tuple[str, ...] = ()
+    """Names that are assigned nothing."""
+    keys: tuple[str, ...] = ()
+    """Names in quotes with a colon: keys of JSON or of a dictionary."""
+
+
+def last_block(text: str, max_tokens: int = MAX_TOKENS) -> Lists:
+    """The last block that is whole by itself. Never raises, whatever the text.
+
+    `max_tokens` bounds a list. Of very many assignments only the last few thousand are looked at.
+    """
+    recent = deque(_ASSIGNMENT.finditer(text), maxlen=_ATTEMPTS)
+    attempts = _Attempts(text, recent, max_tokens)
+    blocks = _last_whole(attempts)
+    if len(blocks) == 1:
+        [start] = blocks
+        by_name = {attempts.names[place]: attempts.read(place) for place in range(start, start + 3)}
+        return Lists([reading for name in NAMES if isinstance(reading := by_name[name], list)], {})
+    last = attempts.last_of_each()
+    return Lists(
+        None,
+        {} if blocks else {name: reading for name, reading in last.items() if isinstance(reading, Defect)},
+        tuple(name for name in NAMES if name not in last),
+        tuple(name for name in NAMES if name in attempts.keys),
+    )
+
+
+def _name(match: re.Match[str]) -> str:
+    return _BY_LETTER[match["name"][0]]
+
+
+def _other_form(text: str, end: int) -> Defect | None:
+    for defect, form in _OTHER_FORMS:
+        if form.match(text, end):
+            return defect
+    return Defect.NOT_A_LIST if _VALUE.match(text, end) else None
+
+
+class _Attempts:
+    """The assignments of a text in order, but for those that were replaced at once; each read once, when asked for."""
+
+    def __init__(self, text: str, matches: Iterable[re.Match[str]], max_tokens: int) -> None:
+        self._text, self._max_tokens = text, max_tokens
+        self._budget = _LISTS * (max_tokens + _PRICE)
+        self._readings: dict[int, Reading] = {}
+        self._matches: list[re.Match[str]] = []
+        self.names: list[str] = []
+        self.keys: set[str] = set()
+        """Names in quotes with a colon."""
+        for match in matches:
+            name = _name(match)
+            if match["key"]:
+                self.keys.add(name)
+            elif match["list"] is None and match["colon"] and not _other_form(text, match.end()):
+                continue  # a name, a colon and words: prose
+            elif self.names and self.names[-1] == name and not self._matches[-1]["closed"]:
+                self._matches[-1] = match
+            else:
+                self._matches.append(match)
+                self.names.append(name)
+
+    def read(self, place: int) -> Reading:
+        """The list of an assignment, or its defect; `TOO_LONG` for what is beyond the text's budget."""
+        if place not in self._readings:
+            if self._budget <= 0:
+                return Defect.TOO_LONG
+            self._readings[place], tokens = _read(self._text, self._matches[place], self._max_tokens)
+            self._budget -= tokens + _PRICE
+        return self._readings[place]
+
+    def is_whole(self, start: int) -> bool:
+        """Whether the three from `start` on are lists."""
+        return all(isinstance(self.read(place), list) for place in range(start, start + 3))
+
+    def last_of_each(self) -> dict[str, Reading]:
+        """By name: what its last assignment gives."""
+        return {name: self.read(place) for name, place in {name: i for i, name in enumerate(self.names)}.items()}
+
+
+def _read(text: str, match: re.Match[str], max_tokens: int) -> tuple[Reading, int]:
+    """The list of one assignment or its defect, and how many tokens were looked at."""
+    source, end = match["list"], match.end()
+    if source is None:
+        return _other_form(text, end) or Defect.NOT_A_LIST, 1
+    if match["closed"]:
+        return (Defect.NOT_A_LITERAL, 1) if _GOES_ON.match(text, end) else evaluate(source, max_tokens)
+    stopper = text[end : end + 1]
+    if stopper in ("", '"', "'", "“", "‘") or _AFTER_NAME.match(text, end):
+        return Defect.UNBALANCED, 1
+    if stopper == "[":
+        return Defect.TOO_DEEP, 1
+    return (Defect.UNQUOTED if _WORD.match(text, end) else Defect.NOT_A_LITERAL), 1
+
+
+def _last_whole(attempts: _Attempts) -> set[int]:
+    """Where the last whole block begins: one place, none, or more where it can be read in several ways."""
+    end = len(attempts.names)
+    while end >= len(NAMES):
+        start = _run(attempts.names, end)
+        if end - start >= len(NAMES) and (blocks := _blocks(attempts, start, end)):
+            return blocks
+        end = start + 1 if start and attempts.names[start - 1] != attempts.names[start] else start
+    return set()
+
+
+def _run(names: list[str], end: int) -> int:
+    """Where the run that ends before `end` begins: names of which any three in succession differ."""
+    start = end - 1
+    while start and names[start - 1] not in names[start : min(start + 2, end)]:
+        start -= 1
+    return start
+
+
+def _blocks(attempts: _Attempts, start: int, end: int) -> set[int]:
+    """Where the last whole block of a run may be said to begin: the last whole one for each way of grouping the run."""
+    firsts = {place for place in range(start, min(start + 2, end - 3) + 1) if _is_in_order(attempts.names, place)}
+    if (end - start) % len(NAMES) == 0:
+        firsts.add(start)
+    if firsts:
+        return {place for first in firsts for place in _last_of(attempts, first, end)}
+    whole = {place for place in range(start, end - 2) if attempts.is_whole(place)}
+    return whole if len(whole) > 1 or (start in whole) else set()
+
+
+def _is_in_order(names: list[str], place: int) -> bool:
+    return tuple(names[place : place + 3]) == NAMES
+
+
+def _last_of(attempts: _Attempts, first: int, end: int) -> list[int]:
+    """The last whole block of those that follow one another from `first` on; empty: none is."""
+    places = range(first, end - 2, len(NAMES))
+    return list(islice(filter(attempts.is_whole, reversed(places)), 1))

@@ -1,0 +1,86 @@
+r"""What a backslash in a subtask means: LaTeX stays as it stands, and what is rendered is read back the same.
+
+What belongs here: the inside of one string, from its spelling to its text and back. What does not:
+where a string ends (`literals`).
+
+A string is written in one of two ways, and which of them is plain from its backslashes:
+
+- *escaped*, as Python and JSON want it: every backslash is doubled or begins one of the escapes
+  `\n \r \t \" \' \uXXXX` (and a backslash at the end of a line joins it with the next);
+- *pasted*: at least one backslash begins something else, such as `\frac`, `\xi` or `\{`. Then every
+  backslash stands as it is, doubled ones (`\\` ends a row in LaTeX) too; only the escapes above are read.
+
+`\n`, `\r` and `\t` begin no escape where they begin a LaTeX command: `\nu`, `\rho`, `\text`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_COMMANDS = re.compile(
+    r"""text[a-z]*+
+    | n(?:Leftarrow|Rightarrow|Vdash|abla|atural|cong|e|earrow|eg|eq|ewcommand|ewline|exists|geq|geqslant|gtr|leftarrow
+        |leq|leqslant|oalign|obreak|oindent|olimits|onumber|orm|ormalsize|ot|otag|otin|parallel|prec|rightarrow|sim
+        |subseteq|succ|supseteq|u|vdash|warrow)
+    | r(?:aggedright|aise|aisebox|angle|brace|brack|ceil|ef|enewcommand|estriction|floor|group|hd|ho|ight|ightarrow
+        |ightharpoondown|ightharpoonup|ightleftarrows|ightleftharpoons|ightrightarrows|ightsquigarrow|lap|m|oot|times
+        |ule|vert|Vert)
+    | t(?:ag|an|anh|au|binom|frac|herefore|heta|hickapprox|hicksim|hinspace|ilde|imes|iny|o|op|riangle|riangledown
+        |riangleleft|rianglelefteq|riangleq|riangleright|rianglerighteq|t|woheadrightarrow)""",
+    re.VERBOSE,
+)
+"""LaTeX's commands that begin like an escape; not `\\ni` and `\\nless`, more often a new line before "i" or "less"."""
+
+_BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
+_BACKSLASH = re.compile(
+    r"""\\(?: (?P<pair>\\) | (?P<quote>["'“”‘’]) | (?P<line>\r?\n) | u(?P<code>[0-9A-Fa-f]{4})
+            | (?P<blank>[nrt])(?P<word>[A-Za-z]*+) )?+""",
+    re.VERBOSE,
+)
+_JSON = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>[bf])|[\\"u])')
+
+
+def text_of(spelling: str) -> str:
+    """The text that the inside of a string spells, its quotes left out."""
+    pasted = any(_stands(backslash) for backslash in _BACKSLASH.finditer(spelling))
+    return _BACKSLASH.sub(lambda backslash: _read(backslash, pasted), spelling)
+
+
+def spelling_of(text: str) -> str:
+    """A string in double quotes that `text_of` reads back as `text`."""
+    return _JSON.sub(_respelt, json.dumps(text, ensure_ascii=False))
+
+
+def _stands(backslash: re.Match[str]) -> bool:
+    return backslash[0] == "\\" or _is_command(backslash)
+
+
+def _is_command(backslash: re.Match[str]) -> bool:
+    if backslash["blank"] is None:
+        return False
+    word = backslash["blank"] + backslash["word"]
+    return _COMMANDS.fullmatch(word) is not None
+
+
+def _read(backslash: re.Match[str], pasted: bool) -> str:
+    if backslash["pair"]:
+        return backslash[0] if pasted else "\\"
+    if backslash["quote"]:
+        return backslash["quote"]
+    if backslash["line"]:
+        return ""
+    if backslash["code"]:
+        return chr(int(backslash["code"], 16))
+    if _stands(backslash):
+        return backslash[0]
+    return _BLANKS[backslash["blank"]] + backslash["word"]
+
+
+def _respelt(escape: re.Match[str]) -> str:
+    """JSON's escape by its code where its letter would be read as a LaTeX command's."""
+    if escape["other"]:
+        return "\\u0008" if escape["other"] == "b" else "\\u000c"
+    if _is_command(escape):
+        return f"\\u{ord(_BLANKS[escape['blank']]):04x}{escape['word']}"
+    return escape[0]

@@ -1,7 +1,7 @@
 """Find the lists that a completion assigns to the three names, and the last block of them that is whole.
 
-What belongs here: how an assignment may be spelt, and which three belong together. What does not: reading
-a list (`literals`), what the lists mean (`grammar`).
+What belongs here: how an assignment may be spelt, which assignments are the model's own turn, and which
+three belong together. What does not: reading a list (`literals`), what the lists mean (`grammar`).
 
 A **block** is three assignments in a row, one of each name; it is whole when all three are lists that can be read.
 The last whole one counts. Lists in a row are grouped in the prompt's order, wherever they begin (M S A M S, the
@@ -21,6 +21,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, Defect, Value, evaluate
+from ops.workflow.turn import turn_ends
 
 NAMES = ("model_id", "subtasks", "access_list")
 """In the prompt's order."""
@@ -85,12 +86,12 @@ class Lists(NamedTuple):
 
 
 def last_block(text: str, max_tokens: int = MAX_TOKENS) -> Lists:
-    """The last block that is whole by itself. Never raises, whatever the text.
+    """The last block of the model's own turn that is whole by itself. Never raises, whatever the text.
 
     `max_tokens` bounds a list. Of very many assignments only the last few thousand are looked at.
     """
-    recent = deque(_ASSIGNMENT.finditer(text), maxlen=_ATTEMPTS)
-    attempts = _Attempts(text, recent, max_tokens)
+    turn, matches = _own_turn(text)
+    attempts = _Attempts(turn, matches, max_tokens)
     blocks = _last_whole(attempts)
     if len(blocks) == 1:
         [start] = blocks
@@ -103,6 +104,31 @@ def last_block(text: str, max_tokens: int = MAX_TOKENS) -> Lists:
         tuple(name for name in NAMES if name not in last),
         tuple(name for name in NAMES if name in attempts.keys),
     )
+
+
+def _own_turn(text: str) -> tuple[str, deque[re.Match[str]]]:
+    """`text` up to the end of the model's turn, and its assignments; marks in a closed list's strings are words."""
+    recent: deque[re.Match[str]] = deque(maxlen=_ATTEMPTS)
+    ends = turn_ends(text)
+    end = next(ends, None)
+    if end is None:
+        recent.extend(_ASSIGNMENT.finditer(text))
+        return text, recent
+    written: set[str] = set()
+    for match in _ASSIGNMENT.finditer(text):
+        while end is not None and end.start < match.end():
+            inside = match["closed"] and end.start >= match.start() and end.end <= match.end()
+            if not inside and (not end.after_plan or len(written) == len(NAMES)):
+                if match.start() < end.start:
+                    recent.append(match)
+                return text[: end.start], recent
+            end = next(ends, None)
+        recent.append(match)
+        if match["closed"] and not match["key"]:
+            written.add(_name(match))
+    while end is not None and end.after_plan and len(written) < len(NAMES):
+        end = next(ends, None)
+    return (text if end is None else text[: end.start]), recent
 
 
 def _name(match: re.Match[str]) -> str:

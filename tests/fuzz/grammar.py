@@ -16,7 +16,7 @@ import yaml
 
 from ops.workspace import Workspace
 
-MODULES = ("grammar", "assignments", "literals", "escapes")
+MODULES = ("grammar", "assignments", "literals", "escapes", "turn")
 
 with atheris.instrument_imports(include=[f"ops.workflow.{name}" for name in MODULES]):
     from ops.workflow.grammar import FormatFailure, parse

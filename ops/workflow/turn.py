@@ -1,0 +1,80 @@
+"""Where the model's own turn ends in a completion: what follows was written in another's name.
+
+What belongs here: the marks that end a turn, those of our own prompts first. What does not: stopping
+generation (`ops.policy`), and which marks stand inside a list's strings (`assignments`).
+
+A base model goes on after its answer with the next question and the next plan, in the format that it
+was shown. These end a turn:
+
+- a chat template's token between turns (`<|im_end|>`, `<|eot_id|>`, `</s>`, `[INST]`, …), anywhere;
+- at the beginning of a line `Human:`, `User:`, `Assistant:`, or `user`, `assistant`, `system` alone on it
+  (what is left of a template whose tokens were dropped);
+- at the beginning of a line what only our prompts write: `--- Example 2 ---`, `--- Your turn ---`,
+  `--- End of the response ---`, `Models on offer: Model 0`;
+- `Question:` and `Models: 0 1` at the beginning of a line once the three lists were written: before
+  that they are somebody's thinking about the question and the models.
+
+What opens the model's own turn, at the very beginning of the text, ends nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+QUESTION = "Question:"
+OFFER = "Models on offer: "
+OFFER_IN_SHORT = "Models: "
+EXAMPLE = "--- Example {number} ---"
+YOUR_TURN = "--- Your turn ---"
+RESPONSE_END = "--- End of the response ---"
+"""The separators of our prompts; `prompt` writes them."""
+
+
+class TurnEnd(NamedTuple):
+    """A mark in a text, from `start` to `end` (characters)."""
+
+    start: int
+    end: int
+    after_plan: bool
+    """Whether it ends the turn only once the three lists were written."""
+
+
+_TOKEN = r"""\|(?:im_start|im_end|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|eot_id|eom_id
+                 |end|eos|eot|user|assistant|system|START_OF_TURN_TOKEN|END_OF_TURN_TOKEN)\|>
+           | ｜(?:begin▁of▁sentence|end▁of▁sentence|User|Assistant)｜>
+           | /?s> | [be]os> | (?:start|end)_of_turn>"""
+_ROLE = r"(?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Human|HUMAN|User|USER|Assistant|ASSISTANT)(?:\*\*)?+:"
+# Each mark begins with one of three characters: the search passes over the others at its greatest speed.
+_MARK = re.compile(
+    rf"""[\n<I](?:
+        (?<=\n)(?=[-\#* \tAHMQUasu])(?:
+            (?:{re.escape(OFFER)}Model\ 0\b | {re.escape(YOUR_TURN)} | {re.escape(RESPONSE_END)}
+              | {re.escape(EXAMPLE).replace(re.escape("{number}"), "[0-9]++")})
+          | [ \t]*+{_ROLE}
+          | (?:user|assistant|system)[ \t\r]*+(?=\n)
+          | (?P<after_plan>(?:\#{{1,6}}[ \t]++)?+(?:\*\*)?+{QUESTION}
+              | {re.escape(OFFER_IN_SHORT)}0(?:\ [0-9]++)*+[ \t\r]*+(?![^\n]))
+        )
+      | (?<=<)(?:{_TOKEN})
+      | (?<=[\[/]I)NST\]
+    )""",
+    re.VERBOSE,
+)
+_OPENING = re.compile(
+    r"""(?: \s++ | <s> | <bos> | <\|begin_of_text\|> | <｜begin▁of▁sentence｜> | <｜Assistant｜> | <\|assistant\|>
+          | \[/INST\] | <\|im_start\|>assistant | <\|start_header_id\|>assistant<\|end_header_id\|>
+          | <start_of_turn>model
+          | (?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Assistant|ASSISTANT)(?:\*\*)?+: | assistant(?=[ \t\r]*+\n) )*+""",
+    re.VERBOSE,
+)
+
+
+def turn_ends(text: str) -> Iterator[TurnEnd]:
+    """The marks in `text`, in order, but for what opens the model's own turn."""
+    opening = _OPENING.match(text)
+    begin = opening.end() if opening else 0
+    for mark in _MARK.finditer("\n" + text):  # so that the first line has a beginning like the others
+        if (end := mark.end() - 1) > begin:
+            yield TurnEnd(max(0, mark.start() - 1), end, mark["after_plan"] is not None)

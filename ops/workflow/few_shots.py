@@ -30,7 +30,7 @@ class FewShot(Settings):
     question: str = Field(min_length=1)
     choices: tuple[str, ...] = ()
     offered: int = Field(default=7, ge=1)
-    """How many workers the example has on offer."""
+    """How many workers its ordinals count; it is shown with as many as the question has on offer (`on_offer`)."""
     reasoning: str = Field(min_length=1)
     steps: tuple[FewShotStep, ...] = Field(min_length=1)
 
@@ -46,6 +46,20 @@ class FewShot(Settings):
     def workflow(self) -> Workflow:
         """Raises `ValueError` for a step that no text can give."""
         return Workflow(tuple(Step(step.worker, step.subtask, step.access) for step in self.steps))
+
+    def on_offer(self, offered: int) -> FewShot:
+        """The same example for a pool of which `offered` workers are on offer.
+
+        A worker that is on offer keeps its ordinal; the others get free ones, different ones while there are any.
+        """
+        ordinals = {step.worker: step.worker for step in self.steps if step.worker < offered}
+        for step in self.steps:
+            if step.worker not in ordinals:
+                turns = ((step.worker + shift) % offered for shift in range(offered))
+                free = (ordinal for ordinal in turns if ordinal not in ordinals.values())
+                ordinals[step.worker] = next(free, step.worker % offered)
+        steps = tuple(step.model_copy(update={"worker": ordinals[step.worker]}) for step in self.steps)
+        return self.model_copy(update={"offered": offered, "steps": steps})
 
 
 class FewShotFile(Settings):

@@ -18,6 +18,7 @@ from ops.workers.types import Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.turn import EXAMPLE, OFFER, OFFER_IN_SHORT, QUESTION, RESPONSE_END, YOUR_TURN
 
 __all__ = [
     "FewShot",
@@ -97,21 +98,21 @@ def conductor_messages(
 
     "full": one user message that explains the task, shows the examples and asks. "compact": the
     question, how many choices there are (their texts are for the workers) and the ordinals; examples as
-    past turns. Examples with more steps than
-    `prompting.max_steps` are left out: they would break the rule that they illustrate. `cards`, by
-    ordinal, are shown where `prompting.cards` asks for them. Raises `ValueError` when one is missing then.
+    past turns. Examples are shown with the ordinals on offer; those with more steps than `prompting.max_steps`
+    are left out: they would break the rule that they illustrate. `cards`, by ordinal, are shown where
+    `prompting.cards` asks for them. Raises `ValueError` when one is missing then.
     """
     if prompting.cards and len(cards) != offered:
         raise ValueError(f"{len(cards)} cards for {offered} workers on offer")
     measured = cards if prompting.cards else ()
-    shown = [example for example in few_shots if len(example.steps) <= prompting.max_steps]
+    shown = [example.on_offer(offered) for example in few_shots if len(example.steps) <= prompting.max_steps]
     if prompting.style == "compact":
         return _compact(problem, offered, shown, measured)
     question = _question(problem.question, problem.choices)
     parts = [_instruction(prompting, offered)]
     parts.extend(_example(number, shot) for number, shot in enumerate(shown, 1))
     if shown:
-        parts.append("--- Your turn ---")
+        parts.append(YOUR_TURN)
     parts.append(f"{_asked(question, offered, measured)}\n\nThink first, then end with the three lists.")
     return [_user("\n\n".join(parts))]
 
@@ -133,7 +134,7 @@ def recursive_messages(
     (Section 3.2 of arXiv:2512.04388.)
     """
     asked = conductor_messages(problem, offered, prompting, few_shots, cards=cards)
-    again = (_AGAIN_COMPACT if prompting.style == "compact" else _AGAIN).format(answer=answer, **_KEEP)
+    again = (_AGAIN_COMPACT if prompting.style == "compact" else _AGAIN).format(answer=answer, **_FIXED)
     return [*asked, {"role": "assistant", "content": previous}, _user(again)]
 
 
@@ -150,17 +151,17 @@ def _compact(
 def _in_short(asked: Problem | FewShot, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
     choices = f"\nChoices: {len(asked.choices)}" if asked.choices else ""
     strengths = "".join(f"\n{ordinal}: {card.short()}" for ordinal, card in enumerate(cards))
-    return f"{asked.question}{choices}\nModels: {' '.join(map(str, range(offered)))}{strengths}"
+    return f"{asked.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, range(offered)))}{strengths}"
 
 
-_KEEP = {"keep": Workflow(()).render()}
+_FIXED = {"keep": Workflow(()).render(), "end": RESPONSE_END}
 
 _AGAIN = """\
 Your plan was carried out. The response of its last step was:
 
 {answer}
 
---- End of the response ---
+{end}
 
 Judge it: does it answer the question, completely and in the form that is asked for? If you trust it, keep it \
 by writing three empty lists:
@@ -174,37 +175,37 @@ _AGAIN_COMPACT = "Response: {answer}\nAgain?"
 
 _INSTRUCTION = """\
 You are the conductor of a team of language models. You do not answer the question yourself: \
-you plan who works on it, on what, and who gets to read whose work. Your plan is carried out exactly \
-as you write it, and the response of its last step is taken as the answer.
+you write a workflow for the models. It is carried out exactly as you write it, and the response of its last \
+step is taken as the answer.
 
-First think freely about what the question needs: which parts it has, where mistakes are likely, \
-and whether a second opinion, a check or a summary is worth a step. Then write the plan as three Python \
-lists of the same length, one entry per step, with at most {max_steps} steps:
+First think freely about what the question needs. Then write the workflow as three Python lists of the same \
+length with one entry for each step, and with at most {max_steps} steps. They look like this:
 
-model_id: the number of the model that does the step. The same model may do several steps.
-subtasks: a string that tells this model what to do. Every model reads the full question as well, \
-so do not repeat it; say what to work out, check, compare or write, and in what form.
-access_list: {access}
+{instance}
 
-A step that needs no earlier work can be done at the same time as others. A simple question may \
-need one step only. The last step must give the complete final answer to the question. Use plain list \
-literals: no variables, no calls, no comments inside the lists. For instance:
+The list model_id has the number of the model that does each step. A model may do several steps.
+The list subtasks has a string in double quotes for each step, which tells its model what to do and in what form. \
+Every model also reads the full question, so it need not be repeated.
+The list access_list has {access}
 
-{instance}"""
+The last step must give the complete final answer to the question. Assign each of the three names a list in square \
+brackets, also where the workflow has one step only. Write plain values: no variables, no calls, no comments in \
+the lists."""
 
 _ACCESS = {
-    "binary": '[] if the step sees only the question, or ["all"] if it also sees the subtasks and '
-    "responses of all earlier steps.",
-    "fine_grained": '[] if the step sees only the question, ["all"] if it also sees the subtasks and '
-    "responses of all earlier steps, or a list such as [0, 2] of the earlier steps that it sees "
+    "binary": '[] for each step that sees only the question, and ["all"] for each step that also sees the subtasks '
+    "and responses of all earlier steps.",
+    "fine_grained": '[] for each step that sees only the question, ["all"] for each step that also sees the subtasks '
+    "and responses of all earlier steps, and a list such as [0, 2] for each step that sees only these earlier ones "
     "(the first step is 0).",
 }
 
 
 def _instruction(prompting: Prompting, offered: int) -> str:
+    # Both forms of access, and no work that would suggest a strategy.
     steps = (
-        Step(min(1, offered - 1), "Solve it step by step."),
-        Step(0, "Check the work above and give the final answer.", "all"),
+        Step(min(1, offered - 1), "What the model of the first step is to do."),
+        Step(0, "What the model of the second step is to do.", "all"),
     )
     return _INSTRUCTION.format(
         max_steps=prompting.max_steps,
@@ -216,10 +217,10 @@ def _instruction(prompting: Prompting, offered: int) -> str:
 def _asked(question: str, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
     models = ", ".join(f"Model {ordinal}" for ordinal in range(offered))
     if not cards:
-        return f"Question:\n{question}\n\nModels on offer: {models}"
+        return f"{QUESTION}\n{question}\n\n{OFFER}{models}"
     lines = "\n".join(f"Model {ordinal}: {card.sentence()}" for ordinal, card in enumerate(cards))
     return (
-        f"Question:\n{question}\n\nModels on offer: {models}\n"
+        f"{QUESTION}\n{question}\n\n{OFFER}{models}\n"
         f"What was measured of them (share of right answers alone, mean price):\n{lines}"
     )
 
@@ -231,7 +232,7 @@ def _question(question: str, choices: Sequence[str]) -> str:
 
 def _example(number: int, example: FewShot) -> str:
     asked = _asked(_question(example.question, example.choices), example.offered)
-    return f"--- Example {number} ---\n{asked}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
+    return f"{EXAMPLE.format(number=number)}\n{asked}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
 
 
 def _user(content: str) -> Message:

@@ -14,7 +14,7 @@ from ops.config import Pool, Prompting, Worker
 from ops.errors import ConfigError, DataError
 from ops.problem import Problem
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.grammar import parse
+from ops.workflow.grammar import FormatFailure, parse
 from ops.workflow.prompt import (
     FewShot,
     PromptTooLongError,
@@ -63,8 +63,8 @@ def test_compact_shows_examples_as_past_turns_in_the_exact_form() -> None:
     shots = load_few_shots(DATA, "mixed")
     messages = conductor_messages(CHOICE, 3, Prompting(style="compact"), shots)
     assert [message["role"] for message in messages] == ["user", "assistant"] * len(shots) + ["user"]
-    assert messages[1]["content"] == shots[0].workflow.render()
-    assert messages[0]["content"].endswith("\nModels: 0 1 2 3 4 5 6")
+    assert messages[1]["content"] == shots[0].on_offer(3).workflow.render()
+    assert messages[0]["content"].endswith("\nModels: 0 1 2")
     assert messages[-1]["content"].endswith("\nModels: 0 1 2")
 
 
@@ -77,7 +77,7 @@ def test_full_explains_shows_examples_and_asks() -> None:
     assert '["all"]' in text
     for shot in load_few_shots(DATA, "out_of_distribution"):
         assert shot.question in text
-        assert shot.workflow.render() in text
+        assert shot.on_offer(6).workflow.render() in text
     assert not any(name in text for name in ("worker-a", "openai", "gpt", "Claude", "Gemini", "Qwen"))
 
 
@@ -91,11 +91,73 @@ def test_full_tells_the_mode_and_the_limit() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_nothing_shown_breaks_the_limit_that_is_told(most: int) -> None:
     text = full(max_steps=most)
-    blocks = text.split("model_id = ")[1:]
-    assert blocks
-    for block in blocks:
-        parsed = parse("model_id = " + block, offered=7, max_steps=most)
+    for block in blocks(text):
+        parsed = parse(block, offered=6, max_steps=most)
         assert parsed.workflow is not None, parsed.detail
+
+
+def blocks(text: str) -> list[str]:
+    """The three lists of each workflow that is shown, the form's own first."""
+    shown = re.findall(r"^model_id = .*\nsubtasks = .*\naccess_list = .*$", text, re.MULTILINE)
+    assert shown
+    return shown
+
+
+@pytest.mark.parametrize("style", ["full", "compact"])
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("offered", [1, 2, 3, 5, 7, 9])
+def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(name: str, offered: int, style: str) -> None:
+    shots = load_few_shots(DATA, name)
+    messages = conductor_messages(CHOICE, offered, Prompting.model_validate({"style": style}), shots)
+    text = "\n\n".join(message["content"] for message in messages)
+    shown = [parse(block, offered=offered) for block in blocks(text)]
+    assert [parsed.failure for parsed in shown] == [None] * len(shown)
+    assert len(shown) >= len(shots)
+    offers = re.findall(r"^Model(?:s on offer|s): (.*)$", text, re.MULTILINE)
+    assert len(offers) == len(shots) + 1
+    assert len(set(offers)) == 1  # the examples' offer is the question's
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_example_keeps_its_models_apart_while_the_pool_allows(name: str) -> None:
+    for shot in load_few_shots(DATA, name):
+        wanted = [step.worker for step in shot.steps]
+        assert shot.on_offer(7) == shot
+        for offered in range(1, 10):
+            ordinals = [step.worker for step in shot.on_offer(offered).steps]
+            assert len(set(ordinals)) == min(len(set(wanted)), offered)
+            renamed = dict(zip(wanted, ordinals, strict=True))
+            assert [renamed[worker] for worker in wanted] == ordinals  # one model stays one
+            assert all(renamed[worker] == worker for worker in wanted if worker < offered)
+
+
+STRATEGIES = re.compile(
+    r"""\b(?:verif\w*|(?:double-?|cross-?)?check\w*|vote\w*|voting|majority|consensus|debat\w*|critici\w*|critique\w*
+      |review\w*|refine\w*|reflect\w*|second\ opinion|opinion|independent\w*|compare\w*|reconcile\w*|aggregat\w*
+      |summar\w*|chain\w*|tree|ensemble\w*|rival\w*|mistake\w*|error\ by|adversar\w*|recompute\w*|expert\w*)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@pytest.mark.parametrize("name", [*SETS, "none"])
+@pytest.mark.parametrize("access", ["binary", "fine_grained"])
+def test_nothing_that_is_shown_names_a_strategy(name: str, access: str) -> None:
+    prompting = Prompting.model_validate({"access": access})
+    [message] = conductor_messages(CHOICE, 5, prompting, load_few_shots(DATA, name))
+    assert not STRATEGIES.findall(message["content"])
+    shapes = [shape(parsed) for block in blocks(message["content"]) if (parsed := parse(block, offered=5).workflow)]
+    assert set(shapes) <= {"single", "chain", "aggregate"}  # the graphs of parts of the work, none named by its wording
+    if name != "none":
+        assert set(shapes) == {"single", "chain", "aggregate"}
+
+
+def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment() -> None:
+    for access in ("binary", "fine_grained"):
+        text = conductor_messages(CHOICE, 3, Prompting.model_validate({"access": access}), ())[0]["content"]
+        assert len(blocks(text)) == 1
+        assert not re.search(r"\b(?:model_id|subtasks|access_list)\W{0,3}:", text)
+        assert len(re.findall(r"\b(?:model_id|subtasks|access_list)\s*=", text)) == 3
+        assert text.count("three Python lists") == 1
 
 
 def test_the_instance_in_the_instruction_names_only_offered_models() -> None:
@@ -109,6 +171,7 @@ def test_examples_parse_and_vary(name: str) -> None:
     assert len(shots) >= 4
     for shot in shots:
         assert parse(shot.workflow.render(), offered=7).workflow == shot.workflow
+        assert parse(shot.reasoning, offered=7).failure == FormatFailure.NO_ASSIGNMENT
         assert "Model " not in shot.reasoning
     assert len({len(shot.steps) for shot in shots}) >= 3
     assert len({step.worker for shot in shots for step in shot.steps}) >= 5

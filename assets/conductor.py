@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.errors import DagsterPipesExecutionError
+from dagster_pipes import DagsterPipesError
 
 from assets import gate, metadata
 from assets.base_policy import base_policy
@@ -18,6 +21,7 @@ from ops.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.training import lifeline
 from ops.training.cold_start import base_policy_folder
+from ops.training.ending import why
 from ops.training.plan import CURVE, RunPlan, RunResult, command, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.picture import svg
@@ -25,6 +29,7 @@ from ops.workflow.render import markdown
 
 LOG = "trainer.log"
 POLL_S = 1.0
+_STATUS = re.compile(r"failed with code (-?\d+)")
 
 
 def run_folder(podium: Podium) -> Path:
@@ -58,8 +63,9 @@ def conductor(
 def _train(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:
-    """Raises `PodiumError` with the log's last lines when there is no result."""
+    """Raises `PodiumError` that says how training ended where there is no result."""
     log = folder / LOG
+    began = log.stat().st_size if log.is_file() else 0
     shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *command(plan, folder)]
     try:
         done = trainer.run(
@@ -70,17 +76,16 @@ def _train(
         )
         # A child that ends without a word has trained nothing.
         done.get_materialize_result(implicit_materialization=False)
-    except dg.DagsterError as error:
-        raise PodiumError(f"{log}: training failed ({error}). It said last:\n{_end(log)}") from error
+    except DagsterPipesExecutionError as error:  # which is no `dg.DagsterError`, and holds the status in its text only
+        if (status := _STATUS.search(str(error))) is None:
+            raise
+        raise PodiumError(why(int(status[1]), log, began, plan.recipe.grpo)) from error
+    except DagsterPipesError as error:
+        raise PodiumError(f"{folder}: training ended without a result ({error}). See {log}") from error
     result = RunResult.read(folder)
     if result is None:
         raise PodiumError(f"{folder}: training ended without a result. See {log}")
     return result
-
-
-def _end(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else ["(nothing)"]
-    return "\n".join(lines[-8:])
 
 
 @contextmanager

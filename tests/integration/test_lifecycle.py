@@ -1,5 +1,5 @@
-"""The whole life of a small Conductor, by the command behind `make run`: killed twice, its pool's prices edited while
-it finishes, its costs computed again, and run once more.
+"""The whole life of a small Conductor, by the command behind `make run`: killed three times, its pool's prices edited
+while it finishes, its costs computed again, and run once more.
 
 One life serves all tests of this file; it takes minutes, for it really trains.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dagster as dg
+import psutil
 import pytest
 import yaml
 
@@ -69,7 +70,7 @@ GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 
 class Life(NamedTuple):
-    """A finished lifecycle: where, what it printed, what a second one printed, and the steps at the kill.
+    """A finished lifecycle: where, what it printed, what a second one printed, the steps at the kill, and what went before.
 
     `edit`: what the sensor made of a price that was edited while the first one stood at its training.
     """
@@ -79,6 +80,8 @@ class Life(NamedTuple):
     printed_again: str
     steps_when_killed: int
     edit: Edit
+    without_trainer: tuple[int, str]
+    """Exit status and output of the run whose trainer was killed."""
 
 
 class Edit(NamedTuple):
@@ -111,10 +114,31 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
     process.communicate()
 
 
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    """What it prints up to a line that holds `word`."""
+    lines: list[str] = []
+    while not lines or word not in lines[-1]:
+        assert process.stdout is not None
+        lines.append(process.stdout.readline())
+        assert lines[-1], f"ended too early:\n{''.join(lines)}"
+    return "".join(lines)
+
+
 def wait_for(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     while process.poll() is None and not reached():
         time.sleep(0.02)
     assert process.poll() is None, f"ended too early:\n{process.communicate()[0]}"
+
+
+def kill_trainer(process: subprocess.Popen[str], workspace: Workspace) -> tuple[int, str]:
+    """`kill -9` of the trainer alone, as the kernel does for want of memory; what its parent made of it."""
+    while process.poll() is None and not curve(workspace):
+        time.sleep(0.02)
+    for child in psutil.Process(process.pid).children(recursive=True):
+        if "ops.training.grpo" in child.cmdline():
+            child.kill()
+    printed, _ = process.communicate()
+    return process.returncode, printed
 
 
 def calls(workspace: Workspace) -> int:
@@ -141,14 +165,15 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     (workspace.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
     kill_when(start(workspace, "--recipe", "mini"), lambda: calls(workspace) >= 20)
-    kill_when(start(workspace, "--recipe", "mini"), lambda: len(curve(workspace)) >= 1)
+    without_trainer = kill_trainer(start(workspace, "--recipe", "mini"), workspace)
+    kill_when(start(workspace, "--recipe", "mini"), lambda: len(curve(workspace)) >= 2)
     steps = len(curve(workspace))
     process = start(workspace, "--recipe", "mini")
-    wait_for(process, lambda: len(curve(workspace)) > steps)
+    begun = read_until(process, "precaching")
     edit_price(workspace)
-    printed = finish(process)
+    printed = begun + finish(process)
     edit = act_on(workspace)
-    return Life(workspace, printed, finish(start(workspace, "--recipe", "mini")), steps, edit)
+    return Life(workspace, printed, finish(start(workspace, "--recipe", "mini")), steps, edit, without_trainer)
 
 
 def edit_price(workspace: Workspace) -> None:
@@ -201,12 +226,21 @@ def test_it_tells_the_story_to_its_end(life: Life) -> None:
     assert "Traceback" not in life.printed
 
 
+def test_a_killed_trainer_ends_the_command_in_one_line(life: Life) -> None:
+    status, printed = life.without_trainer
+    assert status == 1
+    assert "Traceback" not in printed
+    [line] = [line for line in printed.splitlines() if line.startswith("error: ")]
+    assert "SIGKILL" in line and "memory" in line and "goes on from the last checkpoint" in line
+    assert "trainer.log" in line
+
+
 def test_killed_it_goes_on_and_pays_for_no_response_twice(life: Life) -> None:
     result = RunResult.read(next(life.workspace.runs.iterdir()))
     assert result is not None
     assert result.steps == RECIPE["grpo"]["steps"]
     assert [row["step"] for row in curve(life.workspace)] == [1, 2, 3, 4]
-    assert 1 <= life.steps_when_killed <= 4
+    assert 2 <= life.steps_when_killed <= 4
     stored = len(ResponseCache(life.workspace.cache))
     assert 0 < calls(life.workspace) <= stored
 
@@ -221,10 +255,10 @@ def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
 
 def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance: dg.DagsterInstance) -> None:
     now = load_pool(life.workspace.config, "quickstart")
-    third = list(reversed(instance.get_runs(dg.RunsFilter(job_name="lifecycle"))))[2]
-    asked = Snapshot.read(life.workspace.snapshots, third.tags[SNAPSHOT])
+    whole = list(reversed(instance.get_runs(dg.RunsFilter(job_name="lifecycle"))))[-2]
+    asked = Snapshot.read(life.workspace.snapshots, whole.tags[SNAPSHOT])
     assert asked.pool.prices_key != now.prices_key
-    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": third.run_id}))
+    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": whole.run_id}))
     assert {run.tags[SNAPSHOT] for run in stages} == {asked.key}
 
 
@@ -269,7 +303,7 @@ def test_the_instance_knows_every_partition(life: Life, instance: dg.DagsterInst
 def test_killed_runs_are_told_as_failed_and_the_others_as_done(instance: dg.DagsterInstance) -> None:
     runs = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))
     statuses = [run.status for run in reversed(runs)]
-    assert statuses == [dg.DagsterRunStatus.FAILURE] * 2 + [dg.DagsterRunStatus.SUCCESS] * 2
+    assert statuses == [dg.DagsterRunStatus.FAILURE] * 3 + [dg.DagsterRunStatus.SUCCESS] * 2
     last = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": runs[0].run_id}))
     assert {run.tags["podium/stage"] for run in last} >= {"problems", "training", "release"}
     assert all(run.status == dg.DagsterRunStatus.SUCCESS for run in last)

@@ -1,0 +1,57 @@
+"""How a trainer that failed is told to a person: in one line wherever the cause is known.
+
+What belongs here: reading an exit status and the log. What does not: starting trainers (`assets.conductor`)
+and ending them (`lifeline`). Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from ops.config import Grpo
+
+ERROR = "error: "
+"""How the trainer's entry point begins the line of an error that it knows."""
+_LAST_LINES = 8
+_RANK_EXIT = re.compile(r"^\s*exitcode\s*: -(\d+) \(pid: \d+\)", re.MULTILINE)
+"""In the report of torch's elastic launcher: a rank that a signal ended."""
+_NATIVE = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+
+
+def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
+    """Why training ended with exit status `status` (negative: a signal); `began`: the log's size before it, in bytes.
+
+    A signal that ended the process or one of its ranks: one line with its name, the likely cause, the log and how
+    to go on. An error that the trainer names: its line. Anything else: the log's last lines.
+    """
+    printed = log.read_bytes()[began:].decode("utf-8", errors="replace") if log.is_file() else ""
+    if (known := [line for line in printed.splitlines() if line.startswith(ERROR)]) and status > 0:
+        return f"training failed: {known[0].removeprefix(ERROR)} (log: {log})"
+    number = -status if status < 0 else _signal_of_a_rank(printed)
+    if number is None:
+        last = "\n".join(printed.splitlines()[-_LAST_LINES:]) or "(nothing)"
+        return f"{log}: training failed with exit status {status}. It said last:\n{last}"
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return (
+        f"training was ended by {name}, {_cause(number, grpo)}. The same command goes on from the last checkpoint, "
+        f"at most {grpo.checkpoint_every} steps back. Log: {log}"
+    )
+
+
+def _signal_of_a_rank(printed: str) -> int | None:
+    """The launcher ends the other ranks by SIGTERM when one is gone: that one's signal is the cause."""
+    numbers = [int(number) for number in _RANK_EXIT.findall(printed)]
+    return next((number for number in numbers if number != signal.SIGTERM), None)
+
+
+def _cause(number: int, grpo: Grpo) -> str:
+    if number == signal.SIGKILL:
+        return (
+            "most likely by the kernel for want of memory (`dmesg` says so): lower grpo.micro_batch "
+            f"(now {grpo.micro_batch}) or grpo.rollouts_per_question (now {grpo.rollouts_per_question})"
+        )
+    if number in _NATIVE:
+        return "a crash in native code: the log's last lines say where"
+    return "which another process sent: a shutdown, a scheduler or a person"

@@ -1,0 +1,91 @@
+"""A trainer that fails is told in one line: what ended it, why, where the log is and how to go on."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets import conductor
+from ops.config import load_pool, load_recipe
+from ops.errors import PodiumError
+from ops.training.plan import RunPlan
+from ops.workspace import Workspace
+
+ROOT = Workspace.find().root
+RANK_KILLED = """
+import sys
+print('''torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 30444)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 30445)  (SIGKILL)
+=====''')
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """What the asset says of a trainer that is this program, after one that named an error of its own."""
+    recipe = load_recipe(ROOT / "config", "quickstart")
+    pool = load_pool(ROOT / "config", recipe.pool)
+    plan = RunPlan(
+        root=ROOT, recipe=recipe, pool=pool, offered=pool.names,
+        base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
+    )  # fmt: skip
+    (tmp_path / conductor.LOG).write_text("error: of an earlier attempt\n", encoding="utf-8")
+
+    def run(program: str) -> str:
+        @dg.asset
+        def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> None:
+            conductor._train(context, trainer, plan, tmp_path)
+
+        monkeypatch.setattr(conductor, "command", lambda *_: [sys.executable, "-c", program])
+        with pytest.raises(PodiumError) as caught:
+            dg.materialize([trained], resources={"trainer": dg.PipesSubprocessClient()})
+        return str(caught.value)
+
+    return run
+
+
+def test_a_killed_trainer_is_one_line(told: Callable[[str], str], tmp_path: Path) -> None:
+    line = told("import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.SIGKILL)")
+    assert "\n" not in line
+    assert "SIGKILL" in line and "memory" in line
+    assert "grpo.micro_batch (now 256)" in line and "grpo.rollouts_per_question (now 16)" in line
+    assert "same command goes on from the last checkpoint, at most 10 steps back" in line
+    assert str(tmp_path / conductor.LOG) in line
+
+
+def test_a_killed_rank_is_the_cause_and_not_the_ranks_that_the_launcher_ended(told: Callable[[str], str]) -> None:
+    line = told(RANK_KILLED)
+    assert "\n" not in line
+    assert "SIGKILL" in line and "memory" in line
+
+
+@pytest.mark.parametrize(("name", "cause"), [("SIGTERM", "another process sent"), ("SIGSEGV", "native code")])
+def test_another_signal_has_another_cause(told: Callable[[str], str], name: str, cause: str) -> None:
+    line = told(f"import os, signal; os.kill(os.getpid(), signal.{name})")
+    assert "\n" not in line
+    assert name in line and cause in line and "memory" not in line
+
+
+def test_an_error_that_the_trainer_names_is_its_line(told: Callable[[str], str]) -> None:
+    line = told("import sys; print('error: the cap of 10.00 USD is reached', file=sys.stderr); sys.exit(1)")
+    assert line.startswith("training failed: the cap of 10.00 USD is reached")
+    assert "earlier attempt" not in line
+
+
+def test_an_unknown_end_shows_the_end_of_the_log(told: Callable[[str], str]) -> None:
+    text = told("print('about to fail'); raise KeyError('nobody knows')")
+    assert "about to fail" in text and "KeyError: 'nobody knows'" in text
+
+
+def test_a_trainer_that_ends_without_a_word_has_trained_nothing(told: Callable[[str], str]) -> None:
+    assert "without a result" in told("pass")

@@ -1,10 +1,10 @@
 """A trainer does not outlive whoever asked for it.
 
-What belongs here: watching one other process. What does not: starting trainers (`assets.conductor`).
+What belongs here: watching other processes. What does not: starting trainers (`assets.conductor`).
 
 Dagster ends a cancelled child, but a killed Dagster ends nothing; and a launcher's ranks are
 nobody's direct children. So the process that asks puts its own name into the environment, and
-every process of the training watches it.
+every process of the training watches it; a rank watches its launcher, too.
 """
 
 from __future__ import annotations
@@ -34,19 +34,28 @@ def name_of(pid: int) -> str:
     return f"{pid}:{started:.2f}"
 
 
+def watched() -> list[str]:
+    """The names of those that this process must not outlive: who asked, and a rank's own launcher.
+
+    A launcher that is killed (its ranks use the memory, but it may be the one that goes) ends nothing either. A
+    trainer that was started by hand has no launcher, and may outlive its shell.
+    """
+    launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
+    return [name for name in (os.environ.get(ENV, ""), launcher) if name]
+
+
 def watch() -> None:
-    """End this process, at once and without clean-up, when the one named by `PODIUM_PARENT` is gone.
+    """End this process, at once and without clean-up, when one of those `watched` is gone.
 
     Checkpoints are written whole, so that nothing is lost but the steps since the last. Does nothing
-    where the variable is not set.
+    where nobody is to be watched.
     """
-    name = os.environ.get(ENV)
-    if not name:
+    names = watched()
+    if not names:
         return
-    pid = int(name.partition(":")[0])
 
     def wait() -> None:
-        while name_of(pid) == name:
+        while all(name_of(int(name.partition(":")[0])) == name for name in names):
             time.sleep(_POLL_S)
         os._exit(_EXIT_STATUS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ class PolicyCard(Settings):
     """What was measured of the workers, by ordinal; empty unless `prompting.cards`."""
     execution: Execution = Execution()
     max_completion_tokens: int
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of the weights; None (a card of an earlier checkout): what their own configuration says."""
     pretrained: PretrainedPolicy | None = None
     """Where the weights come from when they do not lie in the folder."""
     trained_steps: int = Field(default=0, ge=0)
@@ -59,23 +61,22 @@ def policy_key(folder: Path) -> str:
 
 
 def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
-    """(model, tokenizer) of a policy folder, or of the pretrained model that its card names.
+    """(model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's precision.
 
     A GGUF file is dequantized into a plain model, which can then be trained and saved.
     """
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if card.pretrained is None:
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), tokenizer
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=card.dtype or "auto"), tokenizer
     source = card.pretrained
     names = {"revision": source.revision, "gguf_file": source.gguf_file}
     given = {name: value for name, value in names.items() if value is not None}
     tokenizer = AutoTokenizer.from_pretrained(source.model, padding_side="left", **given)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(source.model, dtype=getattr(torch, source.dtype), **given)
+    model = AutoModelForCausalLM.from_pretrained(source.model, dtype=source.dtype, **given)
     if source.gguf_file is not None:
         model = _plain_copy(model)
     return model, tokenizer

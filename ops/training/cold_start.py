@@ -75,6 +75,7 @@ def make_base_policy(
         cards=_cards(workspace, recipe, pool),
         execution=recipe.execution,
         max_completion_tokens=recipe.grpo.max_completion_tokens,
+        dtype=recipe.policy.dtype if isinstance(recipe.policy, PretrainedPolicy) else "float32",
         pretrained=recipe.policy if isinstance(recipe.policy, PretrainedPolicy) else None,
     )
     if recipe.cold_start is not None:

@@ -1,0 +1,66 @@
+"""A training run of seconds: a policy of a few thousand weights that has learnt one workflow, and embedded problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from ops.benchmarks.store import write_problems
+from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
+from ops.miniature.problems import generate
+from ops.policy import PolicyCard
+from ops.training.examples import Example
+from ops.training.plan import PLAN, RunPlan
+from ops.training.supervised import fit, scratch_model
+from ops.workflow.grammar import Workflow
+from ops.workflow.prompt import conductor_messages
+from ops.workspace import Workspace
+
+ROOT = Workspace.find().root
+GRPO: dict[str, Any] = {
+    "steps": 2,
+    "questions_per_step": 2,
+    "rollouts_per_question": 4,
+    "max_completion_tokens": 32,
+    "learning_rate": 1e-6,
+    "micro_batch": 4,
+    "checkpoint_every": 1,
+}
+SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens=512)
+
+
+def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32", **grpo: Any) -> tuple[RunPlan, Path]:
+    """A plan whose root is `folder`, and the run's folder with the plan written in it."""
+    quick = load_recipe(ROOT / "config", "quickstart")
+    policy = folder / "base"
+    described: dict[str, Any] = {"kind": "pretrained", "model": str(policy), "dtype": dtype}
+    values = quick.model_dump() | {"name": "tiny", "grpo": GRPO | grpo, "cold_start": None, "policy": described}
+    recipe, pool = Recipe.model_validate(values), load_pool(ROOT / "config", quick.pool)
+    problems = [problem for name in ("math500", "rlpr") for problem in generate(name, "train", 4, 1)]
+    lesson = Workflow.single(pool.names.index("guesser")).render()
+    examples: list[Example] = [
+        {
+            "prompt": conductor_messages(problem, len(pool.names), recipe.prompting, ()),
+            "completion": [{"role": "assistant", "content": lesson}],
+        }
+        for problem in problems
+    ]
+    model, tokenizer = scratch_model(SCRATCH, examples, 1)
+    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1, folder / "fit")
+    import torch
+
+    model.to(getattr(torch, dtype)).save_pretrained(policy)
+    tokenizer.save_pretrained(policy)
+    PolicyCard(
+        recipe=recipe.name, pool=pool, offered=pool.names, prompting=recipe.prompting,
+        max_completion_tokens=recipe.grpo.max_completion_tokens,
+    ).write(policy)  # fmt: skip
+    write_problems(folder / "mix.jsonl", problems)
+    plan = RunPlan(
+        root=folder, recipe=recipe, pool=pool, offered=pool.names, base_policy=policy,
+        problems=folder / "mix.jsonl", few_shots=ROOT / "data",
+    )  # fmt: skip
+    run = folder / "run"
+    run.mkdir()
+    (run / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    return plan, run

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
-from dagster_pipes import PipesContext, open_dagster_pipes
+from dagster_pipes import open_dagster_pipes
 
-from ops.errors import PodiumError
+from ops.errors import ConfigError, PodiumError
 from ops.training import lifeline
-from ops.training.plan import RunPlan, RunResult
+from ops.training.ending import ERROR
+from ops.training.plan import PLAN, RunPlan, RunResult, command
 from ops.training.telemetry import silence
 
 EXIT_ERROR = 1
@@ -28,14 +31,16 @@ def main() -> int:
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
     lifeline.watch()
-    with open_dagster_pipes() as pipes:
+    # Dagster listens to one process: of several ranks the first speaks.
+    first = os.environ.get("RANK", "0") == "0"
+    with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
             folder = arguments.run.resolve()
-            result = train(folder, pipes)
+            result = train(folder)
         except PodiumError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"{ERROR}{error}", file=sys.stderr)
             return EXIT_ERROR
-        if result is not None and os.environ.get("RANK", "0") == "0":
+        if result is not None and pipes is not None:
             pipes.report_asset_materialization(metadata=result.model_dump())
             print(
                 f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
@@ -44,12 +49,15 @@ def main() -> int:
     return 0
 
 
-def train(folder: Path, pipes: PipesContext) -> RunResult | None:
+def train(folder: Path) -> RunResult | None:
     """The run's result; None on ranks other than the first. Raises `PodiumError`s of every kind."""
     plan = RunPlan.read(folder)
     if (done := RunResult.read(folder)) is not None:
-        pipes.log.info(f"{folder.name} has finished already: {done.steps} steps")
+        print(f"{folder.name} has finished already: {done.steps} steps")
         return done
+    if plan.recipe.grpo.deepspeed is not None and os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true":
+        remedy = "Start it with: " + shlex.join(command(plan, folder))
+        raise ConfigError(folder / PLAN, "recipe.grpo.deepspeed", "needs its launcher", remedy)
     silence()
     from ops.training.trainer import run
 

@@ -129,7 +129,8 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),
         "--num_machines", "1",
-        "--mixed_precision", "no",
+        # Fills the file's `"bf16": {"enabled": "auto"}`, on GPUs and on CPUs alike.
+        "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
     ]  # fmt: skip
 

@@ -25,43 +25,100 @@ RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
 @dataclass
 class StepStatistics:
-    """What one batch of rollouts showed: shares in [0, 1], USD and seconds per batch."""
+    """What rollouts showed, in sums: those of several ranks add up."""
 
-    values: dict[str, float] = field(default_factory=dict)
-    sample: str = ""
-    """A workflow that was right, as its text."""
+    rollouts: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """Rollouts by outcome (`share/…`), way to fail (`invalid/…`) and strategy (`shape/…`)."""
+    every_pattern: Counter[str] = field(default_factory=Counter)
+    """Pattern (`ops.workflow.strategy.pattern`) → rollouts."""
+    planned_steps: int = 0
+    """Of all well-formed workflows."""
+    calls: int = 0
+    """Responses of workers, `cached_calls` of them from the cache."""
+    cached_calls: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    """Waiting for workers; of ranks, which wait at the same time, the longest."""
     use: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → worker → steps given to it."""
-    patterns: dict[str, int] = field(default_factory=dict)
-    """The most frequent patterns (`ops.workflow.strategy.pattern`) → rollouts."""
+    sample: str = ""
+    """A workflow that was right, as its text."""
+
+    @property
+    def patterns(self) -> dict[str, int]:
+        """The most frequent patterns → rollouts."""
+        return dict(self.every_pattern.most_common(TOP))
+
+    @property
+    def values(self) -> dict[str, float]:
+        """One number a name: counts, shares of the rollouts in [0, 1], USD, seconds; `diversity` is the entropy of
+        the patterns in bits."""
+        patterns, entropy = diversity(self.every_pattern.elements())
+        return {
+            "rollouts": self.rollouts,
+            **{name: count / self.rollouts for name, count in self.counts.items()},
+            "patterns": patterns,
+            "diversity": entropy,
+            "steps": self.planned_steps / max(1, self.every_pattern.total()),
+            "calls": self.calls,
+            "calls/cached": self.cached_calls,
+            "cost_usd": self.cost_usd,
+            "seconds/workers": self.seconds,
+        }
+
+
+def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
+    """What the ranks' parts of one step showed together."""
+    whole = StepStatistics()
+    for part in parts:
+        whole.rollouts += part.rollouts
+        whole.counts.update(part.counts)
+        whole.every_pattern.update(part.every_pattern)
+        whole.planned_steps += part.planned_steps
+        whole.calls += part.calls
+        whole.cached_calls += part.cached_calls
+        whole.cost_usd += part.cost_usd
+        whole.seconds = max(whole.seconds, part.seconds)
+        whole.sample = whole.sample or part.sample
+    whole.use = use(
+        (domain, worker)
+        for part in parts
+        for domain, workers in part.use.items()
+        for worker, steps in workers.items()
+        for _ in range(steps)
+    )
+    return whole
 
 
 def summarize(rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float) -> StepStatistics:
-    """Rates of each outcome and of each way to fail, mean steps, cost, strategies and worker use.
-
-    `diversity` is the entropy of the patterns in bits.
-    """
+    """Each outcome and each way to fail, steps, calls, cost, strategies and worker use of one batch."""
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
+    answers = [step for trace in traces for step in trace.steps if step.status == "ok"]
     used = use(
         (problem.domain, step.worker)
         for rollout, problem in zip(rollouts, problems, strict=True)
         if rollout.trace
         for step in rollout.trace.steps
     )
-    patterns = Counter(map(pattern, workflows))
     tally = Counter({f"share/{outcome}": 0 for outcome in REWARDS})
     tally.update({f"shape/{name}": 0 for name in SHAPES})
     tally.update(f"share/{rollout.outcome}" for rollout in rollouts)
     tally.update(f"invalid/{rollout.parsed.failure}" for rollout in rollouts if rollout.parsed.failure)
     tally.update(f"shape/{shape(workflow)}" for workflow in workflows)
-    values = {name: count / len(rollouts) for name, count in tally.items()}
-    values["patterns"], values["diversity"] = diversity(patterns.elements())
-    values["steps"] = sum(len(workflow.steps) for workflow in workflows) / max(1, len(workflows))
-    values["cost_usd"] = sum(trace.cost_usd for trace in traces)
-    values["seconds/workers"] = seconds
-    sample = next((r.text for r in reversed(rollouts) if r.outcome == "right"), "")
-    return StepStatistics(values, sample, used, dict(patterns.most_common(TOP)))
+    return StepStatistics(
+        rollouts=len(rollouts),
+        counts=tally,
+        every_pattern=Counter(map(pattern, workflows)),
+        planned_steps=sum(len(workflow.steps) for workflow in workflows),
+        calls=len(answers),
+        cached_calls=sum(step.cached for step in answers),
+        cost_usd=sum(trace.cost_usd for trace in traces),
+        seconds=seconds,
+        use=used,
+        sample=next((r.text for r in reversed(rollouts) if r.outcome == "right"), ""),
+    )
 
 
 def reward_function(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -24,7 +25,8 @@ from ops.config import Grpo
 from ops.policy import PolicyCard, chat_tokens, context_tokens, load_model
 from ops.problem import Problem
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
-from ops.training.reward import StepStatistics, reward_function
+from ops.training.reward import StepStatistics, merged, reward_function
+from ops.workers.client import Counts
 from ops.workers.stage import open_client
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length, conductor_messages, load_few_shots
@@ -49,11 +51,12 @@ class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
 
 def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
     """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages."""
-    grpo, bf16 = plan.recipe.grpo, getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
+    grpo = plan.recipe.grpo
+    bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
     if plan.mlflow_uri:
         os.environ["MLFLOW_TRACKING_URI"] = plan.mlflow_uri
         os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", "podium-training")
-    return GRPOConfig(
+    arguments = GRPOConfig(
         output_dir=str(folder / "checkpoints"),
         run_name=folder.name,
         report_to=["mlflow"] if plan.mlflow_uri else [],
@@ -75,7 +78,7 @@ def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
         loss_type=grpo.loss,
         scale_rewards="group",
         **_machine(grpo),
-        bf16=bf16,
+        bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
         logging_steps=1,
         save_steps=grpo.checkpoint_every,
@@ -83,6 +86,9 @@ def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
         disable_tqdm=True,
         log_completions=False,
     )
+    # Set only now for DeepSpeed on CPUs: transformers allows it there beside `use_cpu` alone, which disengages DeepSpeed.
+    arguments.bf16 = bf16
+    return arguments
 
 
 def _machine(grpo: Grpo) -> dict[str, Any]:
@@ -108,6 +114,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     client = open_client(Workspace(plan.root), plan.recipe, plan.pool, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
+    precision = model.dtype
+    if plan.recipe.grpo.deepspeed is None:
+        # A step of 1e-6 vanishes in bfloat16 weights. DeepSpeed keeps a copy in float32 itself.
+        model.float()
     offered = [plan.pool.worker(name) for name in plan.offered]
     trainer = TimedTrainer(
         model=model,
@@ -120,15 +130,17 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
     checkpoint = last_checkpoint(folder / "checkpoints")
-    curve.start(int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
+    if trainer.is_world_process_zero():
+        curve.start(int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    model.to(precision)
     trainer.save_model(str(folder / "policy"))
+    counts: list[Counts] = gather_object([client.counts])
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")
     card.model_copy(update={"pretrained": None, "trained_steps": plan.recipe.grpo.steps}).write(folder / "policy")
-    result = curve.result(client.counts.live, client.counts.cached, plan.recipe.grpo.rollouts_per_step)
-    result = result.model_copy(update={"replayed_calls": client.counts.replayed, "spent_usd": client.counts.usd})
+    result = curve.result(counts, plan.recipe.grpo.rollouts_per_step)
     partial = folder / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
     partial.rename(folder / RESULT)
@@ -170,7 +182,7 @@ def _readable(checkpoint: Path) -> bool:
 
 
 class Curve(TrainerCallback):  # type: ignore[misc]
-    """One JSON line a step: reward, losses, outcome rates, worker use, and where the time went."""
+    """One JSON line a step, of all ranks together: reward, losses, outcome rates, worker use, where the time went."""
 
     trainer: TimedTrainer
 
@@ -181,7 +193,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._began = 0.0
 
     def start(self, step: int) -> None:
-        """Keep the lines up to the checkpoint's step: the steps after it are done again."""
+        """Keep the lines up to the checkpoint's step: the steps after it are done again. The first rank's to do."""
         if self._file.is_file():
             text = self._file.read_text(encoding="utf-8")
             lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
@@ -189,7 +201,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._file.write_text("".join(json.dumps(row) + "\n" for row in self._rows), encoding="utf-8")
 
     def batch(self, statistics: StepStatistics) -> None:
-        """What the reward function saw."""
+        """What this rank's reward function saw."""
         self._statistics = statistics
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -197,10 +209,18 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self.trainer.generation_seconds = 0.0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        if not logs or "reward" not in logs or not state.is_world_process_zero:
+        if not logs or "reward" not in logs:
             return
+        # On every rank: TRL has gathered `logs` over them, but not what the reward function saw.
+        parts: list[tuple[StepStatistics, float]] = gather_object(
+            [(self._statistics, self.trainer.generation_seconds)]
+        )
+        if not state.is_world_process_zero:
+            return
+        statistics = merged([part for part, _ in parts])
         seconds = time.perf_counter() - self._began
-        generation, workers = self.trainer.generation_seconds, self._statistics.values["seconds/workers"]
+        # Ranks wait for the slowest of them before they update.
+        generation, workers = max(((writing, part.seconds) for part, writing in parts), key=sum)
         row = {
             "step": state.global_step,
             "reward": logs["reward"],
@@ -208,13 +228,14 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "entropy": logs.get("entropy"),
             "zero_variance_groups": logs.get("frac_reward_zero_std"),
             "completion_tokens": logs.get("completions/mean_length"),
-            **self._statistics.values,
+            **statistics.values,
             "seconds": seconds,
+            "seconds/workers": workers,
             "seconds/generation": generation,
             "seconds/update": seconds - generation - workers,
-            "use": self._statistics.use,
-            "top_patterns": self._statistics.patterns,
-            "sample": self._statistics.sample,
+            "use": statistics.use,
+            "top_patterns": statistics.patterns,
+            "sample": statistics.sample,
         }
         self._rows.append(row)
         with self._file.open("a", encoding="utf-8") as file:
@@ -222,8 +243,8 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         note = f"reward {row['reward']:.3f} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
 
-    def result(self, live: int, cached: int, rollouts: int) -> RunResult:
-        """The run in numbers, all attempts together."""
+    def result(self, counts: Sequence[Counts], rollouts: int) -> RunResult:
+        """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's."""
         rewards = [row["reward"] for row in self._rows]
         window = min(WINDOW, len(rewards))
         return RunResult(
@@ -232,8 +253,10 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             reward_after=sum(rewards[-window:]) / window,
             window=window,
             rollouts=rollouts * len(rewards),
-            live_calls=live,
-            cached_calls=cached,
+            live_calls=sum(count.live for count in counts),
+            cached_calls=sum(count.cached for count in counts),
+            replayed_calls=sum(count.replayed for count in counts),
+            spent_usd=sum(count.usd for count in counts),
             cost_usd=sum(row["cost_usd"] for row in self._rows),
             seconds=sum(row["seconds"] for row in self._rows),
         )

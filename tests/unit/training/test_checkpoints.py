@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from ops.training.trainer import Curve, last_checkpoint
+from ops.workers.client import Counts
 
 
 def checkpoint(folder: Path, step: int, state: str | None) -> Path:
@@ -32,6 +33,7 @@ def test_steps_after_the_checkpoint_leave_the_curve(tmp_path: Path) -> None:
     curve = Curve(file, lambda *_: None)
     curve.start(5)
     assert [json.loads(line)["step"] for line in file.read_text(encoding="utf-8").splitlines()] == [1, 2, 3, 4, 5]
-    result = curve.result(live=3, cached=4, rollouts=16)
+    result = curve.result([Counts(live=3, cached=4), Counts(live=1, usd=0.25)], rollouts=16)
     assert (result.steps, result.rollouts, result.seconds, result.cost_usd) == (5, 80, 10.0, 2.5)
+    assert (result.live_calls, result.cached_calls, result.spent_usd) == (4, 4, 0.25)
     assert result.reward_before == result.reward_after == 0.3

@@ -12,6 +12,7 @@ import yaml
 
 from ops.config import Recipe, load, load_pool, load_recipe
 from ops.errors import ConfigError, DataError
+from ops.training.grpo import train
 from ops.training.plan import RunPlan, command, describe
 from ops.workspace import Workspace
 
@@ -103,3 +104,18 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     assert RunPlan.read(tmp_path) == plan
     with pytest.raises(DataError, match=r"run\.json"):
         RunPlan.read(tmp_path / "nowhere")
+
+
+def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED", raising=False)
+    recipe = load_recipe(CONFIG, "paper")
+    pool = load_pool(CONFIG, recipe.pool)
+    plan = RunPlan(
+        root=tmp_path, recipe=recipe, pool=pool, offered=pool.names,
+        base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
+    )  # fmt: skip
+    (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"accelerate\.commands\.launch --use_deepspeed") as caught:
+        train(tmp_path)
+    assert caught.value.field == "recipe.grpo.deepspeed"
+    assert "--mixed_precision bf16" in str(caught.value)

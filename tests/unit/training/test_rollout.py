@@ -12,7 +12,7 @@ from ops.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.problem import Problem
 from ops.rollout import Rollout, roll_out
 from ops.training.exploration import explore
-from ops.training.reward import summarize
+from ops.training.reward import merged, summarize
 from ops.training.sampling import Precached, Subtask, WorkflowSampler
 from ops.workers.types import Message, Response
 
@@ -91,6 +91,18 @@ def test_a_step_is_summed_up_by_outcome_failure_shape_and_use() -> None:
     assert found.values["shape/single"] == 0.75
     assert found.use == {"mmlu": {"good": 1, "bad": 1, "down": 1}}
     assert found.sample == alone(0)
+
+
+def test_the_parts_of_a_step_that_ranks_saw_add_up_to_the_whole() -> None:
+    texts = [alone(0), alone(1), alone(2), "nothing", alone(0), "[", alone(1), alone(0)]
+    rollouts, problems = run(*texts), [problem("a"), problem("b", "B")] * 4
+    whole = summarize(rollouts, problems, 1.5)
+    parts = [summarize(rollouts[:3], problems[:3], 1.5), summarize(rollouts[3:], problems[3:], 0.5)]
+    together = merged(parts)
+    assert together.values == pytest.approx(whole.values)
+    assert (together.use, together.patterns, together.sample) == (whole.use, whole.patterns, whole.sample)
+    assert together.values["rollouts"] == 8
+    assert merged([whole]).values == whole.values
 
 
 def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:

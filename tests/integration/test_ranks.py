@@ -1,0 +1,162 @@
+"""Two ranks under DeepSpeed train as one run: one is killed, the run goes on, and its numbers are those of both.
+
+In ZeRO-3 and bfloat16, as the paper's recipe, over gloo on CPUs. One run serves all tests of this file.
+"""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dagster as dg
+import psutil
+import pytest
+
+from assets import conductor
+from ops.errors import PodiumError
+from ops.policy import Conductor
+from ops.training.plan import CURVE, RunPlan, RunResult
+from ops.training.trainer import last_checkpoint, run
+from ops.workers.ledger import Ledger
+from ops.workspace import Workspace
+from tests.unit.training.tiny import ROOT, tiny_plan
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
+]
+STEPS, ROLLOUTS = 8, 8
+
+
+class Ranks(NamedTuple):
+    """A finished run of two ranks, what was told when one was killed, and what the second attempt added."""
+
+    plan: RunPlan
+    folder: Path
+    told: str
+    left_alive: list[int]
+    checkpoint_when_killed: str
+    result: RunResult
+    ledger_calls: int
+    ledger_usd: float
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    root = tmp_path_factory.mktemp("ranks")
+    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
+    plan, folder = tiny_plan(root, dtype="bfloat16", steps=STEPS, **options)
+    (root / "config").symlink_to(ROOT / "config")
+    ended = threading.Event()
+    killer = threading.Thread(target=kill_second_rank, args=(folder, ended))
+    killer.start()
+    try:
+        with pytest.raises(PodiumError) as caught:
+            attempt(plan, folder)
+    finally:
+        ended.set()
+        killer.join()
+    left = [process.pid for process in trainers(folder)]
+    checkpoint = last_checkpoint(folder / "checkpoints")
+    before = booked(plan)
+    attempt(plan, folder)
+    after, result = booked(plan), RunResult.read(folder)
+    assert checkpoint is not None and result is not None
+    spent = (after[0] - before[0], after[1] - before[1])
+    return Ranks(plan, folder, str(caught.value), left, checkpoint.name, result, *spent)
+
+
+def attempt(plan: RunPlan, folder: Path) -> None:
+    """Training as the asset starts it, by Dagster Pipes."""
+
+    @dg.asset
+    def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> dg.MaterializeResult:
+        return dg.MaterializeResult(metadata=conductor._train(context, trainer, plan, folder).model_dump())
+
+    dg.materialize([trained], resources={"trainer": dg.PipesSubprocessClient()})
+
+
+def trainers(folder: Path) -> Iterator[psutil.Process]:
+    """The launcher and the ranks of a run."""
+    for process in psutil.process_iter(["cmdline"]):
+        if {"ops.training.grpo", str(folder)} <= set(process.info["cmdline"] or ()):
+            yield process
+
+
+def kill_second_rank(folder: Path, ended: threading.Event) -> None:
+    """`kill -9` as soon as there is a checkpoint to go on from."""
+    while last_checkpoint(folder / "checkpoints") is None:
+        if ended.wait(0.02):
+            return
+    next(process for process in trainers(folder) if process.environ().get("LOCAL_RANK") == "1").kill()
+
+
+def booked(plan: RunPlan) -> tuple[int, float]:
+    """Calls and USD in the ledger."""
+    with closing(Ledger(Workspace(plan.root).ledger)) as ledger:
+        spent = ledger.by_run().values()
+    return sum(part.calls for part in spent), sum(part.usd for part in spent)
+
+
+def curve(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
+
+
+def test_deepspeed_divides_the_optimizer_among_both_ranks(ranks: Ranks) -> None:
+    states = {file.name for file in (ranks.folder / "checkpoints").glob("*/global_step*/*optim_states.pt")}
+    assert len(states) == 2
+
+
+def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_nobody(ranks: Ranks) -> None:
+    assert "\n" not in ranks.told
+    assert "SIGKILL" in ranks.told and "memory" in ranks.told
+    assert ranks.left_alive == []
+
+
+def test_the_same_command_goes_on_from_the_checkpoint(ranks: Ranks) -> None:
+    log = (ranks.folder / conductor.LOG).read_text(encoding="utf-8")
+    first = int(ranks.checkpoint_when_killed.rpartition("-")[2]) + 1
+    assert log.count(f"step {first - 1}/{STEPS} ") == 1
+    assert log.count(f"step {STEPS}/{STEPS} ") == 1
+    assert [row["step"] for row in curve(ranks.folder)] == list(range(1, STEPS + 1))
+
+
+def test_every_row_holds_the_rollouts_of_both_ranks(ranks: Ranks) -> None:
+    for row in curve(ranks.folder):
+        assert row["rollouts"] == ROLLOUTS
+        assert sum(value for name, value in row.items() if name.startswith("share/")) == pytest.approx(1)
+        # TRL's own mean, over all ranks
+        assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
+        workflows = ROLLOUTS * sum(value for name, value in row.items() if name.startswith("shape/"))
+        assert sum(row["top_patterns"].values()) == pytest.approx(workflows)
+        assert row["calls"] == sum(steps for workers in row["use"].values() for steps in workers.values())
+
+
+def test_the_result_counts_the_calls_and_the_money_of_both_ranks(ranks: Ranks) -> None:
+    redone = curve(ranks.folder)[int(ranks.checkpoint_when_killed.rpartition("-")[2]) :]
+    result = ranks.result
+    assert result.live_calls + result.cached_calls == sum(row["calls"] for row in redone)
+    assert result.live_calls == ranks.ledger_calls
+    assert result.spent_usd == pytest.approx(ranks.ledger_usd)
+    assert result.cost_usd == pytest.approx(sum(row["cost_usd"] for row in curve(ranks.folder)))
+
+
+def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_path: Path) -> None:
+    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=2, micro_batch=4)
+    alone = run(plan, folder, lambda *_: None)
+    assert alone is not None
+    assert alone.rollouts / alone.steps == ranks.result.rollouts / ranks.result.steps == ROLLOUTS
+    assert [row["rollouts"] for row in curve(folder)] == [row["rollouts"] for row in curve(ranks.folder)[:2]]
+    assert set(curve(folder)[0]) - set(curve(ranks.folder)[0]) <= {n for n in curve(folder)[0] if "invalid/" in n}
+
+
+def test_the_policy_is_whole_and_in_its_own_precision(ranks: Ranks) -> None:
+    policy = Conductor.load(ranks.folder / "policy")
+    assert {str(parameter.dtype) for parameter in policy._model.parameters()} == {"torch.bfloat16"}
+    base = Conductor.load(ranks.plan.base_policy)
+    shapes = [parameter.shape for parameter in policy._model.parameters()]
+    assert shapes == [parameter.shape for parameter in base._model.parameters()]

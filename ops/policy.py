@@ -21,6 +21,7 @@ from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import PromptTooLongError
 
 CARD = "podium.json"
+_NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
 class PolicyCard(Settings):
@@ -99,6 +100,23 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
 
+def end_of_turn(model: Any, tokenizer: Any) -> list[int]:
+    """Ids of the tokens that end a completion: those that the model declares, the tokenizer's, the chat template's.
+
+    A base model may declare its end-of-text token alone and still close its turns with the template's, and write
+    the user's next turn after it. Where the template closes no turn by a special token, the one that opens the next.
+    """
+    declared = model.generation_config.eos_token_id
+    ends = {declared} if isinstance(declared, int) else set(declared or ())
+    said = "Yes."
+    turns = [{"role": "user", "content": "Ready?"}, {"role": "assistant", "content": said}, _NEXT_TURN]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(said)[2]
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    closing = next((token for token in ids if token in special), None)
+    return sorted(token for token in {*ends, tokenizer.eos_token_id, closing} if token is not None)
+
+
 def _plain_copy(model: Any) -> Any:
     config = type(model.config).from_dict(
         {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
@@ -113,6 +131,7 @@ class Conductor:
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
+        self._ends = end_of_turn(model, tokenizer)
 
     @classmethod
     def load(cls, folder: Path) -> Conductor:
@@ -154,6 +173,7 @@ class Conductor:
                 **batch,
                 **sampling,
                 max_new_tokens=longest,
+                eos_token_id=self._ends,
                 pad_token_id=self._tokenizer.pad_token_id,
             )
         new = out[:, batch["input_ids"].shape[1] :]

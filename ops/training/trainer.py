@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from ops.benchmarks.store import read_problems
 from ops.config import Grpo
-from ops.policy import PolicyCard, chat_tokens, context_tokens, load_model
+from ops.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
 from ops.problem import Problem
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
@@ -49,8 +49,11 @@ class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
         return result
 
 
-def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
-    """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages."""
+def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
+    """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
+
+    `ends`: ids of the tokens at which vLLM stops, beside those that the model's files declare.
+    """
     grpo = plan.recipe.grpo
     bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
     if plan.mlflow_uri:
@@ -77,7 +80,7 @@ def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
         epsilon=grpo.clip,
         loss_type=grpo.loss,
         scale_rewards="group",
-        **_machine(grpo),
+        **_machine(grpo, ends),
         bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
         logging_steps=1,
@@ -86,17 +89,21 @@ def configuration(plan: RunPlan, folder: Path) -> GRPOConfig:
         disable_tqdm=True,
         log_completions=False,
     )
-    # Set only now for DeepSpeed on CPUs: transformers allows it there beside `use_cpu` alone, which disengages DeepSpeed.
+    # Only now for DeepSpeed on CPUs: transformers allows it there beside `use_cpu` alone, which disengages DeepSpeed.
     arguments.bf16 = bf16
     return arguments
 
 
-def _machine(grpo: Grpo) -> dict[str, Any]:
+def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
     """Generation and devices. Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be
     given: with either, DeepSpeed is not engaged."""
     chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
     if grpo.vllm:
-        chosen |= {"vllm_mode": "colocate", "vllm_gpu_memory_utilization": grpo.vllm_memory}
+        chosen |= {
+            "vllm_mode": "colocate",
+            "vllm_gpu_memory_utilization": grpo.vllm_memory,
+            "generation_kwargs": {"stop_token_ids": list(ends)},
+        }
     if not torch.cuda.is_available():
         chosen |= {"ddp_backend": "gloo"} if grpo.deepspeed else {"use_cpu": True}
     return chosen
@@ -118,11 +125,13 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     if plan.recipe.grpo.deepspeed is None:
         # A step of 1e-6 vanishes in bfloat16 weights. DeepSpeed keeps a copy in float32 itself.
         model.float()
+    # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
+    model.generation_config.eos_token_id = ends = end_of_turn(model, tokenizer)
     offered = [plan.pool.worker(name) for name in plan.offered]
     trainer = TimedTrainer(
         model=model,
         reward_funcs=reward_function(problems, offered, client, prompting, curve.batch, plan.recipe.execution),
-        args=configuration(plan, folder),
+        args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, list(problems.values()), card, tokenizer, context_tokens(model)),
         processing_class=tokenizer,
         callbacks=[curve, *callbacks],

@@ -11,7 +11,10 @@ import pytest
 
 from ops.training import lifeline
 
-RANK = "from ops.training import lifeline; lifeline.watch(); print('watching', flush=True); import time; time.sleep(600)"
+RANK = (
+    "import time; from ops.training import lifeline;"
+    "lifeline.watch(); print('watching', flush=True); time.sleep(600)"
+)
 LAUNCHER = (
     "import os, subprocess, sys;"
     f"rank = subprocess.Popen([sys.executable, '-c', {RANK!r}], env=os.environ | {{'LOCAL_RANK': '1'}});"

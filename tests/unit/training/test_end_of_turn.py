@@ -84,6 +84,7 @@ def test_evaluation_and_serving_stop_at_the_end_of_the_turn(plan: RunPlan) -> No
     assert policy.write([[{"role": "user", "content": "Hello"}]], temperature=1.0) == ["ok"]
 
 
+@pytest.mark.slow
 def test_training_stops_there_too_and_its_mask_ends_there(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[dict[str, Any]] = []
     score = trainer.TimedTrainer._generate_and_score_completions

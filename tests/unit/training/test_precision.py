@@ -19,6 +19,8 @@ from ops.training.trainer import run
 from ops.workspace import Workspace
 from tests.unit.training.tiny import tiny_plan
 
+pytestmark = pytest.mark.slow
+
 
 def types(policy: Conductor) -> set[torch.dtype]:
     return {parameter.dtype for parameter in policy._model.parameters()}

@@ -70,9 +70,9 @@ GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 
 class Life(NamedTuple):
-    """A finished lifecycle: where, what it printed, what a second one printed, the steps at the kill, and what went before.
+    """A finished lifecycle: where, what it and a second one printed, the steps at the kill, and what went before.
 
-    `edit`: what the sensor made of a price that was edited while the first one stood at its training.
+    `edit`: what the sensor made of a price that was edited while the whole one ran.
     """
 
     workspace: Workspace

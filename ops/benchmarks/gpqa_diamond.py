@@ -7,6 +7,7 @@ publishes quotes a question (`privacy`).
 
 from __future__ import annotations
 
+import re
 import string
 
 from ops.benchmarks.base import Benchmark
@@ -14,18 +15,23 @@ from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.order import shuffled
 from ops.benchmarks.rows import Row
 
+_RECORD = re.compile(r"rec[a-z]*[A-Z0-9][A-Za-z0-9]*")
+"""Stricter than an id must be: an answer such as "H2O" that stands in the wrong column is none."""
 ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
 def from_hub(row: Row) -> Row:
     """Columns Question, the four answers, Record ID, Subdomain; the choices are shuffled by record.
 
-    Raises `RowError` where an answer is missing. The dataset is gated.
+    Raises `RowError` where an answer is missing or the record has no id. The dataset is gated.
     """
     record = row.text("Record ID")
+    if row.veiled and not _RECORD.fullmatch(record):
+        remedy = "Airtable's ids begin with rec; do the columns stand under their own names?"
+        raise row.error("Record ID", "is no record's id", remedy)
+    row = row.having(id=record)  # from here on an error can name it
     order = shuffled(list(ANSWERS), [f"{record}/{column}" for column in ANSWERS], seed=0)
     return row.having(
-        id=record,
         question=row.values.get("Question"),
         choices=[row.text(column) for column in order],
         answer=string.ascii_uppercase[order.index(ANSWERS[0])],
@@ -47,6 +53,7 @@ BENCHMARK = Benchmark(
         {"test": Part("gpqa_diamond", "train", rows=198)},
         columns=("Record ID", "Question", "Subdomain", *ANSWERS),
         read_from="inspect-evals 0.26.0 (gpqa), lm-evaluation-harness (gpqa)",
+        veiled=True,
     ),
     from_hub=from_hub,
     confidential=True,

@@ -65,13 +65,15 @@ class Part:
 class Hub:
     """A dataset on the hub: its id, where each of our splits lies, and the columns that are read.
 
-    `read_from` says where id and columns were read, since the hub itself could not be asked.
+    `read_from` says where id and columns were read, since the hub itself could not be asked. Of a `veiled`
+    dataset (a confidential benchmark's) no error tells the names of columns: without a header they are its rows.
     """
 
     id: str
     parts: Mapping[Split, Part]
     columns: tuple[str, ...]
     read_from: str
+    veiled: bool = False
 
     def rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
         """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.
@@ -82,7 +84,8 @@ class Hub:
         where = f"{config or part.config or 'default'}/{part.split}"
         table = _load(self.id, config or part.config, part.split, where, revision)
         if missing := [column for column in self.columns if column not in table.column_names]:
-            problem = f"lacks {', '.join(missing)}; it has {', '.join(table.column_names)}"
+            names = f"{len(table.column_names)} others" if self.veiled else ", ".join(table.column_names)
+            problem = f"lacks {', '.join(missing)}; it has {names}"
             remedy = f"Pin a revision with the columns {', '.join(self.columns)}, or use source: file"
             raise HubChanged(f"hub dataset {self.id}", where, problem, remedy)
         place = f"{self.id} ({where})"

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.rows import RowError
+from ops.benchmarks.rows import RowError, is_identifier
 from ops.benchmarks.store import write_text
 from ops.errors import DataError
 from ops.problem import Split
@@ -52,9 +52,8 @@ def judge(entry: Benchmark, split: Split, loaded: Loaded, max_share: float, list
     first = loaded.rejected[0]
     where = f"{bad:,} of {loaded.rows:,} rows"
     if bad == loaded.rows and all(error.missing and error.column == first.column for error in loaded.rejected):
-        columns = sorted({str(name) for error in loaded.rejected for name in error.row.values})
-        problem = f"no row has a column {first.column!r}; found {', '.join(columns) or 'none'}"
-        remedy = f"Rename the columns, or use the hub's ({', '.join(entry.hub.columns)})"
+        problem = f"no row has a column {first.column!r}; found {_columns(entry, loaded)}"
+        remedy = f"Name the columns in the file's first line, as ours or as the hub's ({', '.join(entry.hub.columns)})"
         raise DataError(first.file, where, problem, remedy)
     reasons = "; ".join(f"{error.where} {error.problem}" for error in loaded.rejected[:SHOWN_REASONS])
     more = f"; and {bad - SHOWN_REASONS:,} more" if bad > SHOWN_REASONS else ""
@@ -62,6 +61,14 @@ def judge(entry: Benchmark, split: Split, loaded: Loaded, max_share: float, list
     listed = f"All are listed in {listed_in}. " if listed_in else ""
     remedy = f"{first.remedy}. {listed}Or raise benchmarks.{entry.name}.max_malformed_share"
     raise DataError(first.file, where, problem, remedy)
+
+
+def _columns(entry: Benchmark, loaded: Loaded) -> str:
+    columns = sorted({str(name) for error in loaded.rejected for name in error.row.values})
+    if entry.confidential:
+        # The names of a file without a header are its first question and answers.
+        return f"{len(columns)} columns, which are not shown"
+    return ", ".join(columns) or "none"
 
 
 def _entry(error: RowError, confidential: bool) -> dict[str, Any]:
@@ -74,8 +81,8 @@ def _entry(error: RowError, confidential: bool) -> dict[str, Any]:
         "remedy": error.remedy,
     }
     if confidential:
-        name = row.values.get("id", row.values.get("Record ID"))
-        return entry | {"id": name if isinstance(name, str) and len(name) < 100 else None}
+        name = row.values.get("id")
+        return entry | {"id": name if is_identifier(name) and error.column != "id" else None}
     values = {str(name): _cut(value) for name, value in row.values.items()}
     return entry | ({"row": values} if values else {"text": _cut(row.raw)})
 

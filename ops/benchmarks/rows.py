@@ -25,6 +25,13 @@ MAX_TEXT_CHARS = 100_000
 """Longer texts are no question or answer but a file gone wrong; the longest real one has some 5,000."""
 _MISSING = "is missing"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_IDENTIFIER = re.compile(r"(?=.*\d|rec[a-z]*[A-Z])[A-Za-z0-9][\w./:-]{0,63}", re.ASCII)
+"""No spaces, and a digit or the form of Airtable's records: a word of a question is none."""
+
+
+def is_identifier(text: object) -> bool:
+    """Whether `text` can only be an id: what a confidential benchmark's id must be before it is shown anywhere."""
+    return isinstance(text, str) and _IDENTIFIER.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,9 @@ class Row:
     def text(self, column: str, *, empty: bool = False) -> str:
         """The column's text, numbers written out. Raises `RowError` if it is missing, no text, or empty."""
         if column not in self.values:
-            raise self.error(column, _MISSING, f"Add it; the row has {', '.join(sorted(self.values)) or 'none'}")
+            # Names are values too: those of a file without a header are its first row.
+            others = "" if self.veiled else f"; the row has {', '.join(sorted(self.values)) or 'none'}"
+            raise self.error(column, _MISSING, f"Add it{others}")
         return self.sound(column, self.values[column], empty=empty)
 
     def sound(self, column: str, value: object, *, empty: bool = False) -> str:
@@ -77,6 +86,14 @@ class Row:
         if _SURROGATE.search(value):
             raise self.error(column, "holds a lone surrogate, which UTF-8 cannot write", "Remove it")
         return value
+
+    def identifier(self, column: str) -> str:
+        """The row's id in `column`; that of a veiled row must look like one, since ids are shown. Raises `RowError`."""
+        name = self.text(column)
+        if self.veiled and not is_identifier(name):
+            remedy = "Give each row an id without spaces and with a digit; do the columns stand under their own names?"
+            raise self.error(column, "looks like text, not like an id", remedy)
+        return name
 
     def maybe(self, column: str) -> str:
         """The column's text, "" when it is absent or null."""
@@ -118,7 +135,7 @@ def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, spl
     _agree(row, "grader", grader, GRADER_ALIASES)
     choices = _choices(row) if grader == "choice" else _no_choices(row)
     made = Problem(
-        id=row.text("id"),
+        id=row.identifier("id"),
         benchmark=benchmark,
         domain=domain,
         split=split,
@@ -154,7 +171,8 @@ class Unique:
         first = self._seen.setdefault(name, replace(row, values={}))
         if (first.place, first.line) != (row.place, row.line):
             elsewhere = "" if first.place == row.place else f" of {first.place}"
-            problem = f"{name[1]!r:.80} is already the id of {first.unit} {first.line}{elsewhere}"
+            shown = "" if row.veiled else f"{name[1]!r:.80} "
+            problem = f"{shown}is already the id of {first.unit} {first.line}{elsewhere}"
             raise row.error("id", problem, "Give each row its own id")
         return row
 

@@ -10,9 +10,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ops.benchmarks.files import read_rows
+from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row, unique
 from ops.errors import DataError
 from ops.problem import Problem
@@ -43,7 +45,13 @@ def read_problems(file: Path) -> list[Problem]:
     """Read what `write_problems` wrote; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
         raise DataError(file, "(file)", "does not exist", "Materialize the stage that writes it first")
-    return [_problem(row) for row in unique(read_rows(file), scope="benchmark")]
+    return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
+
+
+def _veiled(row: Row) -> Row:
+    """The row, its values never told where it is a confidential benchmark's or says no benchmark's name."""
+    entry = BENCHMARKS.get(str(row.values.get("benchmark")))
+    return replace(row, veiled=entry is None or entry.confidential)
 
 
 def _problem(row: Row) -> Problem:
@@ -51,4 +59,5 @@ def _problem(row: Row) -> Problem:
         return Problem.from_row(dict(row.values))
     except TypeError as error:
         remedy = "The file was written by another version: materialize it again"
-        raise DataError(row.place, f"line {row.line}", f"is no problem row ({error})", remedy) from None
+        reason = "" if row.veiled else f" ({error})"
+        raise DataError(row.place, f"line {row.line}", f"is no problem row{reason}", remedy) from None

@@ -59,7 +59,7 @@ def write_gpqa(file: Path, records: Sequence[dict[str, str]]) -> str:
 @pytest.fixture
 def podium(project: Workspace) -> Podium:
     """A project whose GPQA is a file of five sound questions and one without its second wrong answer."""
-    records = [*(record(f"rec{i}") for i in range(5)), record("broken", **{"Incorrect Answer 2": ""})]
+    records = [*(record(f"rec{i}") for i in range(5)), record("recBroken", **{"Incorrect Answer 2": ""})]
     gpqa = {"source": "file", "test_file": write_gpqa(project.root / "gpqa.csv", records), "max_malformed_share": 0.2}
     recipe = {
         "name": "secret",
@@ -133,7 +133,7 @@ def test_a_malformed_question_is_quarantined_by_its_id_alone(podium: Podium) -> 
     workspace, _, _ = podium.load()
     questions(podium)
     listed = quarantine_file(workspace, "gpqa_diamond", "test").read_text(encoding="utf-8")
-    assert '"id": "broken"' in listed
+    assert '"id": "recBroken"' in listed
     assert "'Incorrect Answer 2'" not in listed
     assert "Incorrect Answer 2" in listed
     assert CANARY not in listed

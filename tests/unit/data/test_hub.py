@@ -73,7 +73,7 @@ def read(entry: Benchmark, split: Split, workspace: Workspace) -> list[Problem]:
 def test_every_benchmark_comes_through_datasets(name: str, folder: MakeFolder, workspace: Workspace) -> None:
     entry, column = BENCHMARKS[name], IDS.get(name, "id")
     tables = {
-        (part.config, part.split): [{**HUB_ROWS[name], column: f"{part.config}-{i}"} for i in range(3)]
+        (part.config, part.split): [{**HUB_ROWS[name], column: f"rec{i}"} for i in range(3)]
         for part in entry.hub.parts.values()
     }
     entry = at(entry, folder(tables))

@@ -1,0 +1,249 @@
+"""A GPQA file broken in every way that people break one: no word of a question, choice or answer is told anywhere.
+
+Every text value of the planted records holds the word `zephyr`; a load either fails or quarantines, and neither
+the error with its traceback, nor the log, nor the quarantine, nor what is printed may hold that word.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
+from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.store import read_problems, write_problems
+from ops.config import BenchmarkSource
+from ops.errors import DataError
+from ops.problem import Problem
+from ops.workspace import Workspace
+
+WORD = "zephyr"
+GPQA = BENCHMARKS["gpqa_diamond"]
+TEXTS = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+COLUMNS = ("Record ID", *TEXTS, "Subdomain")
+
+
+def record(number: int, **changed: Any) -> dict[str, Any]:
+    """One row of the hub's columns; its texts are one word each, as short as an id could be."""
+    texts = {column: f"{WORD}{''.join(column.split())}{number}" for column in TEXTS}
+    return {"Record ID": f"rec{number}", **texts, "Subdomain": "Physics", **changed}
+
+
+def ours(number: int, **changed: Any) -> dict[str, Any]:
+    """One row in the columns of our own files."""
+    row = {"id": f"q{number}", "question": f"{WORD} {number}?", "answer": "A"}
+    return {**row, "choices": [f"{WORD}{letter}{number}" for letter in "abcd"], **changed}
+
+
+RECORDS = [record(n) for n in range(3)]
+
+
+def table(rows: Sequence[Sequence[Any]], delimiter: str = ",") -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter).writerows(rows)
+    return text.getvalue().encode()
+
+
+def export(rows: Sequence[dict[str, Any]], *, head: Sequence[str] | None = None) -> bytes:
+    return table([head or list(rows[0]), *(list(row.values()) for row in rows)])
+
+
+def lines(rows: Sequence[Any]) -> bytes:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows).encode()
+
+
+def parquet(rows: Sequence[dict[str, Any]]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(rows)), sink)
+    return bytes(sink.getvalue())
+
+
+def exchanged(row: dict[str, Any], left: str, right: str) -> dict[str, Any]:
+    return {**row, left: row[right], right: row[left]}
+
+
+def turned(left: str, right: str) -> bytes:
+    """An export in which the values of two columns stand under each other's names."""
+    return export([exchanged(row, left, right) for row in RECORDS])
+
+
+BROKEN: dict[str, tuple[str, bytes]] = {
+    "no header": ("g.csv", table([list(row.values()) for row in RECORDS])),
+    "no header, tabs": ("g.csv", table([list(row.values()) for row in RECORDS], "\t")),
+    "another delimiter": ("g.csv", table([COLUMNS, *(list(row.values()) for row in RECORDS)], ";")),
+    "no header as Parquet": ("g.parquet", parquet([{str(v): str(v) for v in record(0).values()}])),
+    "texts as JSON names": ("g.jsonl", lines([{value: name for name, value in row.items()} for row in RECORDS])),
+    "a column of its own": ("g.jsonl", lines([{"id": "q1", f"{WORD} note": "x"}, ours(2)])),
+    "no question": ("g.jsonl", lines([{k: v for k, v in ours(1).items() if k != "question"}])),
+    "id and question exchanged": ("g.csv", turned("Record ID", "Question")),
+    "id and right answer exchanged": ("g.csv", turned("Record ID", "Correct Answer")),
+    "id and wrong answer exchanged": ("g.csv", turned("Record ID", "Incorrect Answer 3")),
+    "columns shifted by one": ("g.csv", export(RECORDS, head=[*COLUMNS[1:], COLUMNS[0]])),
+    "text as id": ("g.csv", export([record(n, **{"Record ID": f"{WORD} asks {n}?"}) for n in range(3)])),
+    "one text as every id": ("g.csv", export([record(n, **{"Record ID": WORD}) for n in range(3)])),
+    "text as id in our columns": ("g.jsonl", lines([ours(1, id=WORD), ours(2, id=f"{WORD} 2"), ours(3, id=WORD)])),
+    "text as id and a fault": ("g.jsonl", lines([ours(1, id=f"{WORD}", answer=""), ours(2)])),
+    "duplicate id": ("g.csv", export([record(1), record(1)])),
+    "duplicate text as id": ("g.jsonl", lines([ours(1, id=f"{WORD} 1"), ours(2, id=f"{WORD} 1")])),
+    "one choice": ("g.jsonl", lines([ours(1, choices=[f"{WORD} a"])])),
+    "thirty choices": ("g.jsonl", lines([ours(1, choices=[f"{WORD} {n}" for n in range(30)])])),
+    "choices as text": ("g.jsonl", lines([ours(1, choices=f"{WORD} a, {WORD} b")])),
+    "choices as broken JSON": ("g.jsonl", lines([ours(1, choices=f'["{WORD} a", ')])),
+    "a choice that is a list": ("g.jsonl", lines([ours(1, choices=[[WORD], WORD])])),
+    "text as the letter": ("g.jsonl", lines([ours(1, answer=f"{WORD}a1")])),
+    "text as the grader": ("g.jsonl", lines([ours(1, grader=WORD)])),
+    "text as the domain": ("g.jsonl", lines([ours(1, domain=WORD)])),
+    "text as the release": ("g.jsonl", lines([ours(1, release=WORD, answer="Z")])),
+    "question as a list": ("g.jsonl", lines([ours(1, question=[WORD])])),
+    "question with a NUL": ("g.jsonl", lines([ours(1, question=f"{WORD}\0")])),
+    "question with a surrogate": ("g.jsonl", lines([ours(1, question=f"{WORD}\ud800")])),
+    "a huge question": ("g.jsonl", lines([ours(1, question=WORD * 50_000)])),
+    "an empty answer": ("g.csv", export([record(1, **{"Incorrect Answer 2": ""}), record(2)])),
+    "a cut JSON line": ("g.jsonl", lines([json.dumps(ours(1))[:40], ours(2)])),
+    "JSON without quotes": ("g.jsonl", lines([f"{{id: q1, question: {WORD}}}"])),
+    "a JSON list": ("g.jsonl", lines([[WORD, WORD]])),
+    "a JSON string": ("g.jsonl", lines([f'"{WORD}"'])),
+    "latin-1": ("g.csv", export([record(1, Question=f"{WORD} é?")]).decode().encode("latin-1")),
+    "latin-1 header": ("g.csv", table([[f"{WORD} é"], ["x"]]).decode().encode("latin-1")),
+    "latin-1 JSON": ("g.jsonl", f'{{"id": "q1", "question": "{WORD} é"}}\n'.encode("latin-1")),
+    "utf-16": ("g.csv", export(RECORDS).decode().encode("utf-16")),
+    "too many cells": ("g.csv", export(RECORDS) + f"rec9,{WORD},{WORD},{WORD}\n".encode()),
+    "text after a quote": ("g.csv", export(RECORDS) + f'rec9,"{WORD}"{WORD}\n'.encode()),
+    "a quote never closed": ("g.csv", export(RECORDS) + f'rec9,"{WORD}\n'.encode()),
+    "a quote in the header": ("g.csv", f'"{WORD}"{WORD},x\n'.encode() + export(RECORDS)),
+    "a column twice": ("g.csv", table([[WORD, WORD], ["a", "b"]])),
+    "no Parquet": ("g.parquet", export(RECORDS)),
+    "no gzip": ("g.jsonl.gz", lines([ours(1)])),
+    "another suffix": ("g.tsv", export(RECORDS)),
+}
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_no_way_to_break_a_file_tells_its_texts(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], way: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    name, content = BROKEN[way]
+    (workspace.root / name).write_bytes(content)
+    source = BenchmarkSource(source="file", test_file=name, max_malformed_share=0.0)
+    listed = quarantine_file(workspace, GPQA.name, "test")
+    with pytest.raises(DataError) as caught:
+        loaded = GPQA.read("test", source, workspace, 0)
+        quarantine(workspace, GPQA, "test", loaded)
+        judge(GPQA, "test", loaded, source.max_malformed_share, listed)
+    printed = capfd.readouterr()
+    told = {
+        "error": str(caught.value),
+        "fields": f"{caught.value.where} {caught.value.problem} {caught.value.remedy}",
+        "traceback": "".join(traceback.format_exception(caught.value)),
+        "log": caplog.text,
+        "printed": printed.out + printed.err,
+        "quarantine": listed.read_text(encoding="utf-8") if listed.exists() else "",
+    }
+    # The test's own lines stand in a traceback.
+    told["traceback"] = told["traceback"].replace(repr(WORD), "")
+    assert {place for place, text in told.items() if WORD in text.lower()} == set()
+    assert name in told["error"], "the file is named"
+    assert caught.value.remedy, "and what to do"
+
+
+def test_a_file_without_a_header_is_told_what_it_lacks(workspace: Workspace) -> None:
+    name, content = BROKEN["no header"]
+    (workspace.root / name).write_bytes(content)
+    with pytest.raises(DataError, match=r"no row has a column 'id'.*first line.*Record ID, Question, Subdomain"):
+        GPQA.load("test", BenchmarkSource(source="file", test_file=name), workspace, 0)
+
+
+def test_other_benchmarks_are_told_the_columns_that_were_found(workspace: Workspace) -> None:
+    (workspace.root / "m.csv").write_bytes(table([["number", "text"], ["1", "2"]]))
+    with pytest.raises(DataError, match="no row has a column 'id'; found number, text"):
+        BENCHMARKS["mmlu"].load("test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
+
+
+def test_a_sound_file_loads_and_its_ids_are_identifiers(workspace: Workspace) -> None:
+    (workspace.root / "g.csv").write_bytes(export([*RECORDS, record(3, **{"Record ID": "recPhysicsOne"})]))
+    (workspace.root / "o.jsonl").write_bytes(lines([ours(1), ours(2, id="physics/17.b")]))
+    source = BenchmarkSource(source="file", test_file=("g.csv", "o.jsonl"))
+    problems = GPQA.load("test", source, workspace, 0)
+    assert [problem.id for problem in problems] == ["rec0", "rec1", "rec2", "recPhysicsOne", "q1", "physics/17.b"]
+
+
+def test_a_malformed_row_is_found_by_its_line_and_its_identifier(workspace: Workspace) -> None:
+    (workspace.root / "g.jsonl").write_bytes(lines([ours(7, answer="Z"), ours(8, id=WORD)]))
+    source = BenchmarkSource(source="file", test_file="g.jsonl")
+    file = quarantine(workspace, GPQA, "test", GPQA.read("test", source, workspace, 0))
+    assert file is not None
+    entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [(entry["line"], entry["column"], entry["id"]) for entry in entries] == [(1, "answer", "q7"), (2, "id", None)]
+
+
+@pytest.mark.parametrize("kind", ["another name", "twice the id", "no JSON"])
+def test_a_broken_file_of_ours_is_as_silent(workspace: Workspace, kind: str) -> None:
+    file = workspace.data / "raw" / "gpqa_diamond-test.jsonl"
+    made = Problem("q1", GPQA.name, "mmlu", "test", f"{WORD}?", "A", "choice", (WORD, "x"))
+    write_problems(file, [made, made])
+    text = file.read_text(encoding="utf-8")
+    if kind == "another name":
+        text = json.dumps({**made.as_row(), WORD: 1}) + "\n"
+    if kind == "no JSON":
+        text = text.replace(":", "", 1)
+    file.write_text(text.replace('"q1"', f'"{WORD}"'), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_problems(file)
+    assert WORD not in str(caught.value)
+
+
+# ── the hub ──────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bytes], Benchmark]:
+    """`upstream(name, content)`: GPQA with its dataset in a local folder that holds this one file."""
+    from dataclasses import replace
+
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    def made(name: str, content: bytes) -> Benchmark:
+        folder = tmp_path / "upstream"
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        stated = [{"config_name": "gpqa_diamond", "data_files": [{"split": "train", "path": name}]}]
+        (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(stated)}\n---\n", encoding="utf-8")
+        return replace(GPQA, hub=replace(GPQA.hub, id=str(folder)))
+
+    return made
+
+
+HUB_WAYS = [way for way, (name, _) in BROKEN.items() if name in ("g.csv", "g.jsonl", "g.parquet")]
+
+
+@pytest.mark.parametrize("way", HUB_WAYS)
+def test_the_hubs_files_are_as_silent(
+    upstream: Callable[[str, bytes], Benchmark],
+    workspace: Workspace,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    way: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    entry = upstream(*BROKEN[way])
+    source = BenchmarkSource(source="hub", revision="a" * 40, max_malformed_share=0.0)
+    with pytest.raises(DataError) as caught:
+        entry.load("test", source, workspace, 0)
+    printed = capfd.readouterr()
+    shown = "".join(traceback.format_exception(caught.value)).replace(repr(WORD), "")
+    for text in (str(caught.value), shown, caplog.text, printed.out, printed.err):
+        assert WORD not in text.lower()

@@ -11,7 +11,8 @@ import json
 import math
 from typing import Any
 
-from ops.grading import extract, sandbox
+from ops.grading import program as programs
+from ops.grading import sandbox
 from ops.problem import CodeTest, Grade, Problem
 
 _GIB = 1 << 30
@@ -25,9 +26,9 @@ MAX_CHARACTERS = 200_000
 FLOAT_TOLERANCE = 1e-6
 
 
-def extracted(_problem: Problem, response: str) -> str:
-    """The program: the last Python block, or the whole response when it looks like a program."""
-    return extract.program(response)
+def extracted(problem: Problem, response: str) -> str:
+    """The program: the last Python block that is no example of its use, or the response where it is a program."""
+    return programs.program(response, problem.tests)
 
 
 def judge(problem: Problem, program: str) -> Grade:

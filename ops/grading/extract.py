@@ -1,4 +1,4 @@
-r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula, code block.
+r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula.
 
 What belongs here: reading a response's text, in linear time. What does not: judging
 what was found (`math`, `choice`, `text`, `code`).
@@ -18,11 +18,6 @@ _SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 _TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$([^$]{1,2000})\$\$|\$([^$\n]{1,2000})\$|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]")
 _NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
-_FENCE = re.compile(r"^[ \t]{0,8}(?:>[ \t]?)?```+[ \t]*([\w+-]*)[^\n]*$", re.MULTILINE)
-_PYTHON = frozenset({"python", "py", "python3", "python2"})
-_PROGRAM = re.compile(
-    r"^\s*(?:def |class |import |from \w|print\(|for |while |if |async def |@\w|\w+ *=[^=])", re.MULTILINE
-)
 
 
 def tail(response: str) -> str:
@@ -107,27 +102,3 @@ def last_formula(response: str) -> str | None:
         return next(group for group in last.groups() if group is not None).strip()
     numbers = _NUMBER.findall(text)
     return numbers[-1] if numbers else None
-
-
-def program(response: str) -> str:
-    """The program in a response: the last block marked as Python, else the last block, else the whole text.
-
-    A block that is never closed runs to the end. "" when nothing looks like a program.
-    """
-    blocks: list[tuple[str, str]] = []
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(response):
-        if opened is None:
-            opened = fence
-        elif not fence.group(1):
-            blocks.append((opened.group(1).lower(), response[opened.end() + 1 : fence.start()]))
-            opened = None
-    if opened is not None:
-        blocks.append((opened.group(1).lower(), response[opened.end() + 1 :]))
-    marked = [body for language, body in blocks if language in _PYTHON and body.strip()]
-    if marked:
-        return marked[-1]
-    plain = [body for language, body in blocks if not language and body.strip()]
-    if plain:
-        return plain[-1]
-    return response if not blocks and _PROGRAM.search(response) else ""

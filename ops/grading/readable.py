@@ -6,12 +6,10 @@ whether an answer is right (`math`, `choice`, `text`, `code`).
 
 from __future__ import annotations
 
-import ast
 import unicodedata
-import warnings
 from collections.abc import Callable
 
-from ops.grading import choice, extract, latex, text
+from ops.grading import choice, extract, latex, program, text
 from ops.problem import GraderName, Problem
 
 
@@ -59,10 +57,8 @@ def _code(problem: Problem) -> str:
 
 def _broken(source: str, mode: str) -> str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a program's text makes Python warn of is its own business
-            ast.parse(source.strip() if mode == "eval" else source, mode=mode)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        program.tree(source.strip() if mode == "eval" else source, mode)
+    except program.UNPARSED as error:
         return type(error).__name__
     return ""
 

@@ -185,7 +185,10 @@ def test_a_malformed_row_is_found_by_its_line_and_its_identifier(workspace: Work
     file = quarantine(workspace, GPQA, "test", GPQA.read("test", source, workspace, 0))
     assert file is not None
     entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [(entry["line"], entry["column"], entry["id"]) for entry in entries] == [(1, "answer", "q7"), (2, "id", None)]
+    assert [(entry["line"], entry["column"], entry["id"]) for entry in entries] == [
+        (1, "answer", "q7"),
+        (2, "id", None),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["another name", "twice the id", "no JSON"])

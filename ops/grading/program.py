@@ -1,0 +1,252 @@
+"""The program in a response: which of its code blocks is the answer.
+
+What belongs here: finding blocks (fences of every kind, tags, listings, no fence at all) and choosing
+among them. What does not: running what was found (`code`, `sandbox`).
+
+The last Python block is the answer, unless it only uses, tests or quotes what an earlier one defines.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ops.problem import CodeTest
+
+_FENCE = re.compile(
+    r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE
+)
+_FENCE_AT_END = re.compile(r"(?P<code>[^`]*[^`\s])[ \t]*```[ \t]*")
+_QUOTED = re.compile(r"[ \t]*(?:>[ ]?)+")
+_MARKER = re.compile(r"\s*\{?\.?[A-Za-z](?:[\w+#:./-]*[\w+#])?\}?(?:\s+\S+=\S.*)?\s*")
+"""What names a language behind a fence: `python`, `{.py}`, `python title="a.py"`; no tag and no sentence."""
+_LANGUAGE = re.compile(r"[\s{.]*([\w+#-]+)")
+_PYTHON = frozenset({"python", "py", "python3", "python2", "py3", "sage", "ipython", "pycon"})
+_TAG = re.compile(
+    r"<(code|pre|python)\b[^>\n]{0,80}>|\[(PYTHON)\]|\\begin\{(verbatim|lstlisting|minted)\}(?:\[[^\]\n]{0,80}\]|\{\w{0,20}\})*",
+    re.IGNORECASE,
+)
+_TAG_ENDS = ("</{}>", "[/{}]", "\\end{{{}}}")
+_INNER_TAG = re.compile(r"\s*</?(?:code|pre|python)\b[^>\n]{0,80}>\s*?", re.IGNORECASE)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_CODE_LINE = re.compile(
+    r"^(?:def |class |import |from \w|print\(|for .+:|while .+:|if .+:|try:|async def |with .+:|@\w|\w+ *=[^=])",
+    re.MULTILINE,
+)
+_DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)|^(\w+)[ \t]*=[ \t]*lambda\b", re.MULTILINE)
+_QUIET = re.compile(
+    r"(?:import|from|def|async|class|@|#|[\w.]+(?:[ \t]*:[^=\n]+)?[ \t]*=[^=]|[\])}]|\"\"\"|''')", re.ASCII
+)
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_CALL = re.compile(r"(?<![\w.])([^\W\d]\w*)\s*\(")
+MAX_ENDS = 40
+"""How many ends of an unfenced program are tried."""
+MAX_BLOCKS = 60
+"""How many blocks, the last ones, are compared with each other."""
+
+
+class Block(NamedTuple):
+    """One block of code: `language` in lower case ("" where the block does not say) and its dedented text."""
+
+    language: str
+    body: str
+
+    @property
+    def is_python(self) -> bool:
+        return self.language in _PYTHON
+
+    @property
+    def defines(self) -> frozenset[str]:
+        """Functions and classes that it defines at its top level."""
+        return frozenset(name for pair in _DEFINED.findall(self.body) for name in pair if name)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it does more than define and import: something at its top level is executed."""
+        lines = [line for line in self.body.splitlines() if line and not line[0].isspace()]
+        return any(not _QUIET.match(line) for line in lines)
+
+
+def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
+    """The program that `response` gives as its answer; "" when nothing looks like one.
+
+    A block marked as Python is preferred to an unmarked one, a later one to an earlier one. Where `tests` call
+    functions or classes by name, the last block that defines one of these is meant. A block that calls what an
+    earlier one defines is an example of its use; to one that runs nothing by itself it is appended, because
+    then the program would do nothing. A block that is never closed runs to the end of the response.
+    """
+    spoken = _THOUGHT.split(response)[-1]
+    blocks = _blocks(spoken) or _blocks(response)
+    candidates = [block for block in blocks if block.is_python] or [
+        block for block in blocks if not block.language and _CODE_LINE.search(block.body)
+    ]
+    if not candidates:
+        return "" if blocks else _unfenced(spoken)
+    return _chosen(candidates[-MAX_BLOCKS:], called(tests))
+
+
+def called(tests: Iterable[CodeTest]) -> frozenset[str]:
+    """Names that the tests use and do not define themselves; none for programs that read stdin."""
+    calls = [test.input.partition("(")[0][:200] for test in tests if test.kind == "call"]
+    sources = [*calls[:3], *(test.input[:100_000] for test in tests if test.kind == "unittest")]
+    words = {word for source in sources for word in _WORD.findall(source)}
+    return frozenset(words).difference(*(Block("", source).defines for source in sources))
+
+
+def tree(source: str, mode: str = "exec") -> ast.AST:
+    """`source` parsed. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`."""
+    # Filters of warnings belong to the process, and graders run in threads.
+    with _PARSING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a program's text makes Python warn of is its own business
+        return ast.parse(source, mode=mode)
+
+
+UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `tree` raises of a text that is no Python."""
+_PARSING = threading.Lock()
+
+
+# ── choosing ─────────────────────────────────────────────────────────────────
+
+
+def _chosen(candidates: list[Block], wanted: frozenset[str]) -> str:
+    defining = [block for block in candidates if block.defines & wanted]
+    if defining:
+        return defining[-1].body
+    last = len(candidates) - 1
+    while last and _repeats(candidates[last], candidates[:last]):
+        last -= 1
+    uses: list[Block] = []
+    while last and _uses(candidates[last], candidates[:last]):
+        uses.append(candidates[last])
+        last -= 1
+    answer = candidates[last]
+    if uses and not wanted and not answer.runs:
+        return f"{answer.body}\n{uses[-1].body}"
+    return answer.body
+
+
+def _uses(block: Block, earlier: list[Block]) -> bool:
+    """Whether `block` calls what an earlier one defines and defines none of it anew."""
+    names = frozenset[str]().union(*(other.defines for other in earlier))
+    if block.body.lstrip().startswith(">>>"):
+        return True
+    return not block.defines & names and not names.isdisjoint(_CALL.findall(block.body))
+
+
+def _repeats(block: Block, earlier: list[Block]) -> bool:
+    """Whether `block` is an excerpt of an earlier one, up to indentation."""
+    lines = _stripped(block.body)
+    return any(lines in _stripped(other.body) and len(lines) < len(_stripped(other.body)) for other in earlier)
+
+
+def _stripped(body: str) -> str:
+    return "\n" + "\n".join(line.strip() for line in body.splitlines() if line.strip()) + "\n"
+
+
+# ── finding ──────────────────────────────────────────────────────────────────
+
+
+def _blocks(response: str) -> list[Block]:
+    """The blocks between fences; between tags or in listings where there is no fence."""
+    if "```" in response or "~~~" in response:
+        return [block for block in _fenced(response.split("\n")) if block.body.strip()]
+    return [block for block in _tagged(response) if _CODE_LINE.search(block.body)]
+
+
+def _tagged(response: str) -> Iterator[Block]:
+    """Blocks in `<code>`, `<pre>`, `[PYTHON]` or a LaTeX listing."""
+    position = 0
+    while match := _TAG.search(response, position):
+        kind, name = next((kind, name) for kind, name in enumerate(match.groups()) if name)
+        end = response.find(_TAG_ENDS[kind].format(name), match.end())
+        if end < 0:
+            return
+        body = response[match.end() : end]
+        if kind == 0:
+            body = html.unescape(_INNER_TAG.sub("", body))
+        yield Block("python", _dedented(body.strip("\n").split("\n")))
+        position = end
+
+
+def _dedented(lines: list[str]) -> str:
+    """The lines without the first one's indentation; nothing else of them changes, since strings may span lines."""
+    first = next((line for line in lines if line.strip()), "")
+    margin = first[: len(first) - len(first.lstrip())]
+    return "\n".join(line.removeprefix(margin) for line in lines)
+
+
+def _fenced(lines: list[str]) -> Iterator[Block]:
+    """Blocks between fences: one that names a language opens a block even inside another, a bare one ends it.
+
+    A fence of other marks, of fewer, or indented by four more than the opening one is part of the block.
+    """
+    opened: re.Match[str] | None = None
+    start = 0
+    for number, line in enumerate(lines):
+        fence = _FENCE.fullmatch(line)
+        if opened is None:
+            opened, start = fence, number + 1
+        elif fence is None:
+            if at_end := _FENCE_AT_END.fullmatch(line):
+                yield _block(opened, [*lines[start:number], at_end["code"]])
+                opened = None
+        elif len(fence["indent"].expandtabs()) > len(opened["indent"].expandtabs()) + 3:
+            continue
+        elif _MARKER.fullmatch(fence["info"]):
+            yield _block(opened, lines[start:number])
+            opened, start = fence, number + 1
+        elif fence["marks"].startswith(opened["marks"]):
+            if _MARKER.fullmatch(opened["info"]) and not any(map(str.strip, lines[start:number])):
+                start = number + 1  # the opening fence twice
+                continue
+            yield _block(opened, lines[start:number])
+            opened = None
+    if opened is not None:
+        yield _block(opened, lines[start:])
+
+
+def _block(opened: re.Match[str], lines: list[str]) -> Block:
+    match = _LANGUAGE.match(opened["info"])
+    language = match[1].lower() if match else ""
+    if language.startswith("python") or re.search(r"\.py\b", opened["info"]):
+        language = "python"
+    if ">" in opened["indent"]:
+        lines = [_QUOTED.sub("", line) for line in lines]
+    while lines and _FENCE.fullmatch(lines[0]):
+        lines = lines[1:]
+    while lines and _FENCE.fullmatch(lines[-1]):
+        lines = lines[:-1]
+    return Block(language, _dedented(lines))
+
+
+def _unfenced(response: str) -> str:
+    """The response itself where it is a program, without sentences before and after it where these are in the way."""
+    lines = response.split("\n")
+    if not _CODE_LINE.search(response):
+        indented = [line for line in lines if line.startswith(("    ", "\t")) or not line.strip()]
+        lines = _dedented(indented).split("\n")
+        if not _CODE_LINE.search("\n".join(lines)):
+            return ""
+    elif _parses(response):
+        return response
+    starts = [number for number, line in enumerate(lines) if _CODE_LINE.match(line)][:3]
+    for start in starts:
+        ends = [number for number in range(start + 1, len(lines)) if not lines[number].strip()]
+        for end in [len(lines), *reversed(ends)][:MAX_ENDS]:
+            if _parses(body := "\n".join(lines[start:end])):
+                return body
+    return response
+
+
+def _parses(source: str) -> bool:
+    try:
+        tree(source)
+    except UNPARSED:
+        return False
+    return True

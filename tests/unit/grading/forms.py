@@ -1,0 +1,117 @@
+"""The corpus of forms: what responses look like, which verdict each must get, and why.
+
+What belongs here: reading `forms/*.yaml` into cases. What does not: the verdicts (`test_forms`, `tests.bench.forms`).
+
+A file holds one kind of form of one grader:
+
+    grader: math                  # math, choice, text or code
+    question: How much is it?     # these three are defaults for every case of the file
+    choices: [mitosis, meiosis]
+    tests: [{kind: stdin, input: "1\\n", output: "2\\n"}]
+    right:                        # whole responses that must score 1, wrong: those that must score 0
+      - [gold, response, why]
+      - {gold: …, response: …, why: …, question: …, choices: …, tests: …}
+    wrappings:                    # every wrapping around every answer: each product is a case
+      - ['So it is $\\boxed{{answer}}$.', in a box]
+    answers:
+      right: [[gold, equal form, why]]
+      wrong: [[gold, near miss, why]]
+    misses:                       # cases above that the grader is known to get wrong, by gold and response
+      - [gold, response]
+
+Where `{answer}` stands alone on an indented line, every line of the answer gets that indentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import yaml
+
+from ops.problem import CodeTest, Domain, GraderName, Problem
+
+FOLDER = Path(__file__).with_name("forms")
+QUESTION = "What is it?"
+_DOMAINS: dict[str, Domain] = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}
+_FIELDS = {"grader", "question", "choices", "tests", "right", "wrong", "wrappings", "answers", "misses"}
+_INDENTED = re.compile(r"^([ \t]+)\{answer\}$", re.MULTILINE)
+
+
+class Form(NamedTuple):
+    """One response to one problem. `score` is the verdict that it must get; a `miss` is known to get the other."""
+
+    kind: str
+    problem: Problem
+    response: str
+    score: float
+    why: str
+    miss: bool
+
+    @property
+    def right(self) -> bool:
+        return self.score == 1.0
+
+
+def load(folder: Path = FOLDER) -> list[Form]:
+    """Every case of every file, in the files' order. Raises `ValueError` that names the file at fault."""
+    return [form for file in sorted(folder.glob("*.yaml")) for form in read(file)]
+
+
+def read(file: Path) -> list[Form]:
+    """The cases of one file; its name is their kind."""
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if unknown := set(content) - _FIELDS:
+        raise ValueError(f"{file}: unknown fields {sorted(unknown)}; there are {sorted(_FIELDS)}")
+    if content["grader"] not in get_args(GraderName):
+        raise ValueError(f"{file}: no grader is called {content['grader']!r}")
+    misses = {(str(gold), response) for gold, response in content.get("misses", ())}
+    forms = [_form(file.stem, content, case, score, misses) for case, score in _cases(content)]
+    counts = Counter((form.problem, form.response) for form in forms)
+    if twice := [response for (_, response), count in counts.items() if count > 1]:
+        raise ValueError(f"{file}: these responses stand there twice: {twice}")
+    if absent := misses - {(form.problem.answer, form.response) for form in forms}:
+        raise ValueError(f"{file}: no case is the known miss {sorted(absent)}")
+    return forms
+
+
+def _cases(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
+    for name, score in (("right", 1.0), ("wrong", 0.0)):
+        for case in content.get(name, ()):
+            yield _fields(case), score
+    for name, score in (("right", 1.0), ("wrong", 0.0)):
+        for case in map(_fields, content.get("answers", {}).get(name, ())):
+            for template, why in content["wrappings"]:
+                response = wrapped(template, case["response"])
+                yield {**case, "response": response, "why": f"{case['why']}, {why}"}, score
+
+
+def _fields(case: list[Any] | dict[str, Any]) -> dict[str, Any]:
+    return case if isinstance(case, dict) else dict(zip(("gold", "response", "why"), case, strict=True))
+
+
+def wrapped(template: str, answer: str) -> str:
+    """`template` with `answer` in its place."""
+
+    def indented(match: re.Match[str]) -> str:
+        return "\n".join(match.group(1) + line if line else line for line in answer.splitlines())
+
+    return _INDENTED.sub(indented, template).replace("{answer}", answer)
+
+
+def _form(
+    kind: str, content: dict[str, Any], case: dict[str, Any], score: float, misses: set[tuple[str, str]]
+) -> Form:
+    values = {**{name: content[name] for name in ("question", "choices", "tests") if name in content}, **case}
+    grader: GraderName = content["grader"]
+    problem = Problem(
+        "form", "forms", _DOMAINS[grader], "test", values.get("question", QUESTION), str(values["gold"]), grader,
+        tuple(str(choice) for choice in values.get("choices", ())),
+        tuple(CodeTest(**test) for test in values.get("tests", ())),
+    )  # fmt: skip
+    return Form(
+        kind, problem, values["response"], score, values["why"], (problem.answer, values["response"]) in misses
+    )

@@ -1,46 +1,99 @@
 r"""Multiple choice: which letter did the response settle on?
 
-What belongs here: reading a letter out of "Answer: C", "(C)", `\boxed{C}`, "C) Paris" or the
-choice's own text, and refusing to read one where the response hedges. What does not: the
-questions (`ops.benchmarks`).
+What belongs here: deciding among what a response announces, affirms and names, and refusing to read a letter
+where it hedges. What does not: finding announcements (`announced`) and letters (`labels`), the questions
+(`ops.benchmarks`).
+
+"Answer: X" outranks sentences, unless a later sentence takes it back; the last statement outranks earlier ones;
+a letter that is only named counts where it is the only one.
 """
 
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
+from typing import NamedTuple
 
-from ops.grading import extract
+from ops.grading import announced, labels
 from ops.problem import Grade, Problem
 
-_WRAPPED = re.compile(r"\\(?:text|mathrm|mathbf|textbf|boxed|fbox)\s*\{([^{}]*)\}")
-_OPENING = r"[\s*_`$\"'“(\[{]*"
-_LEADING = re.compile(
-    _OPENING + r"(?:(?:option|choice|letter|answer)\b[\s:]*)?" + _OPENING + r"([A-Za-z])(?![A-Za-z0-9'’])(.*)",
-    re.S | re.I,
+PROSE = 12_000
+"""So many last characters are searched for sentences that affirm a letter."""
+SHORT = 400
+"""A response of so few characters may be nothing but the answer."""
+LATE = 700
+"""So many last characters are searched for a letter that is only named."""
+
+_WRAPPED = re.compile(
+    r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|rm)\s*\{([^{}]*)\}"
 )
-_HEDGE = re.compile(r"[\s*_)\]}.$,]*(?:\b(?:or|and|and/or)\b|[,/&|])[\s*_(\[$]*(?:option\s+)?([A-Z])(?![A-Za-z0-9'’])")
-_BRACKETED = re.compile(r"\(([A-Za-z])\)|\*\*([A-Z])[).:]?\*\*|\*\*\(?([A-Z])[).:]")
-_ALONE = re.compile(r"(?<![A-Za-z0-9'’\\$_^+=<>/-])([A-Z])(?![A-Za-z0-9'’_^(+=<>/-])(?!\.[A-Za-z])")
-_ARTICLE = re.compile(r"\s+[a-z]")
+_FORMULA = re.compile(r"(?:\$\$?|\\[(\[])\s*\(?([A-Za-z])\)?[.]?\s*(?:\$\$?|\\[)\]])")
+_OPENING = re.compile(
+    r"[\W_]*(?:(?:the|most|very|likely|probably|clearly|therefore|thus|hence|then|indeed|definitely|certainly|actually|simply|obviously|"
+    r"best|correct|right|final|answer|option|choice|letter|is|again|still|also|surely|only|just|presumably|perhaps|maybe|either|both|"
+    r"between|i|think|believe|would|say|it|be|it['’]s)\b[\W_]*){0,6}",
+    re.IGNORECASE,
+)  # fmt: skip
+_SMALL = re.compile(
+    r"[\W_]*(?:(?:the )?(?:option|choice|letter|answer)\s*:?\s*)?[\W_]*([a-z])(?=[\W_]*$|\s*[).:,;\]}–—]|\s+(?:because|since)\b)",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"[\s\W_]*(?:\(\s*)?(?:or|and/or|but|though)\s+(?:(?:it|that)\s+)?(?:possibly|maybe|perhaps|also|could|might|may|alternatively|even)\b",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|correction|no(?=[\s,.:;—–-])|nope|sorry|mistaken?|error|oops|scratch that|on second thought|on reflection|"
+    r"reconsider\w*|re-?evaluat\w*|re-?check\w*|i was wrong|hmm|revis\w*|change my|let me correct)\b",
+    re.IGNORECASE,
+)
+_LABEL_LINE = re.compile(
+    r"[ \t>#]*(?:[-*•+][ \t]+)?[\"'“`*_\[(|→]{0,4}(?:(?:option|choice|answer|letter)[ \t:]+)?[\"'“`*_\[(]{0,4}(?P<letter>[A-Za-z])"
+    r"[\"'”`*_\])]{0,4}(?P<stop>[.:,;]|[ \t]*[-–—|]|)[\"'”`*_\])]{0,4}(?:[ \t]+(?P<text>\S.*))?",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(
+    r"^[ \t>]*(?:[-*•+][ \t]+)?[*_(\[]{0,3}(?P<letter>[A-Z])(?:[)\]]|[.:](?=[ \t*]))[*_]{0,3}[ \t]*(?P<text>\S.*)$",
+    re.MULTILINE,
+)
+_MARK = re.compile(
+    r"✓|✔|✅|☑|←|<--?|\[x\]|\((?:the )?(?:correct|right|my|best|this)\b[^()\n]*\)|[-–—:→]\s*\**(?:correct|right|yes)\b|"
+    r"^\**(?:this (?:one |option |choice )?is )?(?:the )?(?:correct|right|yes)\b",
+    re.IGNORECASE,
+)
+_BOLD = re.compile(r"^[ \t>]*(?:[-*•+][ \t]+)?(?:\*\*|__).*(?:\*\*|__)[ \t]*$")
+_NOT_BEFORE = re.compile(
+    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|\bthan)(?:\s+\w+){0,2}\s*$"
+)
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
+
+
+class Reading(NamedTuple):
+    """A letter that the response states from `start` to `end`; "" where it hedges or denies."""
+
+    start: int
+    end: int
+    letter: str
 
 
 def extracted(problem: Problem, response: str) -> str:
     """The letter, in upper case; "" when there is none or more than one is offered as the answer."""
-    letters = offered(problem)
-    for found in _candidates(response):
-        letter = _letter(found, problem, letters)
-        if letter is not None:
-            return letter
-    whole = response.strip()
-    if len(whole) <= 400 and (letter := _letter(whole, problem, letters, strict=True)) is not None:
+    text = unicodedata.normalize("NFKC", announced.spoken(response))
+    letters, choices = offered(problem), problem.choices
+    if len(text) <= SHORT and (letter := _equal_text(text, choices)):
         return letter
-    text = extract.tail(response)
-    for pattern in (_BRACKETED, _ALONE):
-        if letter := _last(pattern, text, letters):
-            return letter
-    return _by_text(extract.last_line(response), problem.choices) or ""
+    statements = announced.statements(text)
+    formal = _last([statement for statement in statements if statement.formal], letters, choices)
+    told = _last([statement for statement in statements if not statement.formal], letters, choices)
+    prose, marked = _without_lists(text, letters)
+    told += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
+    told.sort(key=lambda reading: reading.start)
+    if formal:
+        return _corrected(text, formal[-1], told)
+    if told:
+        return told[-1].letter
+    return _named(prose, letters, choices)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -55,63 +108,166 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 def offered(problem: Problem) -> str:
     """The letters that stand for the choices; ten where the choices are only in the question's text."""
-    count = len(problem.choices) or 10
-    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
+    return string.ascii_uppercase[: len(problem.choices) or 10]
 
 
-def _candidates(response: str) -> list[str]:
-    """Places that announce the answer, the most telling first."""
-    places = list(reversed(extract.answer_lines(response)[-6:]))
-    if (inside := extract.boxed(response)) is not None:
-        places.append(inside)
-    return places
+def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
+    """The letter that an announced `line` states; "" when it hedges or denies; None when it names no choice."""
+    line = announced.without_phrase(line)
+    if letter := _equal_text(line, choices):
+        return letter
+    line = _FORMULA.sub(r"(\1)", _unwrapped(line))
+    found = labels.groups(line, letters, everywhere=True)
+    if not found or not _OPENING.fullmatch(line, 0, found[0].start):
+        small = _SMALL.match(line)
+        if small and small[1].upper() in letters and not _ends_in_text(line, small.end(1), choices):
+            return small[1].upper()
+    if found and _OPENING.fullmatch(line, 0, found[0].start):
+        return _leading(line, found)
+    if letter := _labelled_text(line, letters, choices) or _by_text(line, choices):
+        return letter
+    return _somewhere(found)
 
 
-def _letter(place: str, problem: Problem, offered: str, strict: bool = False) -> str | None:
-    """The letter that `place` states; "" when it hedges; None when it states none."""
-    place = _WRAPPED.sub(r"\1", place[:2000])
-    if by_text := _equal_text(place, problem.choices):
-        return by_text
-    if re.match(r"\W*(?:not|neither)\b", place, re.I):
+def _last(statements: list[announced.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
+    """The last statement that is about a choice, as a list of one or none."""
+    for statement in reversed(statements):
+        if (letter := stated(statement.text, letters, choices)) is not None:
+            return [Reading(statement.start, statement.end, letter)]
+    return []
+
+
+def _affirmed(text: str, letters: str) -> list[Reading]:
+    """What sentences near the end of the text affirm, two letters together as none."""
+    before = max(0, len(text) - PROSE)
+    return [
+        Reading(before + group.start, before + group.end, group.letters if len(group.letters) == 1 else "")
+        for group in labels.groups(text[before:], letters)
+        if group.stance == "affirmed"
+    ]
+
+
+def _leading(line: str, found: list[labels.Group]) -> str:
+    """The letter of a line that begins with one."""
+    first, later = found[0], found[1:]
+    affirmed = [group.letters for group in later if group.stance == "affirmed"]
+    if first.stance in ("denied", "asked"):
+        open_letters = {letter for group in later if group.stance == "named" for letter in group.letters}
+        if affirmed:
+            return affirmed[-1] if len(affirmed[-1]) == 1 else ""
+        if first.stance == "asked" and not later:
+            return first.letters if len(first.letters) == 1 else ""
+        return open_letters.pop() if len(open_letters) == 1 else ""
+    if len(first.letters) > 1 or _UNSURE.match(line, first.end):
         return ""
-    match = _LEADING.match(place)
-    if match and match.group(1).upper() in offered:
-        letter, rest = match.groups()
-        if strict and _ALONE.search(rest) and not _equal_text(rest.lstrip(" ).:*"), problem.choices):
-            return None
-        closed = not rest.strip(" *_`$\"'”.!") or re.match(r"[*_`$\"'”]*\s*[).:,\]}—–-]", rest) is not None
-        if not closed and (letter.islower() or strict):
-            return _by_text(place, problem.choices)
-        hedge = _HEDGE.match(rest)
-        if hedge and hedge.group(1) in offered and hedge.group(1) != letter.upper():
-            return ""
-        return letter.upper()
-    return _by_text(place, problem.choices) if not strict else None
+    corrections = [
+        group for group in later if group.stance == "affirmed" and _CORRECTION.search(line, first.end, group.start)
+    ]
+    if corrections:
+        return corrections[-1].letters if len(corrections[-1].letters) == 1 else ""
+    return first.letters
 
 
-def _last(pattern: re.Pattern[str], text: str, offered: str) -> str:
-    found = ""
-    for match in pattern.finditer(text):
-        letter = next(group for group in match.groups() if group).upper()
-        article = letter in "AI" and _ARTICLE.match(text, match.end()) and pattern is _ALONE
-        if letter in offered and not (article and not _announced(text, match.start())):
-            found = letter
-    return found
+def _somewhere(found: list[labels.Group]) -> str | None:
+    """The letter of a line that names some, but not first."""
+    affirmed = [group.letters for group in found if group.stance == "affirmed"]
+    if affirmed:
+        return affirmed[-1] if len(affirmed[-1]) == 1 else ""
+    named = {letter for group in found if group.stance != "denied" for letter in group.letters}
+    if len(named) == 1:
+        return named.pop()
+    return "" if found and not named else None
 
 
-def _announced(text: str, start: int) -> bool:
-    before = text[max(0, start - 14) : start]
-    return re.search(r"(?:option|choice|letter|is|answer|:)[\s*_(]*$", before, re.I) is not None
+def _corrected(text: str, formal: Reading, told: list[Reading]) -> str:
+    """The formal statement's letter, or that of a later sentence behind words that take it back."""
+    later = [
+        reading for reading in told if reading.start >= formal.end and _CORRECTION.search(text, formal.end, reading.end)
+    ]
+    return later[-1].letter if later else formal.letter
+
+
+def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
+    """The one letter that the end of the text names, or the one choice that its last line tells."""
+    late = text[-LATE:]
+    late = late.partition("\n")[2] if len(text) > LATE and "\n" in late else late
+    open_letters = {
+        letter for group in labels.groups(late, letters) if group.stance != "denied" for letter in group.letters
+    }
+    if len(open_letters) > 1:
+        return ""
+    lines = [line for line in late.splitlines() if line.strip(" *_`")]
+    return _by_text(lines[-1] if lines else "", choices) or (open_letters.pop() if open_letters else "")
+
+
+# ── lines and lists ──────────────────────────────────────────────────────────
+
+
+def _lines(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
+    """The first and the last line, where they are nothing but a letter, alone or with its choice."""
+    spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
+    readings = [_line(text, start, end, letters, choices) for start, end in spans[:1] + spans[1:][-1:]]
+    alone = [reading for reading in readings if reading is not None]
+    if (
+        len(spans) > 1
+        and len(alone) == 2
+        and len(spans) == sum(_LABEL_LINE.fullmatch(text[s:e]) is not None for s, e in spans)
+    ):
+        return [Reading(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")]
+    return alone
+
+
+def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...]) -> Reading | None:
+    match = _LABEL_LINE.fullmatch(_FORMULA.sub(r"(\1)", _unwrapped(text[start:end])))
+    if match is None or (letter := match["letter"].upper()) not in letters:
+        return None
+    said = match["text"]
+    if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
+        return None
+    if said and _equal_text(said, choices) != letter and (choices or not match["stop"]):
+        return None
+    return Reading(start, end, letter)
+
+
+def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
+    """The text with restated lists of choices blanked out, and the one choice that each list marks, if any."""
+    runs: list[list[re.Match[str]]] = []
+    for item in _ITEM.finditer(text):
+        last = runs[-1][-1] if runs else None
+        if last and ord(item["letter"]) == ord(last["letter"]) + 1 and not text[last.end() : item.start()].strip():
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+    marked: list[Reading] = []
+    blanked: list[tuple[int, int]] = []
+    for run in [run for run in runs if len(run) > 1][-20:]:
+        for mark in (_MARK.search, _BOLD.match):
+            chosen = [item for item in run if mark(item["text"] if mark is not _BOLD.match else item[0])]
+            if len(chosen) == 1 and chosen[0]["letter"] in letters:
+                marked.append(Reading(chosen[0].start(), chosen[0].end(), chosen[0]["letter"]))
+                break
+        start, end = run[0].start(), run[-1].end()
+        blanked.append((start, end))
+    for start, end in blanked:
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text, marked
+
+
+# ── the choices' own texts ───────────────────────────────────────────────────
+
+
+def _unwrapped(text: str) -> str:
+    return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)) if "\\" in text else text
 
 
 def plain(text: str) -> str:
     """Case, spacing, punctuation and accents' encoding put aside; minus signs kept."""
-    return _NOISE.sub(" ", unicodedata.normalize("NFKC", text).replace("−", "-").casefold()).strip()
+    return _NOISE.sub(" ", unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()).strip()
 
 
 def _exact(text: str) -> str:
     """Only case, spacing and a final stop put aside: where choices differ by their punctuation."""
-    text = unicodedata.normalize("NFKC", text).replace("−", "-").casefold()
+    text = unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()
     return " ".join(text.split()).strip(' .*_$`"')
 
 
@@ -126,16 +282,28 @@ def _equal_text(place: str, choices: tuple[str, ...]) -> str:
             if reading(choice) == wanted and not re.fullmatch(r"\s*[A-Za-z]\W*", choice)
         ]
         if wanted and len(same) == 1:
-            return chr(ord("A") + same[0])
+            return string.ascii_uppercase[same[0]]
     return ""
 
 
+def _labelled_text(line: str, letters: str, choices: tuple[str, ...]) -> str:
+    """The letter of "A Paris", where what follows is a choice's whole text."""
+    match = re.match(r"[\W_]*([A-Z])\s+(\S.*)", line)
+    return match[1] if match and match[1] in letters and _equal_text(match[2], choices) else ""
+
+
+def _ends_in_text(line: str, position: int, choices: tuple[str, ...]) -> bool:
+    """Whether the small letter before `position` is an article: "a cat, …"."""
+    return line[position : position + 1] == " " and bool(_by_text(line, choices))
+
+
 def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
-    """The letter of the one choice told in `place`, a choice inside a longer told one put aside."""
+    """The letter of the one choice told in `place` and not denied there, a choice inside a longer told one put aside."""
     if letter := _equal_text(place, choices):
         return letter
     line = f" {plain(place[:4000])} "
     told = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
     told = [(index, choice) for index, choice in told if len(choice) > 2 and f" {choice} " in line]
     longest = [(i, c) for i, c in told if not any(c != other and c in other for _, other in told)]
-    return chr(ord("A") + longest[0][0]) if len(longest) == 1 else None
+    affirmed = [(i, c) for i, c in longest if not _NOT_BEFORE.search(line[: line.index(f" {c} ") + 1])]
+    return string.ascii_uppercase[affirmed[0][0]] if len(affirmed) == 1 else None

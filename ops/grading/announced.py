@@ -1,0 +1,142 @@
+r"""Where a response announces its answer: "Answer: …", a box, a tag, a JSON field, a heading, "the answer is …".
+
+What belongs here: finding announcements and what each of them states, in the order of the text. What does
+not: what the statement means (`choice`, `text`), and mathematics, which has its own reading (`extract`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+TAIL = 60_000
+"""Characters of a response that are read: the answer stands at its end."""
+MAX_STATEMENT = 1_000
+"""Longer statements are cut, in characters."""
+MOST = 20
+"""How many announcements of each kind are told."""
+
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
+_BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
+_STRUCK = re.compile(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", re.IGNORECASE)
+
+_NOUN = (
+    r"(?:answer|ans|réponse|reponse|antwort|respuesta|resposta|risposta|odpowiedź|ответ|javob|cevap|"
+    r"答案|回答|答え|正解|정답|(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
+    r"(?<!\w)(?:option|choice|letter|selection)(?=[ \t*_\"'`]{0,6}[:=]))s?"
+)
+_BEGIN = r"(?<![^\W_])"
+_FORM = re.compile(
+    _BEGIN + _NOUN + r"(?:[ \t*_\"'`)\]]{0,6}(?:[:=→⇒|]|[-=]>)|[ \t*_]{0,6}[—–-](?=[ \t]))[ \t*_]{0,6}", re.IGNORECASE
+)
+_HEADING = re.compile(
+    r"^[ \t>#*_]*(?:(?:the|my|final|correct|short)[ \t]+){0,3}" + _NOUN + r"[ \t*_]*$", re.IGNORECASE | re.MULTILINE
+)
+_TOLD = re.compile(
+    _BEGIN + _NOUN + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
+    r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|seems to be|"
+    r"appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|是|は|为|应为|应该是)(?!n't)[ \t]*:?[ \t*_]{0,6}",
+    re.IGNORECASE,
+)  # fmt: skip
+_TAG = re.compile(
+    r"<((?:final[_ -]?|correct[_ -]?)?(?:answer|choice|option|letter))>(.{0,2000}?)(?:</\1>|\Z)", re.I | re.S
+)
+_BOX = re.compile(r"\\(?:f|frame)?box(?:ed)?[ \t]*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}\}){0,500}\}){0,500})\}")
+_ASIDE = re.compile(
+    r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|people|"
+    r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|format)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.;!?\n](?=\s|$)|[。!?]|,\s+(?:but|so|however|therefore|thus|hence|yet)\b", re.IGNORECASE)
+
+
+class Statement(NamedTuple):
+    """What an announcement states: `text` is one line (all of a tag or a box), `start` where the text announces it.
+
+    It is `formal` in a form that is asked for, such as "Answer: …"; otherwise a sentence, such as "the answer is …".
+    """
+
+    start: int
+    end: int
+    text: str
+    formal: bool
+
+
+def spoken(response: str) -> str:
+    """The end of the response: what follows a thought where anything does, without marks of emphasis in HTML."""
+    text = response[-TAIL:]
+    said = _THOUGHT.split(text)[-1]
+    text = said if said.strip() else text
+    if "<" in text or "~~" in text:
+        text = _STRUCK.sub(" ", _BREAK.sub("\n", _FORMATTING.sub("", text)))
+    return text
+
+
+def statements(text: str) -> list[Statement]:
+    """The announcements in `text`, in its order; sentences only where no form holds them.
+
+    Of each kind the last `MOST` are told.
+    """
+    formal = [_line(text, match, True) for match in _matches(_FORM, text)]
+    formal += [_line(text, match, True) for match in _matches(_HEADING, text)]
+    formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
+    if "box" in text:
+        formal += [Statement(m.start(), m.end(), m[1].strip()[:MAX_STATEMENT], True) for m in _matches(_BOX, text)]
+    spans = [(statement.start, statement.end) for statement in formal]
+    told = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
+    told = [statement for statement in told if not _within(statement.start, spans)]
+    return sorted((s for s in (*formal, *told) if s.text), key=lambda statement: (statement.start, statement.end))
+
+
+def clause(text: str, position: int, most: int = 160) -> str:
+    """What stands before `position` in its own clause."""
+    before = text[max(0, position - most) : position]
+    ends = list(_SENTENCE_END.finditer(before))
+    return before[ends[-1].end() :] if ends else before
+
+
+def is_hypothetical(before: str) -> bool:
+    """Whether the beginning of a clause says that what follows is somebody's or some case's, not the answer."""
+    return _ASIDE.search(before) is not None
+
+
+def without_phrase(line: str) -> str:
+    """The line without a "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
+    match = _TOLD.search(line[:200])
+    if match and re.fullmatch(
+        r"[\W_]*(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right|best)[\s,]+)*", line[: match.start()], re.I
+    ):
+        return line[match.end() :].strip()
+    return line
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    return list(pattern.finditer(text))[-MOST:]
+
+
+def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
+    """What stands on the match's line behind it, or on the next line that says something."""
+    end = _line_end(text, match.end())
+    line = text[match.end() : end]
+    if not line.strip("*_ \t:$\\[(\"'`"):
+        rest = text[end:]
+        start = end + len(rest) - len(rest.lstrip())
+        if text.startswith(("$$", "\\["), start):
+            start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
+        end = _line_end(text, start)
+        line = text[start:end]
+    return Statement(match.start(), end, line.strip().strip("*_").strip()[:MAX_STATEMENT], formal)
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+def _is_aside(text: str, position: int) -> bool:
+    return is_hypothetical(clause(text, position))
+
+
+def _within(position: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= position < end for start, end in spans)

@@ -1,0 +1,149 @@
+"""Letters that stand for choices in prose: which ones a text names, and whether it affirms or denies them.
+
+What belongs here: telling the letter of a choice from an article, a pronoun or a symbol, by one rule for all
+letters; groups such as "A and B"; what their clause says of them. What does not: which one is the answer (`choice`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ops.grading.announced import clause, is_hypothetical
+
+Stance = Literal["affirmed", "denied", "asked", "named"]
+
+_VERBS = (
+    r"is|isn['’]t|was|wasn['’]t|because|since|matches|fits|seems|appears|looks|has|does|doesn['’]t|gives|remains|"
+    r"describes|states|holds|works|fails|contradicts|would|could|cannot|can['’]t|must|being|it\s+is|"
+    r"(?:and|or|nor|over|versus|vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|correct|here"
+)
+_DECORATED = (
+    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<!\w)\[(?P<square>[A-Z])\](?!\()|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)"
+    r"|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)"
+    r"|`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
+)
+_NAMED = r"(?i:\b(?:option|choice|letter|answer)s?)[\s:]{1,3}[\"'“(*_]{0,3}(?P<named>[A-Za-z])(?![\w'’])(?=[\s\W]|$)"
+_BARE = (
+    r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|"
+    r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|\s+(?:" + _VERBS + r")(?![\w])))"
+)
+_LABEL = re.compile("|".join((_DECORATED, _NAMED, _BARE)))
+_BEFORE_BARE = re.compile(
+    r"(?:^|[\n.,;:!?()\[\]\"“'*_>|→⇒—–-]|\b(?:so|thus|hence|therefore|then|is|be|it['’]?s|that['’]s|choose|chose|choosing|select|"
+    r"selected|selecting|pick|picked|picking|option|options|choice|choices|answer|answers|letter|with|for|to|and|or|nor|not|that|only|because|since|"
+    r"than|eliminates?d?|eliminating|mark|marks|marked|say|says|think|leaves?|leaving|prefer|conclude|guess|out|both|either|neither|"
+    r"between|but|on|unlike|of|over|versus|vs|are|was|as|reject|exclude|excluding|discard|matches|namely|if|like|exactly|clearly|"
+    r"definitely|probably|likely|why|while|whereas|when|though|although|actually|rather|no|yes|wait|i['’]d|answered|answering|me|call|favou?rs?|believe))[\s*_(\"'“]*$",
+    re.IGNORECASE,
+)
+_JOIN = re.compile(
+    r"[\s\"'”’()\]*_.:]{0,4}(?:,\s*(?:and|or|nor|and/or)|,|/|&|\band/or\b|\band\b|\bor\b|\bnor\b|[-–—]|\bto\b|\|)\s*"
+    r"(?:(?:either|also|maybe|possibly|perhaps|even)\s+)?(?:(?:options?|choices?)\s+)?[\s\"'“(\[*_]{0,4}",
+    re.IGNORECASE,
+)
+_DENIED_BEFORE = re.compile(
+    r"(?:\bnot|n['’]t|\bneither|\bnor|\bnever|\brul(?:e|es|ed|ing) out|\beliminat\w+|\bexclud\w+|\bdiscard\w*|\breject\w*|\brather than|"
+    r"\binstead of|\bunlike|\bover|\bexcept|\bthan|\bwithout|\bdismiss\w*)"
+    r"(?:\s+(?:be|the|options?|choices?|answers?|letter|either|both|also|necessarily|just|simply))*[\s\"'“(\[*_]*$",
+    re.IGNORECASE,
+)
+_TRIM = r"^[\s\"'”’)\]*_.:,]{0,5}(?:\([^()\n]{0,80}\)[*_]*|:?[^.,;:!?()\n]{0,60}?)??\s*[–—:-]?\s*"
+_IS = (
+    r"(?:(?:is|are|was|were|would be|must be|has to be|should be|seems?|appears?|looks?|remains|being|can be|to be)\s+)"
+)
+_ADVERB = (
+    r"(?:(?:to be|also|both|all|clearly|definitely|therefore|thus|hence|indeed|simply|just|actually|obviously|certainly|"
+    r"likely|most likely|probably|partially|partly|factually|then|really|surely|the|a|an|my|your|our|only|single|one|best|final|most|more)\s+){0,4}"
+)
+_DENIED_AFTER = re.compile(
+    r"[\s\"'”’)\]*_.:,]{0,5}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
+    r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|"
+    r"invalid\b|untrue\b|inaccurate\b|irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|does(?:n['’]t| not)\b|"
+    r"do(?:n['’]t| not)\b|can(?:not|['’]t| not| be (?:ruled out|eliminated|excluded|rejected|discarded))\b|fails?\b|contradicts?\b|✗|✘|❌|×)",
+    re.IGNORECASE,
+)
+_AFFIRMED_AFTER = re.compile(
+    r"[\s\"'”’)\]*_.:,]{0,5}(?:"
+     f"{_IS}{_ADVERB}"
+     r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|remaining|likely|best|one)\b"
+    r"|\(\s*(?:the )?(?:correct|right|best|final)\b|(?:✓|✔|✅|☑|←|<-)|it is\b|[–—:-]\s*(?:correct|right|yes)\b|\s*wins\b|yes\b)",
+    re.IGNORECASE,
+)
+_AFFIRMED_BEFORE = re.compile(
+    r"(?:\bis|\bbe|\bit['’]s|\bthat['’]s|:|→|⇒|=>|->|\bchoos(?:e|ing)|\bchose|\bpick(?:ed|ing)?|\bselect(?:ed|ing)?|\bgo(?:ing)?(?: ahead)? with|\bwent with|"
+    r"\bsettled? (?:on|for)|\bopt(?:ed)? for|\bvote (?:is )?for|\bconclude|\bconclusion|\bso|\bthus|\bhence|\btherefore|\bleav(?:es?|ing)(?: us with| me with| only| just)?|"
+    r"\bleft with(?: only)?|\bmark(?:ed|s)?|\bmatch(?:es)?|\bcorresponds? to|\bpoints? to|\bconsistent with|\bnamely|\bguess(?: is)?|\banswer(?:ed)?|\bsay|\bnot [A-Z],? but|"
+    r"\b(?:to|in) favou?r(?: of)?|\bsupports?|\bno|\byes|\bwait|\bactually|\brather|\bi mean|\bmake (?:that|it)|\bcorrection|\bonly|\bthen)"
+    r"[\s,:*_\"'“(\[]*(?:(?:that|the|with|it (?:is|must be|should be)|it['’]s|answer|is|correct|right|best|final|most|likely|probably|clearly|definitely|obviously|certainly|surely|thus|therefore|simply|just|option|choice|letter|would be|must be|actually|my)[\s,:*_\"'“(\[]+)*$",
+    re.IGNORECASE,
+)
+_UNREAL = re.compile(
+    r"[\s\"'”’)\]*_]{0,4}(?:would|could|might|may)\b(?! be (?:the |my |a )?(?:correct|right|best|answer|most|only))",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"[\s\"'”’)\]*_]{0,4}\?")
+
+
+MOST = 100
+"""How many groups of a text, the last ones, are looked at."""
+
+
+class Group(NamedTuple):
+    """Letters that a text names together ("A", "A or B"), and what its clause says of them."""
+
+    letters: str
+    start: int
+    end: int
+    stance: Stance
+
+
+def groups(text: str, offered: str, *, everywhere: bool = False) -> list[Group]:
+    """The groups of offered letters in `text`, in its order; of more than `MOST` the last ones.
+
+    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can stand
+    between: "D is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for
+    the article A and the pronoun I. `everywhere` drops the condition on the word before.
+    """
+    made: list[list[tuple[str, int, int]]] = []
+    for letter, start, end in _labels(text, offered, everywhere):
+        if made and _JOIN.fullmatch(text, made[-1][-1][2], start):
+            made[-1].append((letter, start, end))
+        else:
+            made.append([(letter, start, end)])
+    return [_group(text, members) for members in made[-MOST:]]
+
+
+def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, int, int]]:
+    for match in _LABEL.finditer(text):
+        kind = match.lastgroup or ""
+        kind = "quoted" if kind == "quote" else kind
+        letter = match[kind].upper()
+        if letter not in offered:
+            continue
+        if (
+            kind == "bare"
+            and not everywhere
+            and not _BEFORE_BARE.search(text[max(0, match.start() - 24) : match.start()])
+        ):
+            continue
+        yield letter, match.start(), match.end()
+
+
+def _group(text: str, members: list[tuple[str, int, int]]) -> Group:
+    letters = "".join(dict.fromkeys(letter for letter, _, _ in members))
+    start, end = members[0][1], members[-1][2]
+    return Group(letters, start, end, _stance(clause(text, start), text[end : end + 120]))
+
+
+def _stance(before: str, after: str) -> Stance:
+    if _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after):
+        return "denied"
+    if _ASKED.match(after):
+        return "asked"
+    if is_hypothetical(before) or _UNREAL.match(after):
+        return "named"
+    if _AFFIRMED_AFTER.match(after) or _AFFIRMED_BEFORE.search(before):
+        return "affirmed"
+    return "named"

@@ -64,7 +64,7 @@ _MARK = re.compile(
 )
 _BOLD = re.compile(r"^[ \t>]*(?:[-*•+][ \t]+)?(?:\*\*|__).*(?:\*\*|__)[ \t]*$")
 _NOT_BEFORE = re.compile(
-    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|\bthan)(?:\s+\w+){0,2}\s*$"
+    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
 )
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
 
@@ -241,11 +241,10 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
     marked: list[Reading] = []
     blanked: list[tuple[int, int]] = []
     for run in [run for run in runs if len(run) > 1][-20:]:
-        for mark in (_MARK.search, _BOLD.match):
-            chosen = [item for item in run if mark(item["text"] if mark is not _BOLD.match else item[0])]
-            if len(chosen) == 1 and chosen[0]["letter"] in letters:
-                marked.append(Reading(chosen[0].start(), chosen[0].end(), chosen[0]["letter"]))
-                break
+        signed = [item for item in run if _MARK.search(item["text"])]
+        chosen = signed if len(signed) == 1 else [item for item in run if _BOLD.match(item[0])]
+        if len(chosen) == 1 and chosen[0]["letter"] in letters:
+            marked.append(Reading(chosen[0].start(), chosen[0].end(), chosen[0]["letter"]))
         start, end = run[0].start(), run[-1].end()
         blanked.append((start, end))
     for start, end in blanked:

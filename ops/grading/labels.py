@@ -15,16 +15,19 @@ from ops.grading.announced import clause, is_hypothetical
 Stance = Literal["affirmed", "denied", "asked", "named"]
 
 _VERBS = (
-    r"is|isn['’]t|was|wasn['’]t|because|since|matches|fits|seems|appears|looks|has|does|doesn['’]t|gives|remains|"
+    r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|because|since|matches|fits|seems|appears|looks|has|does|doesn['’]t|gives|remains|"
     r"describes|states|holds|works|fails|contradicts|would|could|cannot|can['’]t|must|being|it\s+is|"
-    r"(?:and|or|nor|over|versus|vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|correct|here"
+    r"(?:and|or|nor|over|versus|vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|here"
 )
 _DECORATED = (
     r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<!\w)\[(?P<square>[A-Z])\](?!\()|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)"
     r"|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)"
     r"|`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
 )
-_NAMED = r"(?i:\b(?:option|choice|letter|answer)s?)[\s:]{1,3}[\"'“(*_]{0,3}(?P<named>[A-Za-z])(?![\w'’])(?=[\s\W]|$)"
+_NAMED = (
+    r"(?i:\b(?:option|choice|letter)s?)[\s:]{1,3}[\"'“(*_]{0,3}"
+    r"(?P<named>[A-Zb-hj-z](?![\w'’])|[ai](?=[\"'”)*_]{0,3}(?:$|[.,;:\n])))"
+)
 _BARE = (
     r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|"
     r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|\s+(?:" + _VERBS + r")(?![\w])))"

@@ -26,7 +26,8 @@ _NOUN = (
     r"答案|回答|答え|正解|정답|(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
     r"(?<!\w)(?:option|choice|letter|selection)(?=[ \t*_\"'`]{0,6}[:=]))s?"
 )
-_BEGIN = r"(?<![^\W_])"
+# A pattern that can begin with any word is tried at every character: the letters before it make that cheap.
+_BEGIN = r"(?=[arocbflmys答回正정о])(?<![^\W_])"
 _FORM = re.compile(
     _BEGIN + _NOUN + r"(?:[ \t*_\"'`)\]]{0,6}(?:[:=→⇒|]|[-=]>)|[ \t*_]{0,6}[—–-](?=[ \t]))[ \t*_]{0,6}", re.IGNORECASE
 )

@@ -32,7 +32,8 @@ _BARE = (
     r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|"
     r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|\s+(?:" + _VERBS + r")(?![\w])))"
 )
-_LABEL = re.compile("|".join((_DECORATED, _NAMED, _BARE)))
+# The first look tells most characters apart before the alternatives are tried.
+_LABEL = re.compile("(?=[A-Zocl(\\[*_`\"'“‘])(?:" + "|".join((_DECORATED, _NAMED, _BARE)) + ")")
 _BEFORE_BARE = re.compile(
     r"(?:^|[\n.,;:!?()\[\]\"“'*_>|→⇒—–-]|\b(?:so|thus|hence|therefore|then|is|be|it['’]?s|that['’]s|choose|chose|choosing|select|"
     r"selected|selecting|pick|picked|picking|option|options|choice|choices|answer|answers|letter|with|for|to|and|or|nor|not|that|only|because|since|"

@@ -49,7 +49,9 @@ _ASIDE = re.compile(
     r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|format)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE)
+_SENTENCE_END = re.compile(
+    r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
+)
 
 
 class Statement(NamedTuple):

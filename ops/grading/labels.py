@@ -70,8 +70,8 @@ _DENIED_AFTER = re.compile(
 )
 _AFFIRMED_AFTER = re.compile(
     r"[\s\"'”’)\]*_.:,]{0,5}(?:"
-     f"{_IS}{_ADVERB}"
-     r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|remaining|likely|best|one)\b"
+    f"{_IS}{_ADVERB}"
+    r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|remaining|likely|best|one)\b"
     r"|\(\s*(?:the )?(?:correct|right|best|final)\b|(?:✓|✔|✅|☑|←|<-)|it is\b|[–—:-]\s*(?:correct|right|yes)\b|\s*wins\b|yes\b)",
     re.IGNORECASE,
 )

@@ -11,32 +11,46 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ops.grading import extract, latex, numbers, units
+from ops.grading import announced, dates, extract, latex, numbers, numerals, units
 from ops.problem import Grade, Problem
 
 TOLERANCE = Fraction(1, 100)
 """Relative, for a gold number that is not an integer."""
 MAX_CHARACTERS = 4_000
 
-_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "mn": 6, "billion": 9, "bn": 9, "trillion": 12}
-_NUMERALS = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-)  # fmt: skip
+_SCALES = {
+    "dozen": 12, "hundred": 100, "thousand": 10**3, "lakh": 10**5, "million": 10**6, "mn": 10**6, "crore": 10**7,
+    "billion": 10**9, "bn": 10**9, "trillion": 10**12,
+}  # fmt: skip
+_SUFFIXES = {"k": "thousand", "m": "million", "b": "billion"}
+"""Letters behind an amount of money; behind another number they are units."""
+_ALTERING = re.compile(
+    r"\b(?:times|squared|cubed|factorial|hal(?:f|ves)|thirds?|quarters?|(?:four|fif|six|seven|eigh|nin|ten)ths?|hundredths?|"
+    r"thousandths?|and|plus|minus|over|to|through|more|less|pairs?|gross|scores?|fold|power|mod|modulo)\b|_|\b[a-z]\b"
+)
+"""Words and symbols behind a number that make another number of it."""
+_VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
+"""A digit with a letter that is rather a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
-_APPROXIMATELY = re.compile(r"^(?:approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I)
+_APPROXIMATELY = re.compile(
+    r"^(?:in(?: the year)?(?= \d)|approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
+)
 _QUANTITY = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|\$|€|£|¥|₹|Rs\.?)?\s*"
     r"(?P<number>[-+]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
     r"(?:\s*[x×*]\s*10\s*\^\s*\{?[-+]?\d{1,3}\}?)?(?:\s*/\s*\d+(?:\.\d+)?)?)"
-    r"\s*(?P<rest>.*)",
+    r"(?![\d]|[.,]\d)\s*(?P<rest>.*)",
     re.S,
 )
 _ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*=\s*(?=[^=])(.*)", re.S)
+_SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d", re.IGNORECASE)
+"""Behind a number: there is another one, so it is a hedge, a range or a list."""
+_MINUS = re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE)
 _SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
 _DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
 _TRUTH = {
@@ -52,6 +66,25 @@ _TRUTH = {
 _CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
 
 
+MAX_SENTENCE = 400
+_QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]].*)?$", re.DOTALL)
+_HEDGED = re.compile(
+    r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|rather|"
+    r"instead|except)\b|\bno,|\?",
+    re.IGNORECASE,
+)
+_TAILS = (
+    re.compile(
+        r",?\s+(?:because|since|as (?:it|they|he|she|this|the)|so that|given that|due to)\b|,\s+(?:which|who|where|meaning|i\.e\.)\b",
+        re.I,
+    ),
+    re.compile(r"[*\"”)]*\.[*\"”)]*\s+(?=[A-Z*(])"),
+    re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
+    re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
+)
+_LINKED = re.compile(r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+(?=\S)", re.IGNORECASE)
+
+
 class Quantity(NamedTuple):
     """`number` as told, `value` in the unit's base; `unit` is None where there is none or only a `noun`."""
 
@@ -63,15 +96,20 @@ class Quantity(NamedTuple):
 
 
 def extracted(problem: Problem, response: str) -> str:
-    r"""What follows the last "Answer:", else the last `\boxed{…}`, else the last line.
+    r"""What the last "Answer:", box or tag states, else the last "the answer is", else the last line.
 
     Where the gold answer has several lines, everything that follows is meant.
     """
-    if lines := extract.answer_lines(response):
-        several = "\n" in problem.answer.strip()
-        return extract.answer_tail(response) if several else lines[-1]
-    inside = extract.boxed(response)
-    return inside if inside is not None else extract.last_line(response)
+    text = announced.spoken(response)
+    if "\n" in problem.answer.strip() and (several := extract.answer_tail(text)):
+        return several
+    statements = announced.statements(text)
+    formal = [statement for statement in statements if statement.formal]
+    if not statements:
+        return extract.last_line(text)
+    line = announced.without_phrase((formal or statements)[-1].text)
+    quoted = _QUOTED.match(line)
+    return quoted[1] if quoted else line
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -90,6 +128,10 @@ def same_answer(gold: str, answer: str) -> bool:
     gold, answer = _tidy(gold), _tidy(answer)
     if not gold or not answer:
         return False
+    return _same(gold, answer) or any(_same(gold, part) for part in reductions(answer))
+
+
+def _same(gold: str, answer: str) -> bool:
     if gold == answer:
         return True
     if _LETTERS.fullmatch(gold):
@@ -100,12 +142,42 @@ def same_answer(gold: str, answer: str) -> bool:
         return _same_truth(gold, answer)
     if (wanted := quantity(gold)) is not None:
         return _same_quantity(wanted, answer)
-    if plain(gold) == plain(answer) != "":
+    if plain(gold) == plain(answer) != "" or _abbreviated(gold, answer):
         return True
+    if (date := dates.read(gold)) is not None:
+        return dates.read(answer) == date
     parts, others = _parts(gold), _parts(answer)
     if len(parts) > 1:
-        return len(parts) == len(others) and all(map(same_answer, parts, others))
+        return len(parts) == len(others) and all(map(_same, map(_tidy, parts), map(_tidy, others)))
     return _same_assigned(gold, answer)
+
+
+# ── sentences ────────────────────────────────────────────────────────────────
+
+
+def reductions(answer: str) -> Iterator[str]:
+    """Shorter readings of an answer that is a sentence: without its reason, an aside, or what leads up to it.
+
+    None where the sentence denies, hedges or takes itself back.
+    """
+    if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
+        return
+    short = [answer[: match.start()] for pattern in _TAILS for match in [pattern.search(answer)] if match]
+    yield from map(_tidy, short)
+    for sentence in (answer, *short):
+        if _DENIED.search(sentence):
+            continue
+        for match in list(_LINKED.finditer(sentence))[:4]:
+            yield _tidy(sentence[match.end() :])
+
+
+def _abbreviated(gold: str, answer: str) -> bool:
+    """ "World Health Organization (WHO)" said with either half alone."""
+    match = re.fullmatch(r"([^()]+?)\s*\(([^()]+)\)", gold)
+    if match is None:
+        return False
+    initials = "".join(word[0] for word in plain(match[1]).split() if word not in ("of", "and", "for", "in"))
+    return plain(match[2]) == initials and plain(answer) in (plain(match[1]), plain(match[2]))
 
 
 # ── labels, letters and truth ────────────────────────────────────────────────
@@ -160,8 +232,11 @@ def _same_truth(gold: str, answer: str) -> bool:
     told = plain(label[1] if label and label[1] and len(label[0]) == 1 and label[0] not in "tfyn" else answer)
     if told in _TRUTH:
         return _TRUTH[told] == wanted
-    # "False, since …": the first word decides when a stop follows it.
-    first = re.match(r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|because|since|$)", answer)
+    # "False, since …" and "No it is not": the first word decides when a stop or a new clause follows it.
+    first = re.match(
+        r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
+        answer,
+    )
     return first is not None and len(first.group(1)) > 1 and _TRUTH.get(first.group(1).lower()) == wanted
 
 
@@ -177,8 +252,13 @@ def quantity(text: str) -> Quantity | None:
     number = re.sub(r"\s+", "", match.group("number")).replace("{", "").replace("}", "")
     if (value := numbers.exact(number)) is None:
         return None
-    rest, scale = _scaled(match.group("rest").strip().rstrip(".").strip())
-    value *= Fraction(10) ** scale * (-1 if match.group("sign") == "-" else 1)
+    rest = match.group("rest").strip().rstrip(".").strip()
+    if _SECOND.search(rest):
+        return None
+    if match.group("currency") and rest.lower() in _SUFFIXES:
+        rest = _SUFFIXES[rest.lower()]
+    rest, scale = _scaled(rest)
+    value *= scale * (-1 if match.group("sign") == "-" else 1)
     spelled = _CURRENCIES.get(match.group("currency") or "", match.group("currency") or "")
     if spelled and rest and not rest.lower().startswith(("dollar", "usd", "euro", "pound", "yen", "rupee")):
         spelled = spelled + (rest if rest.startswith("/") or rest.lower().startswith("per ") else "")
@@ -195,19 +275,17 @@ def quantity(text: str) -> Quantity | None:
 
 
 def _in_words(text: str) -> Quantity | None:
-    head, _, rest = text.partition(" ")
-    if head.lower() not in _NUMERALS:
-        return None
-    return quantity(f"{_NUMERALS.index(head.lower())} {rest}")
+    value, rest = numerals.read(text)
+    return None if value is None else quantity(f"{value.numerator}/{value.denominator} {rest}".replace("/1 ", " "))
 
 
 def _scaled(rest: str) -> tuple[str, int]:
     head, _, tail = rest.partition(" ")
-    power = _SCALES.get(head.lower().rstrip(".,").removesuffix("s"))
-    if power is None:
-        return rest, 0
+    factor = _SCALES.get(head.lower().rstrip(".,").removesuffix("s"))
+    if factor is None:
+        return rest, 1
     tail, more = _scaled(tail.removeprefix("of ").strip())
-    return tail, power + more
+    return tail, factor * more
 
 
 def _longest_unit(spelled: str) -> units.Unit | None:
@@ -225,13 +303,16 @@ def _longest_unit(spelled: str) -> units.Unit | None:
 
 
 def _same_quantity(gold: Quantity, answer: str) -> bool:
+    answer = _MINUS.sub("-", answer)
     told = quantity(_tidy_number(answer)) or _only_quantity(answer)
     if told is None:
         return False
     if gold.unit is None:
         # A bare gold number: the question names its unit, which the answer may repeat.
         same_noun = told.unit is None and _noun(told.noun) in ("", _noun(gold.noun))
-        nouns_agree = not gold.noun or same_noun
+        nouns_agree = same_noun or (not gold.noun and not _ALTERING.search(told.noun))
+        if not gold.noun and _VARIABLE.fullmatch(answer.strip()[-2:]):
+            return False
         is_share = told.unit is not None and not told.unit.dimension
         return nouns_agree and (_close(gold, told.number) or (is_share and _close(gold, told.value)))
     if told.unit is None:
@@ -268,6 +349,7 @@ def _only_quantity(answer: str) -> Quantity | None:
 
 def plain(text: str) -> str:
     """Case, articles, punctuation and spacing put aside; signs, decimal points and operators kept."""
+    text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
     text = unicodedata.normalize("NFKC", text).casefold().replace("&", " and ")
     text = re.sub(r"(?<!\d)\.|\.(?!\d)|(?<=\d),(?=\d{3}\b)|['’]", "", text)
     text = re.sub(r"[^\w%$€£+*/^<>=.-]+|(?<=\w)-(?=[^\W\d])", " ", text)
@@ -277,7 +359,7 @@ def plain(text: str) -> str:
 def _tidy(text: str) -> str:
     r"""Without the wrapping of LaTeX, emphasis, quotes or a final stop."""
     text = text.strip().replace("−", "-").replace("–", "-").replace("\\%", "%").replace("\\$", "$")
-    text = re.sub(r"\{/?eq\}", "", text)
+    text = re.sub(r"(?:\*\*|__|`)(\.?)$", r"\1", re.sub(r"\{/?eq\}", "", text))
     text = re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r"\1", text)
     for old, new in (("\\,", " "), ("\\ ", " "), ("{,}", ","), ("\\times", "×"), ("^\\circ", "°")):
@@ -308,10 +390,13 @@ def _same_assigned(gold: str, answer: str) -> bool:
     """`x = 5` told as `5`, or the other way round; two names must agree."""
     left, right = _ASSIGNED.fullmatch(gold), _ASSIGNED.fullmatch(answer)
     if left and right:
-        return plain(left.group(1)) == plain(right.group(1)) and same_answer(left.group(2), right.group(2))
+        return plain(left.group(1)) == plain(right.group(1)) and _same(left.group(2), right.group(2))
     if left:
-        return same_answer(left.group(2), answer)
+        return _same(left.group(2), answer)
     if right:
-        return same_answer(gold, right.group(2))
+        value = right.group(2)
+        while chained := _ASSIGNED.fullmatch(value):  # "total = 5 + 2 = 7": the last value is meant
+            value = chained.group(2)
+        return _same(gold, value)
     cleaned = latex.clean(gold).value
     return "\\" in gold and cleaned == latex.clean(answer).value

@@ -100,6 +100,14 @@ def test_the_last_answer_counts_and_a_bare_last_line_will_do() -> None:
     assert grade(problem("Lima"), "I looked it up.\n\nLima").score == 1.0
 
 
+@pytest.mark.parametrize("gold", ["35 years", "Lima", "x = 5", "$5", "Yes", "a", "July 4, 1776", "1, 2"])
+@pytest.mark.parametrize(
+    "part", ["x=", "is ", "1 or ", "one ", "because ", "(", "$", "1,", "**", "a, ", "and ", "minus "]
+)
+def test_a_long_repetition_is_judged_and_no_error(gold: str, part: str) -> None:
+    assert grade(problem(gold), "Answer: " + part * (3900 // len(part))).score == 0.0
+
+
 @given(st.integers(1, 10**6), st.sampled_from(["m", "g", "s", "N", "J", "W", "V", "L", "Hz", "Pa"]))
 def test_prefixes_convert_exactly(value: int, unit: str) -> None:
     gold = problem(f"{value} k{unit}")

@@ -1,0 +1,42 @@
+"""Days of the calendar, in the forms that name the month or begin with the year.
+
+What belongs here: reading one date. What does not: "07/04/1776", which two countries read differently.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+_DAY = r"(?:the\s+)?(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>\d{4})"
+_WEEKDAY = r"(?:(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s+|on\s+)?"
+_FORMS = tuple(
+    re.compile(_WEEKDAY + form, re.IGNORECASE)
+    for form in (
+        rf"{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?",
+        rf"{_DAY}(?:\s+of)?\s+{_MONTH}(?:,?\s+{_YEAR})?",
+        rf"{_MONTH},?\s+{_YEAR}",
+        r"(?P<year>\d{4})-(?P<number>0\d|1[0-2])-(?P<day>[0-3]\d)",
+    )
+)
+
+
+class Date(NamedTuple):
+    """A date; 0 where the text does not say the day or the year."""
+
+    year: int
+    month: int
+    day: int
+
+
+def read(text: str) -> Date | None:
+    """The date that `text` is; None where it is anything else."""
+    for form in _FORMS:
+        if match := form.fullmatch(text.strip()):
+            parts = match.groupdict()
+            month = int(parts["number"]) if parts.get("number") else _MONTHS.index(parts["month"][:3].lower()) + 1
+            return Date(int(parts.get("year") or 0), month, int(parts.get("day") or 0))
+    return None

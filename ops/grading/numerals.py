@@ -1,0 +1,54 @@
+"""Numbers written as words: "twenty-five", "two hundred and six", "three quarters".
+
+What belongs here: reading them off the beginning of a text. What does not: digits (`numbers`).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_SMALL = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_VALUES = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * (n + 2) for n, word in enumerate(_TENS)}
+_PARTS = {
+    "half": 2,
+    "halve": 2,
+    "third": 3,
+    "quarter": 4,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "eighth": 8,
+    "tenth": 10,
+}
+_WORD = re.compile(r"[\s-]*([A-Za-z]+)")
+
+
+def read(text: str) -> tuple[Fraction | None, str]:
+    """The number that `text` begins with and what follows it; None where it begins with none.
+
+    Scales above a hundred are left to who reads the rest ("two million" gives 2 and "million").
+    """
+    value, position, last = 0, 0, 0
+    while match := _WORD.match(text, position):
+        word = match[1].lower()
+        if word in _VALUES and (last == 0 or (last >= 20 and _VALUES[word] < 10) or last == 100):
+            value, last = value + _VALUES[word], _VALUES[word] or 1
+        elif word == "hundred" and 0 < value < 10:
+            value, last = value * 100, 100
+        elif (
+            word == "and" and last == 100 and (after := _WORD.match(text, match.end())) and after[1].lower() in _VALUES
+        ):
+            pass
+        elif (part := _PARTS.get(word.removesuffix("s"))) and (last or word == "half"):
+            return Fraction(value or 1, part), text[match.end() :].strip().removeprefix("of ").removeprefix(
+                "a "
+            ).strip()
+        else:
+            break
+        position = match.end()
+    return (Fraction(value), text[position:].strip()) if position else (None, text)

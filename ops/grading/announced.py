@@ -23,7 +23,8 @@ _STRUCK = re.compile(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", re
 
 _NOUN = (
     r"(?:answer|ans|réponse|reponse|antwort|respuesta|resposta|risposta|odpowiedź|ответ|javob|cevap|"
-    r"答案|回答|答え|正解|정답|(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
+    r"答案|回答|答え|正解|정답|"
+    r"(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
     r"(?<!\w)(?:option|choice|letter|selection)(?=[ \t*_\"'`]{0,6}[:=]))s?"
 )
 # A pattern that can begin with any word is tried at every character: the letters before it make that cheap.
@@ -35,9 +36,13 @@ _HEADING = re.compile(
     r"^[ \t>#*_]*(?:(?:the|my|final|correct|short)[ \t]+){0,3}" + _NOUN + r"[ \t*_]*$", re.IGNORECASE | re.MULTILINE
 )
 _TOLD = re.compile(
-    _BEGIN + _NOUN + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
-    r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|seems to be|"
-    r"appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|是|は|为|应为|应该是)(?!n't)[ \t]*:?[ \t*_]{0,6}",
+    _BEGIN
+    + _NOUN
+    + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|"
+    r"to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
+    r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|"
+    r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|是|は|为|应为|应该是)"
+    r"(?!n't)[ \t]*:?[ \t*_]{0,6}",
     re.IGNORECASE,
 )  # fmt: skip
 _TAG = re.compile(
@@ -45,8 +50,10 @@ _TAG = re.compile(
 )
 _BOX = re.compile(r"\\(?:f|frame)?box(?:ed)?[ \t]*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}\}){0,500}\}){0,500})\}")
 _ASIDE = re.compile(
-    r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|people|"
-    r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|format)\b",
+    r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|"
+    r"people|"
+    r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|"
+    r"format)\b",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
@@ -108,7 +115,10 @@ def without_phrase(line: str) -> str:
     """The line without a "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
     match = _TOLD.search(line[:200])
     if match and re.fullmatch(
-        r"[\W_]*(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right|best)[\s,]+)*", line[: match.start()], re.I
+        r"[\W_]*(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right|"
+        r"best)[\s,]+)*",
+        line[: match.start()],
+        re.I,
     ):
         return line[match.end() :].strip()
     return line

@@ -26,30 +26,37 @@ LATE = 700
 """So many last characters are searched for a letter that is only named."""
 
 _WRAPPED = re.compile(
-    r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|rm)\s*\{([^{}]*)\}"
+    r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
+    r"rm)\s*\{([^{}]*)\}"
 )
 _FORMULA = re.compile(r"(?:\$\$?|\\[(\[])\s*\(?([A-Za-z])\)?[.]?\s*(?:\$\$?|\\[)\]])")
 _OPENING = re.compile(
-    r"[\W_]*(?:(?:the|most|very|likely|probably|clearly|therefore|thus|hence|then|indeed|definitely|certainly|actually|simply|obviously|"
-    r"best|correct|right|final|answer|option|choice|letter|is|again|still|also|surely|only|just|presumably|perhaps|maybe|either|both|"
+    r"[\W_]*(?:(?:the|most|very|likely|probably|clearly|therefore|thus|hence|then|indeed|definitely|certainly|"
+    r"actually|simply|obviously|"
+    r"best|correct|right|final|answer|option|choice|letter|is|again|still|also|surely|only|just|presumably|perhaps|"
+    r"maybe|either|both|"
     r"between|i|think|believe|would|say|it|be|it['’]s)\b[\W_]*){0,6}",
     re.IGNORECASE,
 )  # fmt: skip
 _SMALL = re.compile(
-    r"[\W_]*(?:(?:the )?(?:option|choice|letter|answer)\s*:?\s*)?[\W_]*([a-z])(?=[\W_]*$|\s*[).:,;\]}–—]|\s+(?:because|since)\b)",
+    r"[\W_]*(?:(?:the )?(?:option|choice|letter|answer)\s*:?\s*)?[\W_]*([a-z])(?=[\W_]*$|\s*[).:,;\]}–—]|"
+    r"\s+(?:because|since)\b)",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"[\s\W_]*(?:\(\s*)?(?:or|and/or|but|though)\s+(?:(?:it|that)\s+)?(?:possibly|maybe|perhaps|also|could|might|may|alternatively|even)\b",
+    r"[\s\W_]*(?:\(\s*)?(?:or|and/or|but|though)\s+(?:(?:it|that)\s+)?(?:possibly|maybe|perhaps|also|could|might|"
+    r"may|alternatively|even)\b",
     re.IGNORECASE,
 )
 _CORRECTION = re.compile(
-    r"\b(?:wait|actually|correction|no(?=[\s,.:;—–-])|nope|sorry|mistaken?|error|oops|scratch that|on second thought|on reflection|"
+    r"\b(?:wait|actually|correction|no(?=[\s,.:;—–-])|nope|sorry|mistaken?|error|oops|scratch that|"
+    r"on second thought|on reflection|"
     r"reconsider\w*|re-?evaluat\w*|re-?check\w*|i was wrong|hmm|revis\w*|change my|let me correct)\b",
     re.IGNORECASE,
 )
 _LABEL_LINE = re.compile(
-    r"[ \t>#]*(?:[-*•+][ \t]+)?[\"'“`*_\[(|→]{0,4}(?:(?:option|choice|answer|letter)[ \t:]+)?[\"'“`*_\[(]{0,4}(?P<letter>[A-Za-z])"
+    r"[ \t>#]*(?:[-*•+][ \t]+)?[\"'“`*_\[(|→]{0,4}(?:(?:option|choice|answer|"
+    r"letter)[ \t:]+)?[\"'“`*_\[(]{0,4}(?P<letter>[A-Za-z])"
     r"[\"'”`*_\])]{0,4}(?P<stop>[.:,;]|[ \t]*[-–—|]|)[\"'”`*_\])]{0,4}(?:[ \t]+(?P<text>\S.*))?",
     re.IGNORECASE,
 )
@@ -58,13 +65,15 @@ _ITEM = re.compile(
     re.MULTILINE,
 )
 _MARK = re.compile(
-    r"✓|✔|✅|☑|←|<--?|\[x\]|\((?:the )?(?:correct|right|my|best|this)\b[^()\n]*\)|[-–—:→]\s*\**(?:correct|right|yes)\b|"
+    r"✓|✔|✅|☑|←|<--?|\[x\]|\((?:the )?(?:correct|right|my|best|this)\b[^()\n]*\)|[-–—:→]\s*\**(?:correct|right|"
+    r"yes)\b|"
     r"^\**(?:this (?:one |option |choice )?is )?(?:the )?(?:correct|right|yes)\b",
     re.IGNORECASE,
 )
 _BOLD = re.compile(r"^[ \t>]*(?:[-*•+][ \t]+)?(?:\*\*|__).*(?:\*\*|__)[ \t]*$")
 _NOT_BEFORE = re.compile(
-    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
+    r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|"
+    r"\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
 )
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
 
@@ -124,9 +133,7 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
             return small[1].upper()
     if found and _OPENING.fullmatch(line, 0, found[0].start):
         return _leading(line, found)
-    if letter := _labelled_text(line, letters, choices) or _by_text(line, choices):
-        return letter
-    return _somewhere(found)
+    return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(found)
 
 
 def _last(statements: list[announced.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
@@ -297,7 +304,7 @@ def _ends_in_text(line: str, position: int, choices: tuple[str, ...]) -> bool:
 
 
 def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
-    """The letter of the one choice told in `place` and not denied there, a choice inside a longer told one put aside."""
+    """The letter of the one choice told in `place` and not denied there; a choice inside a longer one is put aside."""
     if letter := _equal_text(place, choices):
         return letter
     line = f" {plain(place[:4000])} "

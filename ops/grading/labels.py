@@ -15,31 +15,35 @@ from ops.grading.announced import clause, is_hypothetical
 Stance = Literal["affirmed", "denied", "asked", "named"]
 
 _VERBS = (
-    r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|because|since|matches|fits|seems|appears|looks|has|does|doesn['’]t|gives|remains|"
-    r"describes|states|holds|works|fails|contradicts|would|could|cannot|can['’]t|must|being|it\s+is|"
-    r"(?:and|or|nor|over|versus|vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|here"
+    r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|"
+    r"because|since|matches|fits|seems|appears|looks|has|does|doesn['’]t|gives|remains|describes|states|holds|works|"
+    r"fails|contradicts|would|could|cannot|can['’]t|must|being|it\s+is|(?:and|or|nor|over|versus|"
+    r"vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|here"
 )
 _DECORATED = (
-    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<!\w)\[(?P<square>[A-Z])\](?!\()|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)"
-    r"|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)"
-    r"|`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
+    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<!\w)\[(?P<square>[A-Z])\](?!\()|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|"
+    r"\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)|"
+    r"`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
 )
 _NAMED = (
-    r"(?i:\b(?:option|choice|letter)s?)[\s:]{1,3}[\"'“(*_]{0,3}"
-    r"(?P<named>[A-Zb-hj-z](?![\w'’])|[ai](?=[\"'”)*_]{0,3}(?:$|[.,;:\n])))"
+    r"(?i:\b(?:option|choice|letter)s?)[\s:]{1,3}[\"'“(*_]{0,3}(?P<named>[A-Zb-hj-z](?![\w'’])|"
+    r"[ai](?=[\"'”)*_]{0,3}(?:$|[.,;:\n])))"
 )
 _BARE = (
-    r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|"
-    r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|\s+(?:" + _VERBS + r")(?![\w])))"
+    r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|"
+    r"\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|"
+    r"\s+(?:" + _VERBS + r")(?![\w])))"
 )
 # The first look tells most characters apart before the alternatives are tried.
 _LABEL = re.compile("(?=[A-Zocl(\\[*_`\"'“‘])(?:" + "|".join((_DECORATED, _NAMED, _BARE)) + ")")
 _BEFORE_BARE = re.compile(
-    r"(?:^|[\n.,;:!?()\[\]\"“'*_>|→⇒—–-]|\b(?:so|thus|hence|therefore|then|is|be|it['’]?s|that['’]s|choose|chose|choosing|select|"
-    r"selected|selecting|pick|picked|picking|option|options|choice|choices|answer|answers|letter|with|for|to|and|or|nor|not|that|only|because|since|"
-    r"than|eliminates?d?|eliminating|mark|marks|marked|say|says|think|leaves?|leaving|prefer|conclude|guess|out|both|either|neither|"
-    r"between|but|on|unlike|of|over|versus|vs|are|was|as|reject|exclude|excluding|discard|matches|namely|if|like|exactly|clearly|"
-    r"definitely|probably|likely|why|while|whereas|when|though|although|actually|rather|no|yes|wait|i['’]d|answered|answering|me|call|favou?rs?|believe))[\s*_(\"'“]*$",
+    r"(?:^|[\n.,;:!?()\[\]\"“'*_>|→⇒—–-]|\b(?:so|thus|hence|therefore|then|is|be|it['’]?s|that['’]s|choose|chose|"
+    r"choosing|select|selected|selecting|pick|picked|picking|option|options|choice|choices|answer|answers|letter|with|"
+    r"for|to|and|or|nor|not|that|only|because|since|than|eliminates?d?|eliminating|mark|marks|marked|say|says|think|"
+    r"leaves?|leaving|prefer|conclude|guess|out|both|either|neither|between|but|on|unlike|of|over|versus|vs|are|was|as|"
+    r"reject|exclude|excluding|discard|matches|namely|if|like|exactly|clearly|definitely|probably|likely|why|while|"
+    r"whereas|when|though|although|actually|rather|no|yes|wait|i['’]d|answered|"
+    r"answering|me|call|favou?rs?|believe))[\s*_(\"'“]*$",
     re.IGNORECASE,
 )
 _JOIN = re.compile(
@@ -48,39 +52,47 @@ _JOIN = re.compile(
     re.IGNORECASE,
 )
 _DENIED_BEFORE = re.compile(
-    r"(?:\bnot|n['’]t|\bneither|\bnor|\bnever|\brul(?:e|es|ed|ing) out|\beliminat\w+|\bexclud\w+|\bdiscard\w*|\breject\w*|\brather than|"
-    r"\binstead of|\bunlike|\bover|\bexcept|\bthan|\bwithout|\bdismiss\w*)"
+    r"(?:\bnot|n['’]t|\bneither|\bnor|\bnever|\brul(?:e|es|ed|ing) out|\beliminat\w+|\bexclud\w+|\bdiscard\w*|"
+    r"\breject\w*|\brather than|\binstead of|\bunlike|\bover|\bexcept|\bthan|\bwithout|\bdismiss\w*)"
     r"(?:\s+(?:be|the|options?|choices?|answers?|letter|either|both|also|necessarily|just|simply))*[\s\"'“(\[*_]*$",
     re.IGNORECASE,
 )
-_TRIM = r"^[\s\"'”’)\]*_.:,]{0,5}(?:\([^()\n]{0,80}\)[*_]*|:?[^.,;:!?()\n]{0,60}?)??\s*[–—:-]?\s*"
 _IS = (
     r"(?:(?:is|are|was|were|would be|must be|has to be|should be|seems?|appears?|looks?|remains|being|can be|to be)\s+)"
 )
 _ADVERB = (
-    r"(?:(?:to be|also|both|all|clearly|definitely|therefore|thus|hence|indeed|simply|just|actually|obviously|certainly|"
-    r"likely|most likely|probably|partially|partly|factually|then|really|surely|the|a|an|my|your|our|only|single|one|best|final|most|more)\s+){0,4}"
+    r"(?:(?:to be|also|both|all|clearly|definitely|therefore|thus|hence|indeed|simply|just|actually|obviously|"
+    r"certainly|likely|most likely|probably|partially|partly|factually|then|really|surely|the|a|an|my|your|our|only|"
+    r"single|one|best|final|most|more)\s+){0,4}"
 )
 _DENIED_AFTER = re.compile(
     r"[\s\"'”’)\]*_.:,]{0,5}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
-    r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|"
-    r"invalid\b|untrue\b|inaccurate\b|irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|does(?:n['’]t| not)\b|"
-    r"do(?:n['’]t| not)\b|can(?:not|['’]t| not| be (?:ruled out|eliminated|excluded|rejected|discarded))\b|fails?\b|contradicts?\b|✗|✘|❌|×)",
+    r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|"
+    r"eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|inaccurate\b|"
+    r"irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
+    r"does(?:n['’]t| not)\b|do(?:n['’]t| not)\b|can(?:not|['’]t| not| be (?:ruled out|eliminated|excluded|rejected|"
+    r"discarded))\b|"
+    r"fails?\b|contradicts?\b|✗|✘|❌|×)",
     re.IGNORECASE,
 )
 _AFFIRMED_AFTER = re.compile(
     r"[\s\"'”’)\]*_.:,]{0,5}(?:"
     f"{_IS}{_ADVERB}"
-    r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|remaining|likely|best|one)\b"
-    r"|\(\s*(?:the )?(?:correct|right|best|final)\b|(?:✓|✔|✅|☑|←|<-)|it is\b|[–—:-]\s*(?:correct|right|yes)\b|\s*wins\b|yes\b)",
+    r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|"
+    r"remaining|likely|best|one)\b|\(\s*(?:the )?(?:correct|right|best|final)\b|(?:✓|✔|✅|☑|←|<-)|it is\b|"
+    r"[–—:-]\s*(?:correct|right|yes)\b|\s*wins\b|yes\b)",
     re.IGNORECASE,
 )
 _AFFIRMED_BEFORE = re.compile(
-    r"(?:\bis|\bbe|\bit['’]s|\bthat['’]s|:|→|⇒|=>|->|\bchoos(?:e|ing)|\bchose|\bpick(?:ed|ing)?|\bselect(?:ed|ing)?|\bgo(?:ing)?(?: ahead)? with|\bwent with|"
-    r"\bsettled? (?:on|for)|\bopt(?:ed)? for|\bvote (?:is )?for|\bconclude|\bconclusion|\bso|\bthus|\bhence|\btherefore|\bleav(?:es?|ing)(?: us with| me with| only| just)?|"
-    r"\bleft with(?: only)?|\bmark(?:ed|s)?|\bmatch(?:es)?|\bcorresponds? to|\bpoints? to|\bconsistent with|\bnamely|\bguess(?: is)?|\banswer(?:ed)?|\bsay|\bnot [A-Z],? but|"
-    r"\b(?:to|in) favou?r(?: of)?|\bsupports?|\bno|\byes|\bwait|\bactually|\brather|\bi mean|\bmake (?:that|it)|\bcorrection|\bonly|\bthen)"
-    r"[\s,:*_\"'“(\[]*(?:(?:that|the|with|it (?:is|must be|should be)|it['’]s|answer|is|correct|right|best|final|most|likely|probably|clearly|definitely|obviously|certainly|surely|thus|therefore|simply|just|option|choice|letter|would be|must be|actually|my)[\s,:*_\"'“(\[]+)*$",
+    r"(?:\bis|\bbe|\bit['’]s|\bthat['’]s|:|→|⇒|=>|->|\bchoos(?:e|ing)|\bchose|\bpick(?:ed|ing)?|\bselect(?:ed|ing)?|"
+    r"\bgo(?:ing)?(?: ahead)? with|\bwent with|\bsettled? (?:on|for)|\bopt(?:ed)? for|\bvote (?:is )?for|\bconclude|"
+    r"\bconclusion|\bso|\bthus|\bhence|\btherefore|\bleav(?:es?|ing)(?: us with| me with| only| just)?|"
+    r"\bleft with(?: only)?|\bmark(?:ed|s)?|\bmatch(?:es)?|\bcorresponds? to|\bpoints? to|\bconsistent with|\bnamely|"
+    r"\bguess(?: is)?|\banswer(?:ed)?|\bsay|\bnot [A-Z],? but|\b(?:to|in) favou?r(?: of)?|\bsupports?|\bno|\byes|"
+    r"\bwait|\bactually|\brather|\bi mean|\bmake (?:that|it)|\bcorrection|\bonly|\bthen)[\s,:*_\"'“(\[]*(?:(?:that|the|"
+    r"with|it (?:is|must be|should be)|it['’]s|answer|is|correct|right|best|final|most|likely|probably|clearly|"
+    r"definitely|obviously|certainly|surely|thus|therefore|simply|just|option|choice|"
+    r"letter|would be|must be|actually|my)[\s,:*_\"'“(\[]+)*$",
     re.IGNORECASE,
 )
 _UNREAL = re.compile(
@@ -88,8 +100,6 @@ _UNREAL = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_]{0,4}\?")
-
-
 MOST = 100
 """How many groups of a text, the last ones, are looked at."""
 

@@ -29,7 +29,8 @@ _SCALES = {
 _SUFFIXES = {"k": "thousand", "m": "million", "b": "billion"}
 """Letters behind an amount of money; behind another number they are units."""
 _ALTERING = re.compile(
-    r"\b(?:times|squared|cubed|factorial|hal(?:f|ves)|thirds?|quarters?|(?:four|fif|six|seven|eigh|nin|ten)ths?|hundredths?|"
+    r"\b(?:times|squared|cubed|factorial|hal(?:f|ves)|thirds?|quarters?|(?:four|fif|six|seven|eigh|nin|ten)ths?|"
+    r"hundredths?|"
     r"thousandths?|and|plus|minus|over|to|through|more|less|pairs?|gross|scores?|fold|power|mod|modulo)\b|_|\b[a-z]\b"
 )
 """Words and symbols behind a number that make another number of it."""
@@ -69,13 +70,15 @@ _CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
 MAX_SENTENCE = 400
 _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]].*)?$", re.DOTALL)
 _HEDGED = re.compile(
-    r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|rather|"
+    r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|"
+    r"rather|"
     r"instead|except)\b|\bno,|\?",
     re.IGNORECASE,
 )
 _TAILS = (
     re.compile(
-        r",?\s+(?:because|since|as (?:it|they|he|she|this|the)|so that|given that|due to)\b|,\s+(?:which|who|where|meaning|i\.e\.)\b",
+        r",?\s+(?:because|since|as (?:it|they|he|she|this|the)|so that|given that|due to)\b|,\s+(?:which|who|where|"
+        r"meaning|i\.e\.)\b",
         re.I,
     ),
     re.compile(r"[*\"”)]*\.[*\"”)]*\s+(?=[A-Z*(])"),

@@ -41,7 +41,8 @@ _TOLD = re.compile(
     + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|"
     r"to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
     r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|"
-    r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|是|は|为|应为|应该是)"
+    r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|"
+    r"是|は|为|应为|应该是|['’]s(?=[ \t]))"
     r"(?!n't)[ \t]*:?[ \t*_]{0,6}",
     re.IGNORECASE,
 )  # fmt: skip

@@ -48,9 +48,9 @@ _QUANTITY = re.compile(
     r"(?![\d]|[.,]\d)\s*(?P<rest>.*)",
     re.S,
 )
-_ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*=\s*(?=[^=])(.*)", re.S)
-_SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d", re.IGNORECASE)
-"""Behind a number: there is another one, so it is a hedge, a range or a list."""
+_ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*[=≈]\s*(?=[^=])(.*)", re.S)
+_SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re.IGNORECASE)
+"""Behind a number: there is another one, so it is a hedge, a range, a list or a sum ("3 hours 20 minutes")."""
 _MINUS = re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE)
 _SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
 _DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
@@ -85,7 +85,11 @@ _TAILS = (
     re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
     re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
 )
-_LINKED = re.compile(r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+(?=\S)", re.IGNORECASE)
+_LINKED = re.compile(
+    r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+"
+    r"(?:(?:therefore|thus|hence|then|simply|clearly)\s+)?(?=\S)",
+    re.IGNORECASE,
+)
 
 
 class Quantity(NamedTuple):

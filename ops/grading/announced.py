@@ -36,16 +36,14 @@ _HEADING = re.compile(
     r"^[ \t>#*_]*(?:(?:the|my|final|correct|short)[ \t]+){0,3}" + _NOUN + r"[ \t*_]*$", re.IGNORECASE | re.MULTILINE
 )
 _TOLD = re.compile(
-    _BEGIN
-    + _NOUN
-    + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|"
+    _BEGIN + _NOUN + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|"
     r"to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
     r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|"
     r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|"
     r"是|は|为|应为|应该是|['’]s(?=[ \t]))"
     r"(?!n't)[ \t]*:?[ \t*_]{0,6}",
     re.IGNORECASE,
-)  # fmt: skip
+)
 _TAG = re.compile(
     r"<((?:final[_ -]?|correct[_ -]?)?(?:answer|choice|option|letter))>(.{0,2000}?)(?:</\1>|\Z)", re.I | re.S
 )

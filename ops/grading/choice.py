@@ -37,7 +37,7 @@ _OPENING = re.compile(
     r"maybe|either|both|"
     r"between|i|think|believe|would|say|it|be|it['’]s)\b[\W_]*){0,6}",
     re.IGNORECASE,
-)  # fmt: skip
+)
 _SMALL = re.compile(
     r"[\W_]*(?:(?:the )?(?:option|choice|letter|answer)\s*:?\s*)?[\W_]*([a-z])(?=[\W_]*$|\s*[).:,;\]}–—]|"
     r"\s+(?:because|since)\b)",

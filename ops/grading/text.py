@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ops.grading import announced, dates, extract, latex, numbers, numerals, units
+from ops.grading import announced, dates, extract, latex, numbers, numerals, sentences, units
 from ops.problem import Grade, Problem
 
 TOLERANCE = Fraction(1, 100)
@@ -30,8 +29,7 @@ _SUFFIXES = {"k": "thousand", "m": "million", "b": "billion"}
 """Letters behind an amount of money; behind another number they are units."""
 _ALTERING = re.compile(
     r"\b(?:times|squared|cubed|factorial|hal(?:f|ves)|thirds?|quarters?|(?:four|fif|six|seven|eigh|nin|ten)ths?|"
-    r"hundredths?|"
-    r"thousandths?|and|plus|minus|over|to|through|more|less|pairs?|gross|scores?|fold|power|mod|modulo)\b|_|\b[a-z]\b"
+    r"hundredths?|thousandths?|and|plus|minus|over|to|through|more|less|pairs?|gross|scores?|fold|power|mod|modulo)\b|_|\b[a-z]\b"
 )
 """Words and symbols behind a number that make another number of it."""
 _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
@@ -53,7 +51,6 @@ _SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re
 """Behind a number: there is another one, so it is a hedge, a range, a list or a sum ("3 hours 20 minutes")."""
 _MINUS = re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE)
 _SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
-_DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
 _TRUTH = {
     "true": "true",
     "t": "true",
@@ -67,29 +64,7 @@ _TRUTH = {
 _CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
 
 
-MAX_SENTENCE = 400
 _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]].*)?$", re.DOTALL)
-_HEDGED = re.compile(
-    r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|"
-    r"rather|"
-    r"instead|except)\b|\bno,|\?",
-    re.IGNORECASE,
-)
-_TAILS = (
-    re.compile(
-        r",?\s+(?:because|since|as (?:it|they|he|she|this|the)|so that|given that|due to)\b|,\s+(?:which|who|where|"
-        r"meaning|i\.e\.)\b",
-        re.I,
-    ),
-    re.compile(r"[*\"”)]*\.[*\"”)]*\s+(?=[A-Z*(])"),
-    re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
-    re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
-)
-_LINKED = re.compile(
-    r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+"
-    r"(?:(?:therefore|thus|hence|then|simply|clearly)\s+)?(?=\S)",
-    re.IGNORECASE,
-)
 
 
 class Quantity(NamedTuple):
@@ -135,7 +110,7 @@ def same_answer(gold: str, answer: str) -> bool:
     gold, answer = _tidy(gold), _tidy(answer)
     if not gold or not answer:
         return False
-    return _same(gold, answer) or any(_same(gold, part) for part in reductions(answer))
+    return _same(gold, answer) or any(_same(gold, _tidy(part)) for part in sentences.reductions(answer))
 
 
 def _same(gold: str, answer: str) -> bool:
@@ -160,22 +135,6 @@ def _same(gold: str, answer: str) -> bool:
 
 
 # ── sentences ────────────────────────────────────────────────────────────────
-
-
-def reductions(answer: str) -> Iterator[str]:
-    """Shorter readings of an answer that is a sentence: without its reason, an aside, or what leads up to it.
-
-    None where the sentence denies, hedges or takes itself back.
-    """
-    if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
-        return
-    short = [answer[: match.start()] for pattern in _TAILS for match in [pattern.search(answer)] if match]
-    yield from map(_tidy, short)
-    for sentence in (answer, *short):
-        if _DENIED.search(sentence):
-            continue
-        for match in list(_LINKED.finditer(sentence))[:4]:
-            yield _tidy(sentence[match.end() :])
 
 
 def _abbreviated(gold: str, answer: str) -> bool:
@@ -340,7 +299,7 @@ def _noun(text: str) -> str:
 
 def _only_quantity(answer: str) -> Quantity | None:
     """The one quantity that a sentence tells; None when it tells several or denies."""
-    if len(answer) > 300 or _DENIED.search(answer):
+    if len(answer) > 300 or sentences.DENIED.search(answer):
         return None
     if match := _ASSIGNED.fullmatch(answer):
         return quantity(_tidy_number(match.group(2)))

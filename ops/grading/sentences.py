@@ -1,0 +1,50 @@
+"""A short answer that was given as a sentence: what of it is the answer itself.
+
+What belongs here: which shorter readings a sentence has, and when it has none. What does not: comparing them
+with a gold answer (`text`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+MAX_SENTENCE = 400
+"""Longer answers are not read as sentences, in characters."""
+DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
+_HEDGED = re.compile(
+    r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|"
+    r"rather|instead|except)\b|\bno,|\?",
+    re.IGNORECASE,
+)
+_TAILS = (
+    re.compile(
+        r",?\s+(?:because|since|as (?:it|they|he|she|this|the)|so that|given that|due to)\b|,\s+(?:which|who|where|"
+        r"meaning|i\.e\.)\b",
+        re.I,
+    ),
+    re.compile(r"[*\"”)]*\.[*\"”)]*\s+(?=[A-Z*(])"),
+    re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
+    re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
+)
+_LINKED = re.compile(
+    r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+"
+    r"(?:(?:therefore|thus|hence|then|simply|clearly)\s+)?(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def reductions(answer: str) -> Iterator[str]:
+    """Shorter readings of an answer that is a sentence: without its reason, an aside, or what leads up to it.
+
+    None where the sentence denies, hedges or takes itself back.
+    """
+    if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
+        return
+    short = [answer[: match.start()] for pattern in _TAILS for match in [pattern.search(answer)] if match]
+    yield from short
+    for sentence in (answer, *short):
+        if DENIED.search(sentence):
+            continue
+        for match in list(_LINKED.finditer(sentence))[:4]:
+            yield sentence[match.end() :]

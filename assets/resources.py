@@ -16,6 +16,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from ops.config import Pool, Recipe, Snapshot
+from ops.grading import configure
 from ops.versioning import git_commit
 from ops.workers.client import Counts
 from ops.workers.commands.progress import time_left
@@ -103,6 +104,7 @@ class Podium(dg.ConfigurableResource):
         """Where, what and with whom, of `snapshot`. Raises `ConfigError`."""
         snapshot = self.snapshot()
         workspace = Workspace(self._workspace().root, rehearsal=snapshot.recipe.replay is not None)
+        configure(snapshot.recipe.grading, workspace.root)
         return Setup(workspace, snapshot.recipe, snapshot.pool)
 
     def launch_tags(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 from ops.config.base import Settings, digest
 from ops.config.data import BENCHMARKS, TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, BenchmarkSource, Curation
 from ops.config.execution import Execution, Recursion
+from ops.config.grading import Grading
 from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
@@ -28,6 +29,7 @@ __all__ = [
     "Curation",
     "Evaluation",
     "Execution",
+    "Grading",
     "Grpo",
     "Pool",
     "Precaching",

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from ops.config.base import Settings
 from ops.config.data import BENCHMARKS, TRAINING_BENCHMARKS, BenchmarkSource, Curation
 from ops.config.execution import Execution
+from ops.config.grading import Grading
 from ops.config.prompting import Prompting
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
@@ -35,6 +36,7 @@ class Recipe(Settings):
     """None: the base model writes the grammar already (a pretrained one, shown few-shots)."""
     grpo: Grpo = Grpo()
     evaluation: Evaluation = Evaluation()
+    grading: Grading = Grading()
     budget: Budget = Budget()
     versions: Versions = Versions()
 

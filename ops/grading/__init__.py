@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ops.grading import choice, code, math, text
+from ops.grading.isolation import configure, isolation
 from ops.grading.memo import Memo
 from ops.grading.readable import unreadable
-from ops.grading.sandbox import isolation
 from ops.problem import Grade, GraderName, Problem
 
-__all__ = ["grade", "grade_many", "isolation", "unreadable"]
+__all__ = ["configure", "grade", "grade_many", "isolation", "unreadable"]
 
 
 class Grader(NamedTuple):
@@ -39,7 +39,8 @@ _MEMO_CHARACTERS = 20_000
 
 
 def grade(problem: Problem, response: str) -> Grade:
-    """Judge one response. Never raises on any text; `OSError` when no process can be started."""
+    """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
+    when a program is to be run and no wall that is accepted stands on this machine (`configure`)."""
     return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
 
 
@@ -62,10 +63,7 @@ def _judge(problem: Problem, answer: str) -> Grade:
     key = (problem, answer)
     if (known := _MEMO.get(key)) is not None:
         return known
-    if problem.grader == "code":
-        verdict, settled = code.attempt(problem, answer)
-    else:
-        verdict, settled = GRADERS[problem.grader].judge(problem, answer), True
-    if settled and len(answer) <= _MEMO_CHARACTERS:
+    verdict = GRADERS[problem.grader].judge(problem, answer)
+    if (problem.grader != "code" or code.is_final(verdict)) and len(answer) <= _MEMO_CHARACTERS:
         _MEMO.put(key, verdict)
     return verdict

@@ -1,8 +1,8 @@
 """Running a program that nobody has read: one fresh interpreter, limits, a deadline, a private report.
 
-What belongs here: starting `harness.py` in a folder of its own, with no inherited
-environment, inside bubblewrap where that works, and killing all of it in time. What does
-not: tests and verdicts (`code`).
+What belongs here: starting `harness` in a folder of its own, with no inherited environment, behind the
+wall (`isolation`), killing all of it in time, and reading what came back strictly. What does not: tests
+and verdicts (`code`).
 """
 
 from __future__ import annotations
@@ -12,28 +12,40 @@ import marshal
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from ops.grading.controls import classes_of_tests
+from ops.grading.folders import sandbox_folder
+from ops.grading.isolation import Libraries, Wall, accepted_wall, bubblewrap, own_libraries, readable
+
 Kind = Literal["stdin", "call", "unittest"]
-_BOOT = (
-    "import marshal,os\nwith os.fdopen(0,'rb',closefd=False) as f:\n code,job=marshal.loads(f.read())\n"
-    "names={'__name__':'harness'}\nexec(code,names)\nnames['main'](job)"
-)
-
-
-_TMP_BYTES = 256 << 20
-"""What a program may leave in its own /tmp, which lives in memory and goes with it."""
+_BOOT = """
+import builtins, marshal, os, sys
+def take(fd):
+    data, left = b'', int.from_bytes(os.read(fd, 8), 'little')
+    while len(data) < left: data += os.read(fd, left - len(data))
+    return marshal.loads(data)
+parts, job = take(0)
+job['take'] = take
+for name, code in parts:
+    module = sys.modules[name] = type(os)(name)
+    module.__builtins__ = dict(vars(builtins))
+    exec(code, module.__dict__)
+start = sys.modules['ops.grading.harness.start']
+for name, _ in parts: del sys.modules[name]
+start.main(module.run, job)
+"""
+"""The modules get builtins of their own, which a program's changes do not reach, and leave `sys.modules`."""
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,10 @@ class Limits:
     """Further processes that the program may start."""
     report_bytes: int = 32 << 20
 
+    def times(self, machine: float, grace: float = 1.0) -> Limits:
+        """The same on a machine so many times slower, and with so many times the CPU time."""
+        return replace(self, cpu_s=self.cpu_s * machine * grace, wall_s=self.wall_s * machine)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -61,57 +77,70 @@ class Run:
     why: str
     seconds: float
     overran: bool = False
-    """Killed by the wall clock: may fare better on a quieter machine, so not to be memoized."""
+    """Out of CPU time or killed by the wall clock: may fare better on a quieter machine, so not final."""
 
 
-def run(kind: Kind, program: str, tests: Sequence[str], limits: Limits, *, keep: Sequence[int] = ()) -> Run:
-    """Run `program` on `tests` in a sandbox; `keep` bounds the bytes of output kept of each input.
+def run(
+    kind: Kind,
+    program: str,
+    tests: Sequence[str],
+    limits: Limits,
+    *,
+    keep: Sequence[int] = (),
+    chosen: Libraries | None = None,
+) -> Run:
+    """Run `program` on `tests` in a sandbox; of what it prints, the most of `keep` bytes is kept for each input.
 
-    Safe from any thread. Raises `OSError` when the machine cannot start a process.
+    `chosen` are the libraries that it can import (default: Podium's own). Safe from any thread. Raises `OSError`
+    when the machine cannot start a process, `ConfigError` when no wall that is accepted stands on it.
     """
-    nonce = secrets.token_hex(16)
-    job = {
-        "kind": kind, "program": program, "tests": list(tests), "keep": list(keep), "nonce": nonce,
-        "cpu_s": limits.cpu_s, "memory": limits.memory, "file_bytes": limits.file_bytes,
-        "processes": limits.processes, "may_exec": limits.processes > 0,
-        "user_processes": _tasks_of_user(int(time.monotonic() / 20)) + 256, "path": list(_libraries()),
-        "walled": isolation() == "bubblewrap",
+    nonce, wall, given = secrets.token_hex(16), accepted_wall(), chosen or own_libraries()
+    modules = tests if kind == "unittest" else ()
+    sources: list[Any] = [{"code": text, "classes": classes_of_tests(text)} for text in modules]
+    job: dict[str, Any] = {
+        "program": program, "tests": [] if sources else list(tests), "sources": len(sources), "nonce": nonce,
+        # One bound for all, in whole MiB: the length of an expected output is not the program's to know.
+        "keep": (max(keep, default=0) // _MIB + 1) * _MIB,
+        "cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory": limits.memory, "file_bytes": limits.file_bytes,
+        "report_bytes": limits.report_bytes // 4, "processes": limits.processes, "may_exec": limits.processes > 0,
+        "user_processes": _tasks_of_user(int(time.monotonic() / 20)) + 256,
+        "path": list(given.folders), "shown": list(readable(given)), "walled": wall == "bubblewrap",
     }  # fmt: skip
     try:
-        payload = marshal.dumps((_harness(), job))
+        messages: list[bytes] = [marshal.dumps((_harness(kind), job)), *map(marshal.dumps, sources)]
     except ValueError:  # lone surrogates and the like
         return Run(None, "the program is not valid text", 0.0)
-    started = time.monotonic()
-    with (
-        # Errors ignored: a program may leave folders that it made unreadable.
-        tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder,
-        tempfile.TemporaryFile() as stdin,
-    ):
-        stdin.write(payload)
+    started, wall_s = time.monotonic(), limits.wall_s * max(1, len(sources)) + (5 if sources else 0)
+    with sandbox_folder() as folder, tempfile.TemporaryFile() as stdin:
+        for message in messages:
+            stdin.write(len(message).to_bytes(8, "little") + message)
         stdin.seek(0)
-        report, why, overran = _supervise(_command(folder), folder, stdin.fileno(), limits)
+        command, environment = _command(folder, wall, given), _environment(folder, given)
+        report, why, overran = _supervise(command, environment, folder, stdin.fileno(), limits, wall_s)
     return _read(report, nonce, why, time.monotonic() - started, overran)
 
 
-def _supervise(command: list[str], folder: str, stdin: int, limits: Limits) -> tuple[bytes, str, bool]:
+def _supervise(
+    command: list[str], environment: dict[str, str], folder: str, stdin: int, limits: Limits, wall_s: float
+) -> tuple[bytes, str, bool]:
     """Start, read the report up to its bound or the deadline, kill the whole process group."""
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=_environment(folder),
+        env=environment,
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     assert process.stdout is not None
-    deadline, parts, size, why = time.monotonic() + limits.wall_s, [], 0, ""
+    deadline, parts, size, why = time.monotonic() + wall_s, [], 0, ""
     descriptor = process.stdout.fileno()
     try:
         while True:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                why = f"still running after {limits.wall_s:g} s"
+                why = f"still running after {wall_s:g} s"
                 break
             part = os.read(descriptor, 1 << 16)
             if not part:
@@ -122,18 +151,18 @@ def _supervise(command: list[str], folder: str, stdin: int, limits: Limits) -> t
                 why = "reported too much"
                 break
     finally:
-        overran = why.startswith("still")
         _kill(process)
         process.stdout.close()
     # Bubblewrap ends with 128 + the signal that ended the program.
     code = -process.returncode if process.returncode < 0 else process.returncode - 128
     if not why and code > 0:
         why = _SIGNALS.get(code, f"killed by signal {code}")
-    return b"".join(parts), why, overran
+    return b"".join(parts), why, why.startswith(("still running", _LATE))
 
 
+_LATE = "out of CPU time"
 _SIGNALS: dict[int, str] = {
-    signal.SIGXCPU: "out of CPU time",
+    signal.SIGXCPU: _LATE,
     signal.SIGSEGV: "crashed",
     signal.SIGKILL: "out of CPU time or memory",
 }
@@ -149,23 +178,49 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _read(report: bytes, nonce: str, why: str, seconds: float, overran: bool) -> Run:
+def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> Run:
+    """The report as results, if it is one: the nonce, then one JSON list of [status, …], and nothing more."""
     if not report.startswith(nonce.encode()):
-        return Run(None, why or "ended without an answer", seconds, overran)
+        return Run(None, why or "ended without an answer", seconds, late)
     try:
         results = json.loads(report[len(nonce) :])
     except (ValueError, RecursionError):
-        return Run(None, why or "an unreadable report", seconds, overran)
-    return Run(results, why, seconds, overran)
+        results = None
+    if not isinstance(results, list) or not all(_well_formed(result) for result in results):
+        return Run(None, why or "a malformed report", seconds, late)
+    if overruns := [what for status, what in results if status == "late"]:
+        results = [["error", what] if status == "late" else [status, what] for status, what in results]
+        return Run(results, overruns[0], seconds, True)
+    return Run(results, why, seconds, late)
+
+
+def _well_formed(result: Any) -> bool:
+    if not isinstance(result, list) or len(result) != 2:
+        return False
+    status, what = result
+    return status == "ok" or (status in ("ran", "error", "late") and isinstance(what, str))
 
 
 # ── the command ──────────────────────────────────────────────────────────────
 
+_PARTS = {"call": ("guard", "plain", "start", "calls"), "stdin": ("guard", "plain", "start", "mains"),
+          "unittest": ("guard", "plain", "start", "cases")}  # fmt: skip
 
-@lru_cache(maxsize=1)
-def _harness() -> Any:
-    file = Path(__file__).with_name("harness.py")
-    return compile(file.read_text(encoding="utf-8"), "harness.py", "exec", dont_inherit=True, optimize=2)
+
+@lru_cache(maxsize=3)
+def _harness(kind: Kind) -> list[tuple[str, Any]]:
+    """The modules of `harness` that a kind of test needs, compiled, in the order of their imports."""
+    folder = Path(__file__).with_name("harness")
+    return [
+        (
+            f"ops.grading.harness.{name}",
+            compile(
+                (folder / f"{name}.py").read_text(encoding="utf-8"),
+                f"{name}.py", "exec", dont_inherit=True, optimize=2,
+            ),
+        )
+        for name in _PARTS[kind]
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -173,16 +228,10 @@ def _python() -> str:
     return os.path.realpath(sys.executable)
 
 
-@lru_cache(maxsize=1)
-def _libraries() -> tuple[str, ...]:
-    """The installed libraries: `-S` skips site and its .pth files, which cost more than the interpreter."""
-    return tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
-
-
-def _environment(folder: str) -> dict[str, str]:
+def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
     """Nothing of ours. The interpreter reads it (no -E), so that hashing is the same in every run."""
     return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{chosen.commands}:/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,
         "TMPDIR": folder,
         "LANG": "C.UTF-8",
@@ -195,46 +244,11 @@ def _environment(folder: str) -> dict[str, str]:
     }
 
 
-def _command(folder: str) -> list[str]:
-    # -I but for -E, whose purpose the environment above serves.
+def _command(folder: str, wall: Wall, chosen: Libraries) -> list[str]:
+    # -I but for -E, whose purpose the environment above serves. `-S` skips site and its .pth files, which cost
+    # more than the interpreter.
     python = [_python(), "-s", "-P", "-S", "-c", _BOOT]
-    return [*_wall(folder), *python] if isolation() == "bubblewrap" else python
-
-
-def _wall(folder: str) -> list[str]:
-    """Bubblewrap's arguments: interpreter and system libraries read-only, `folder` writable, no network."""
-    shown = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin"]
-    shown += ["/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", sys.base_prefix, *_libraries()]
-    binds = [part for place in shown for part in ("--ro-bind-try", place, place)]
-    return [
-        shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
-        "--size", str(_TMP_BYTES), "--tmpfs", "/tmp", *binds, "--proc", "/proc", "--dev", "/dev",
-        "--bind", folder, folder, "--chdir", folder,
-    ]  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def isolation() -> str:
-    """The wall that stands here: "bubblewrap" where `bwrap` is on PATH and works, else "limits".
-
-    "limits" are rlimits and an audit hook alone: they stop accidents, not a determined attacker.
-    """
-    if shutil.which("bwrap") is None:
-        return "limits"
-    with tempfile.TemporaryDirectory(prefix="podium-") as folder:
-        command = [*_wall(folder), _python(), "-s", "-P", "-S", "-c", "pass"]
-        try:
-            ended = subprocess.run(
-                command,
-                env=_environment(folder),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=10,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return "limits"
-    return "bubblewrap" if ended.returncode == 0 else "limits"
+    return [*bubblewrap(folder, chosen), *python] if wall == "bubblewrap" else python
 
 
 @lru_cache(maxsize=2)

@@ -16,6 +16,7 @@ from ops.benchmarks.stage import raw_file
 from ops.benchmarks.store import read_problems, write_text
 from ops.config import Recipe, load_pool, load_recipe
 from ops.errors import PodiumError
+from ops.grading import configure, isolation
 from ops.quality import QualityReport, stages
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     workspace = Workspace.find()
     try:
         recipe = load_recipe(workspace.config, chosen.recipe)
+        configure(recipe.grading, workspace.root)
         return _check(workspace, recipe) if chosen.what == "check" else _gold(workspace, recipe)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,8 +68,6 @@ def _check(workspace: Workspace, recipe: Recipe) -> int:
 
 def _gold(workspace: Workspace, recipe: Recipe) -> int:
     """Grade every gold answer of `data/raw` and write `.podium/gold.md`."""
-    from ops.grading import isolation
-
     sets = {}
     for name in recipe.benchmarks:
         for split in ("train", "test"):

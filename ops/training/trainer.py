@@ -22,6 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from ops.benchmarks.store import read_problems
 from ops.config import Grpo
+from ops.grading import configure
 from ops.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
 from ops.problem import Problem
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
@@ -115,6 +116,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     Returns None on ranks other than the first. Raises `OverBudget` at the cap: run again
     with a larger one to go on.
     """
+    configure(plan.recipe.grading, plan.root)
     card = PolicyCard.read(plan.base_policy)
     problems = {problem.key: problem for problem in read_problems(plan.problems)}
     prompting = plan.recipe.prompting

@@ -46,6 +46,7 @@ RECIPE: dict[str, Any] = {
     "name": "canaries",
     "seed": 3,
     "pool": "canaries",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     "benchmarks": {
         **{name: {"train": 24, "test": 2} for name in TRAINED},
         "gpqa_diamond": {"source": "file", "test_file": "gpqa.csv", "max_malformed_share": 0.2},

@@ -64,6 +64,7 @@ def podium(project: Workspace) -> Podium:
     recipe = {
         "name": "secret",
         "pool": "quickstart",
+        "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
         "benchmarks": {**{name: {"train": 8, "test": 2} for name in TRAINED}, "gpqa_diamond": gpqa},
         "curation": {"per_domain": 2, "selector": "uniform", "near_duplicate_jaccard": 0.8},
         "policy": {"kind": "scratch"},

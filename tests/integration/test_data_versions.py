@@ -29,6 +29,7 @@ RECIPE: dict[str, Any] = {
     "name": "versioned",
     "seed": 1,
     "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     "benchmarks": {name: {"train": 12, "test": 2} for name in TRAINED},
     "curation": {"per_domain": 3, "shortlist_factor": 1.5, "near_duplicate_jaccard": 1.0},
     "policy": {"kind": "scratch"},

@@ -28,6 +28,7 @@ TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE: dict[str, Any] = {
     "name": "gated",
     "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     "benchmarks": {name: {"train": 8, "test": 2} for name in TRAINED},
     "curation": {"per_domain": 1, "selector": "uniform", "near_duplicate_jaccard": 1.0},
     "policy": {"kind": "scratch"},

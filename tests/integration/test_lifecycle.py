@@ -40,6 +40,7 @@ RECIPE = {
     "name": "mini",
     "seed": 3,
     "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     # One unseen benchmark, and not the first: the partitions of a run are not always neighbours.
     "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, "gpqa_diamond": {"test": 4}},
     "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},

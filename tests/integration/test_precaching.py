@@ -30,6 +30,7 @@ COLUMN = PER_DOMAIN * len(TRAINING_BENCHMARKS)
 RECIPE: dict[str, Any] = {
     "name": "small",
     "pool": "few",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     "benchmarks": {name: {"train": 12, "test": 2} for name in TRAINING_BENCHMARKS},
     "curation": {"per_domain": PER_DOMAIN, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},

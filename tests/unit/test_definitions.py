@@ -211,6 +211,7 @@ def write_recipe(project: Workspace) -> Path:
     recipe = {
         "name": "small",
         "pool": "quickstart",
+        "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
         "benchmarks": benchmarks,
         "policy": {"kind": "scratch"},
         "cold_start": {},

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ops.config import load_pool, load_recipe
+from ops.grading import configure
 from ops.workers.commands.progress import bar
 from ops.workers.stage import estimate_responses, materialize_profiles, materialize_responses, open_client
 from ops.workers.vllm_server import serving
@@ -25,6 +26,7 @@ def add(commands: _SubParsersAction[Any]) -> None:
 
 def _responses(workspace: Workspace, arguments: Namespace) -> None:
     recipe = load_recipe(workspace.config, arguments.recipe)
+    configure(recipe.grading, workspace.root)
     pool = load_pool(workspace.config, recipe.pool)
     client = open_client(workspace, recipe, pool, "precache")
     if recipe.asks_workers:

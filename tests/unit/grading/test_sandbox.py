@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ops.grading import sandbox
+from ops.config import Grading, load_recipe
+from ops.errors import ConfigError
+from ops.grading import configure, grade, sandbox
+from ops.grading.isolation import isolation as standing
 from ops.grading.sandbox import Limits
+from ops.problem import CodeTest, Problem
 
 ROOT = Path(__file__).resolve().parents[3]
+walls = importlib.import_module("ops.grading.isolation")
 LIMITS = Limits(cpu_s=5, wall_s=30, memory=512 << 20)
-walled = pytest.mark.skipif(sandbox.isolation() != "bubblewrap", reason="bubblewrap does not work on this machine")
+walled = pytest.mark.skipif(standing() != "bubblewrap", reason="bubblewrap does not work on this machine")
 
 
 @pytest.fixture
 def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine without `bwrap` on its PATH."""
+    """A machine without `bwrap` on its PATH, and a process that was told nothing yet."""
     monkeypatch.setenv("PATH", "/nowhere")
-    sandbox.isolation.cache_clear()
+    walls._obstacle.cache_clear()
+    configure(Grading(), ROOT)
     yield
     monkeypatch.undo()
-    sandbox.isolation.cache_clear()
+    walls._obstacle.cache_clear()
+    weakest = "bubblewrap" if standing() == "bubblewrap" else "resource_limits"
+    configure(Grading(isolation=weakest), ROOT)
 
 
 def value(body: str, limits: Limits = LIMITS) -> Any:
@@ -37,15 +49,71 @@ def value(body: str, limits: Limits = LIMITS) -> Any:
     return run.results[0]
 
 
-def test_without_bubblewrap_the_limits_alone_stand_and_say_so(no_bubblewrap: None) -> None:
-    assert sandbox.isolation() == "limits"
+PROBLEM = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
+
+
+def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bubblewrap: None) -> None:
+    said = r"grading\.isolation.*no `bwrap`.*apt-get install bubblewrap.*resource_limits"
+    with pytest.raises(ConfigError, match=said):
+        grade(PROBLEM, "```python\ndef f(): return 42\n```")
+    assert grade(PROBLEM, "no program at all").score == 0.0, "what runs nothing needs no wall"
+
+
+def test_a_recipe_accepts_the_weaker_wall_by_name(no_bubblewrap: None, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(Grading(isolation="resource_limits"), ROOT)
+    assert standing() == "resource_limits"
     assert value("return 6 * 7") == ["ok", 42]
+    assert "resource limits alone" in capsys.readouterr().err
     status, why = value("import socket\nsocket.create_connection(('127.0.0.1', 9))")
     assert (status, "PermissionError" in why) == ("error", True)
 
 
+def test_behind_limits_alone_other_processes_and_the_project_are_not_read(no_bubblewrap: None) -> None:
+    configure(Grading(isolation="resource_limits"), ROOT)
+    for place in (f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/mem", str(ROOT / "pyproject.toml")):
+        status, why = value(f"return open({place!r}, 'rb').read(10)")
+        assert (status, "reads only" in why) == ("error", True)
+    status, why = value(f"import os\nreturn os.listdir({str(ROOT)!r})")
+    assert (status, "lists only" in why) == ("error", True)
+
+
+def test_the_quickstart_accepts_limits_and_recipes_with_language_models_do_not() -> None:
+    assert load_recipe(ROOT / "config", "quickstart").grading.isolation == "resource_limits"
+    assert {load_recipe(ROOT / "config", name).grading.isolation for name in ("paper", "files")} == {"bubblewrap"}
+
+
+def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Path) -> None:
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    [packages] = home.glob("lib/python*/site-packages")
+    (packages / "of_its_time.py").write_text("VERSION = 7", encoding="utf-8")
+    test = CodeTest("call", "f()", "[7, True]")
+    body = "import shutil\nimport of_its_time\ndef f():\n    python = shutil.which('python')\n"
+    program = f"```python\n{body}    return [of_its_time.VERSION, python.startswith({str(home)!r})]\n```"
+    given, other = (replace(PROBLEM, benchmark=name, tests=(test,)) for name in ("bigcodebench", "livecodebench"))
+    assert grade(given, program + "\nbefore").score == 0.0
+    accepted = Grading(isolation=standing(), environments={"bigcodebench": "env"})
+    configure(accepted, tmp_path)
+    try:
+        assert grade(replace(given, id="with it"), program).score == 1.0
+        assert grade(other, program).score == 0.0
+    finally:
+        configure(Grading(isolation=standing()), ROOT)
+
+
+def test_an_environment_of_another_python_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
+    configure(Grading(isolation=standing(), environments={"livecodebench": "env"}), tmp_path)
+    try:
+        with pytest.raises(ConfigError, match="make bigcodebench"):
+            grade(replace(PROBLEM, id="another python"), "```python\ndef f(): return 42\n```")
+    finally:
+        configure(Grading(isolation=standing()), ROOT)
+
+
 def test_bubblewrap_is_used_where_it_works() -> None:
-    assert (sandbox.isolation() == "bubblewrap") <= (shutil.which("bwrap") is not None)
+    assert (standing() == "bubblewrap") <= (shutil.which("bwrap") is not None)
 
 
 @walled
@@ -138,7 +206,7 @@ class T(unittest.TestCase):
     run = sandbox.run("unittest", "", [tests], limits)
     assert run.overran
     assert "still running" in run.why
-    if sandbox.isolation() == "bubblewrap":
+    if standing() == "bubblewrap":
         # A child in a session of its own outlives a process group, but not its PID space.
         deadline = time.monotonic() + 10
         while living(mark) and time.monotonic() < deadline:

@@ -1,0 +1,262 @@
+"""Tests of kind "unittest": test and program meet in one process, so a process that never met either reports.
+
+What belongs here: the runner, which forks once for each module of tests and reads one report from each
+fork; and within a fork, running the tests and looking whether the program changed what judges it. What
+does not: which modules, and what their reports mean (`ops.grading.unit_tests`).
+"""
+
+# ruff: noqa: BLE001, PTH109, PTH114, PTH118, SIM105
+# Whatever a program raises is its verdict; pathlib and contextlib would cost milliseconds of
+# every run.
+
+from __future__ import annotations
+
+import builtins
+import os
+import select
+import sys
+import time
+import unittest
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any
+
+from ops.grading.harness.guard import guard, limit, silence
+from ops.grading.harness.plain import blame, module, quoted
+
+Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+_DUMPABLE = 4
+_SIGKILL = 9
+
+
+def run(job: dict[str, Any]) -> str:
+    """Run every module of tests in a fork of its own, one after the other; their reports as they came."""
+    _hide(True)
+    reports = []
+    for _ in range(job["sources"]):
+        # The next is read when the last fork has ended: no fork's memory holds another's tests.
+        reports.append(_report_of_fork(job, job["take"](job["more"])))
+        _sweep(job["walled"])
+    return "[" + ", ".join(reports) + "]"
+
+
+def _hide(hidden: bool) -> None:
+    """Keep other processes of the same user out of this one's memory and descriptors, or let them in again."""
+    import ctypes
+
+    if prctl := getattr(ctypes.CDLL(None), "prctl", None):  # Linux
+        prctl(_DUMPABLE, int(not hidden), 0, 0, 0)
+
+
+def _report_of_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
+    """["ran", what the fork wrote], or ["late" | "error", why]."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.close(reading)
+        os.close(job.pop("report"))
+        os.close(job.pop("more"))
+        silence()
+        _hide(False)
+        left = memoryview(_judged(job, source).encode())
+        while left:
+            left = left[os.write(writing, left) :]
+        os._exit(0)
+    os.close(writing)
+    text, in_time = _read(reading, child, job["wall_s"], job["report_bytes"])
+    for kill, who in ((os.killpg, child), (os.kill, child)):
+        try:
+            kill(who, _SIGKILL)
+        except OSError:  # it ended
+            continue
+    _, status = os.waitpid(child, 0)
+    os.close(reading)
+    if not in_time:
+        return f'["late", "still running after {job["wall_s"]:g} s"]'
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (24, _SIGKILL) and not text:
+        return '["late", "out of CPU time"]'
+    if os.WIFSIGNALED(status) and not text:
+        return f'["error", "killed by signal {os.WTERMSIG(status)}"]'
+    return f'["ran", {quoted(text.decode("utf-8", "replace"))}]'
+
+
+def _read(descriptor: int, child: int, seconds: float, bound: int) -> tuple[bytes, bool]:
+    """What came until the child ended (a process that it left behind may hold the pipe open), and whether in time."""
+    parts: list[bytes] = []
+    deadline, size, ended = time.monotonic() + seconds, 0, False
+    while (left := deadline - time.monotonic()) > 0 and size <= bound:
+        ready, _, _ = select.select([descriptor], [], [], 0 if ended else min(left, 0.2))
+        if ready:
+            part = os.read(descriptor, 1 << 16)
+            if not part:
+                return b"".join(parts), True
+            parts.append(part)
+            size += len(part)
+        elif ended:
+            return b"".join(parts), True
+        else:  # what it wrote before it ended is read in the next turns
+            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return b"".join(parts), size > bound
+
+
+def _sweep(walled: bool) -> None:
+    """Leave the next fork nothing of this one: no process and no file."""
+    if walled:  # a process space of our own: everybody else in it was started by the program
+        try:
+            os.kill(-1, _SIGKILL)
+        except ProcessLookupError:
+            pass
+    for place in (os.getcwd(), "/tmp") if walled else (os.getcwd(),):
+        for folder, folders, files in os.walk(place, topdown=True):
+            for name in folders:
+                _try(os.chmod, os.path.join(folder, name), 0o700)
+            for name in files:
+                _try(os.unlink, os.path.join(folder, name))
+        for folder, folders, files in os.walk(place, topdown=False):
+            for name in (*folders, *files):
+                path = os.path.join(folder, name)
+                _try(os.rmdir if name in folders and not os.path.islink(path) else os.unlink, path)
+
+
+def _try(change: Callable[..., None], *arguments: Any) -> None:
+    try:
+        change(*arguments)
+    except OSError:  # gone, or not ours to change
+        pass
+
+
+# ── within a fork ────────────────────────────────────────────────────────────
+
+
+class Result(unittest.TestResult):
+    """One line for each test: its name, what became of it, why."""
+
+    def __init__(self, changed: Callable[[], str]) -> None:
+        super().__init__()
+        self._changed = changed
+        self.lines: dict[str, tuple[str, str]] = {}
+        self.tampered = ""
+
+    def _note(self, test: unittest.TestCase, status: str, why: str = "") -> None:
+        name = f"{type(test).__qualname__}.{getattr(test, '_testMethodName', '')}"
+        if self.lines.get(name, ("ok", ""))[0] == "ok":  # the first trouble is told
+            self.lines[name] = status, why
+
+    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        """Ask after every test whether the tools still are what they were."""
+        self.tampered = self.tampered or self._changed()
+        super().stopTest(test)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+        """A test that ran to its end."""
+        self._note(test, "ok")
+
+    def addFailure(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
+        """A test whose assertion failed."""
+        self._note(test, "failed", blame(err[1]) if err[1] else "")
+
+    def addError(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
+        """A test that raised; `setUpClass` counts as one."""
+        self._note(test, "failed", blame(err[1]) if err[1] else "")
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Error | None) -> None:  # noqa: N802
+        """A part of a test; one that failed fails the test."""
+        if err is not None:
+            self._note(test, "failed", blame(err[1]) if err[1] else "")
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
+        """A test that was passed over proves nothing."""
+        self._note(test, "skipped", str(reason))
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
+        """A test whose author expects it to fail."""
+        self._note(test, "expected")
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+        """A test whose author expects it to fail, and which did not."""
+        self._note(test, "failed", "unexpected success")
+
+
+def _judged(job: dict[str, Any], source: dict[str, Any]) -> str:
+    """The report of one module of tests: [[name, status, why] …] and what the program changed, as JSON."""
+    loader, suite, watch = unittest.TestLoader(), unittest.TestSuite(), Watch()
+    limit(job, job["cpu_s"])
+    guard(job)
+    program, classes, text = job["program"], source["classes"], source["code"]
+    job.clear()
+    source.clear()
+    made = module("solution")
+    try:
+        exec(compile(program, "program.py", "exec", dont_inherit=True), made.__dict__)
+        tampered = watch.ever_changed()
+        exec(compile(text, "test_program.py", "exec", dont_inherit=True), made.__dict__)
+        result = Result(watch.changed)
+        for name in classes:
+            watch.remember(made.__dict__[name])
+            suite.addTest(loader.loadTestsFromTestCase(made.__dict__[name]))
+        (suite if classes else loader.loadTestsFromModule(made)).run(result)
+    except BaseException as error:  # SystemExit too
+        return f'["stopped", {quoted(blame(error))}]'
+    rows = (f"[{quoted(name)}, {quoted(status)}, {quoted(why[:200])}]" for name, (status, why) in result.lines.items())
+    return f'["tests", [{", ".join(rows)}], {quoted(tampered or result.tampered or watch.ever_changed())}]'
+
+
+class Watch:
+    """Remembers what judges a program, before the program is loaded; `changed` names what is not as it was."""
+
+    def __init__(self) -> None:
+        self._modules = [unittest, unittest.case, unittest.suite, unittest.result, unittest.loader]
+        self._names = [(m, dict(vars(m))) for m in self._modules]
+        self._builtins = {name: value for name, value in vars(builtins).items() if name != "_"}
+        self._judges = [(name, held, _state(held)) for name, held in _judges(self._modules)]
+        self._tests: list[tuple[type, dict[str, Any]]] = []
+
+    def remember(self, case: type) -> None:
+        """Watch the methods of a class of tests, too."""
+        self._tests.append((case, _methods(case)))
+
+    def changed(self) -> str:
+        """The first of unittest's or the tests' own parts that is not as it was, or ""."""
+        for owner, names in self._names:
+            if sys.modules.get(owner.__name__) is not owner:
+                return f"sys.modules[{owner.__name__!r}]"
+            for name, value in names.items():
+                if vars(owner).get(name) is not value:
+                    return f"{owner.__name__}.{name}"
+        for name, held, state in self._judges:
+            if _state(held) != state:
+                return name
+        for case, methods in self._tests:
+            if _methods(case) != methods:
+                return f"the methods of {case.__name__}"
+        return "sys.settrace" if sys.gettrace() or sys.getprofile() else ""
+
+    def ever_changed(self) -> str:
+        """As `changed`, and the builtins, which honest tests replace for a while (`mock.patch`)."""
+        for name, value in self._builtins.items():
+            if vars(builtins).get(name) is not value:
+                return f"builtins.{name}"
+        return self.changed()
+
+
+def _judges(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
+    """Classes and functions of unittest, and the class that collects results here."""
+    seen: dict[int, Any] = {}
+    for held in (Result, *(value for m in modules for value in vars(m).values())):
+        judges = isinstance(held, type | FunctionType) and held.__module__.startswith(("unittest", __name__))
+        if judges and id(held) not in seen:
+            seen[id(held)] = held
+            yield f"{held.__module__}.{held.__qualname__}", held
+
+
+def _state(held: Any) -> Any:
+    """What tells whether a class or function is as it was: names, identities, code, defaults."""
+    if isinstance(held, FunctionType):
+        return held.__code__, held.__defaults__, id(held.__kwdefaults__), id(held.__globals__)
+    return held.__bases__, {name: id(value) for name, value in vars(held).items()}, _methods(held)
+
+
+def _methods(held: type) -> dict[str, Any]:
+    found = {name: getattr(value, "__func__", value) for name, value in vars(held).items()}
+    return {name: (id(value), _state(value)) for name, value in found.items() if isinstance(value, FunctionType)}

@@ -1,0 +1,100 @@
+"""Tests of kind "stdin": the program as `__main__`, once an input; what it prints goes out."""
+
+# ruff: noqa: BLE001, PTH108, SIM115
+# Whatever a program raises is its verdict; pathlib would cost milliseconds of every run.
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import CodeType
+from typing import Any
+
+from ops.grading.harness.guard import guard, limit
+from ops.grading.harness.plain import blame, module, quoted
+
+
+def run(job: dict[str, Any]) -> str:
+    """Run the program once per input, each in a fork of its own; stops at the first that fails."""
+    try:
+        code = compile(job["program"], "program.py", "exec", dont_inherit=True)
+    except BaseException as error:  # any error of the program's text, MemoryError included
+        return f'[["error", {quoted(blame(error))}]]'
+    results = []
+    for text in job["tests"]:
+        out = os.open("stdout", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        into = os.open("stdin", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        data = memoryview(text.encode())
+        while data:
+            data = data[os.write(into, data) :]
+        os.lseek(into, 0, os.SEEK_SET)
+        os.unlink("stdin")
+        os.unlink("stdout")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if _as_main(job, code, into, out) else 1)
+        os.close(into)
+        _, status = os.waitpid(child, 0)
+        os.lseek(out, 0, os.SEEK_SET)
+        said = _read(out, job["keep"])
+        os.close(out)
+        if status:
+            results.append(failure(status))
+            break
+        results.append(f'["ok", {quoted(said.decode("utf-8", "replace"))}]')
+    return "[" + ", ".join(results) + "]"
+
+
+def failure(status: int) -> str:
+    """What ended a child that did not end well, as a report: "late" is for want of CPU time."""
+    if not os.WIFSIGNALED(status):
+        return '["error", "exit status 1"]'
+    number = os.WTERMSIG(status)
+    if number in (signal.SIGXCPU, signal.SIGKILL):  # the soft and the hard limit
+        return '["late", "out of CPU time"]'
+    return f'["error", "signal {number}"]'
+
+
+def _read(descriptor: int, count: int) -> bytes:
+    parts = []
+    while count > 0 and (part := os.read(descriptor, count)):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
+    """In the child: the program as `__main__` with `into` as stdin and `out` as stdout."""
+    os.dup2(into, 0)
+    os.dup2(out, 1)
+    os.close(job["report"])
+    for spare in (into, out):
+        if spare > 2:
+            os.close(spare)
+    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
+    limit(job, job["cpu_s"])
+    guard(job)
+    job.clear()
+    ended = True
+    try:
+        exec(code, module("__main__").__dict__)
+    except SystemExit as leaving:
+        ended = leaving.code in (None, 0)
+    except BaseException:  # the program's own failure
+        ended = False
+    try:
+        _leave()
+    except Exception:  # an exit function's, the file's limit, or a stdout that the program closed
+        return False
+    return ended
+
+
+def _leave() -> None:
+    """What the interpreter does at its end: wait for threads, call exit functions, flush."""
+    if threading := sys.modules.get("threading"):
+        threading._shutdown()
+    if atexit := sys.modules.get("atexit"):
+        atexit._run_exitfuncs()
+    sys.stdout.flush()

@@ -1,0 +1,89 @@
+"""Tests of kind "unittest": what the reports of the tests and of their controls mean.
+
+What belongs here: the verdict on one module of tests. What does not: running it (`sandbox`), writing the
+controls (`controls`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from ops.grading import sandbox
+from ops.grading.controls import control, names_of_tests
+from ops.grading.isolation import Libraries
+
+
+class Report(NamedTuple):
+    """What one fork said of one module of tests."""
+
+    became: Mapping[str, tuple[str, str]]
+    """Test to (status, why)."""
+    tampered: str
+    """The part of unittest, of the builtins or of the tests that the program changed."""
+    stopped: str
+    """Why there are no tests to speak of; "" where there are."""
+
+
+def failure(program: str, code: str, limits: sandbox.Limits, chosen: Libraries) -> tuple[str, bool]:
+    """Why `program` fails the module of tests `code` ("" where it passes), and whether for want of time."""
+    wrong = control(code, Random(secrets.randbits(64)))
+    modules = [code] if wrong is None else [code, wrong.code]
+    order = list(range(len(modules)))
+    Random(secrets.randbits(64)).shuffle(order)
+    run = sandbox.run("unittest", program, [modules[i] for i in order], limits, chosen=chosen)
+    if run.results is None or len(run.results) != len(modules):
+        return run.why or "ended without an answer", run.overran
+    by_module = dict(zip(order, run.results, strict=True))
+    status, text = by_module[0]
+    if status != "ran":
+        return text, run.overran
+    if reason := _failed(_read(text), code):
+        return reason, False
+    if wrong is not None and (fooled := _passed_wrongly(by_module[1], wrong.must_fail)):
+        return f"passes tests that were made wrong: {fooled}", False
+    return "", False
+
+
+def _failed(report: Report | None, code: str) -> str:
+    if report is None:
+        return "a malformed report"
+    if report.tampered:
+        return f"changed {report.tampered}"
+    if report.stopped or not report.became:
+        return report.stopped or "no test ran"
+    fine = ("ok", "expected") if "expectedFailure" in code else ("ok",)
+    bad = [why or status for status, why in report.became.values() if status not in fine]
+    if bad:
+        return f"{len(bad)} of {len(report.became)} failed: {bad[0].splitlines()[0]}"
+    if missing := names_of_tests(code) - set(report.became):
+        return f"{len(missing)} tests did not run: {min(missing)}"
+    return ""
+
+
+def _passed_wrongly(result: list[str], must_fail: frozenset[str]) -> str:
+    """A test that no right program passes and this one did; "" where there is none."""
+    status, text = result
+    report = _read(text) if status == "ran" else None
+    became = report.became if report else {}
+    return min((name for name in must_fail if became.get(name, ("", ""))[0] == "ok"), default="")
+
+
+def _read(text: str) -> Report | None:
+    """The fork's report; None where it is not exactly one, well formed."""
+    try:
+        match json.loads(text):
+            case ["stopped", str(why)]:
+                return Report({}, "", why or "stopped")
+            case ["tests", list(rows), str(tampered)]:
+                became = {name: (status, why) for name, status, why in rows}
+                if len(became) == len(rows) and all(
+                    isinstance(part, str) for name, row in became.items() for part in (name, *row)
+                ):
+                    return Report(became, tampered, "")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return None

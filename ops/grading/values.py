@@ -1,0 +1,124 @@
+"""Comparing what came out of the sandbox with what was expected, outside of it.
+
+What belongs here: equality of values and of printed text. What does not: which tests there are (`code`).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from typing import Any
+
+FLOAT_TOLERANCE = 1e-6
+
+
+def same_output(wanted: str, printed: str) -> bool:
+    """Equal line by line but for trailing space; numbers with a point or exponent within 1e-6."""
+    left, right = _lines(wanted), _lines(printed)
+    if left == right:
+        return True
+    return len(left) == len(right) and all(
+        len(a) == len(b) and all(_same_word(x, y) for x, y in zip(a, b, strict=True))
+        for a, b in zip((line.split() for line in left), (line.split() for line in right), strict=True)
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _same_word(wanted: str, printed: str) -> bool:
+    if wanted == printed:
+        return True
+    if not any(mark in wanted for mark in ".eE") or len(wanted) > 60 or len(printed) > 60:
+        return False
+    try:
+        return math.isclose(float(wanted), float(printed), rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
+    except ValueError:
+        return False
+
+
+def expected(literal: str) -> Any:
+    """The value of a test's `output`: a Python literal, else JSON, else the text itself."""
+    for read in (ast.literal_eval, json.loads):
+        try:
+            return _plain(read(literal))
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            continue
+    return literal
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_key(_plain(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return frozenset(_key(_plain(item)) for item in value)
+    return value
+
+
+def _key(value: Any) -> Any:
+    """A list as what can be a key or a member."""
+    return tuple(_key(item) for item in value) if isinstance(value, list) else value
+
+
+def decode(value: Any) -> Any:
+    """A value as `harness.plain.encode` reported it; sequences become lists.
+
+    Raises `ValueError`, `TypeError` or `RecursionError` on what it did not write.
+    """
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    [(tag, inside)] = value.items()
+    match tag:
+        case "int":
+            return int(inside, 16)
+        case "dict":
+            return {_key(decode(key)): decode(item) for key, item in inside}
+        case "set":
+            return frozenset(_key(decode(item)) for item in inside)
+        case "bytes":
+            return bytes.fromhex(inside)
+        case "complex":
+            return complex(*inside)
+        case "other":
+            return _Other(str(inside))
+    raise ValueError(f"unknown tag {tag!r}")
+
+
+class _Other:
+    """An object that has no literal: equal to nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def same_value(wanted: Any, value: Any) -> bool:
+    """Python's equality, with lists and tuples alike and floats within 1e-6 (relative)."""
+    if isinstance(wanted, float) or isinstance(value, float):
+        numbers = all(isinstance(side, (int, float)) for side in (wanted, value))
+        return numbers and _close(wanted, value)
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(same_value(a, b) for a, b in zip(wanted, value, strict=True))
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return wanted.keys() == value.keys() and all(same_value(wanted[key], value[key]) for key in wanted)
+    return bool(wanted == value)
+
+
+def _close(wanted: float, value: float) -> bool:
+    try:
+        if math.isnan(wanted) or math.isnan(value):
+            return math.isnan(wanted) and math.isnan(value)
+        return math.isclose(wanted, value, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
+    except OverflowError:  # an integer beyond every float
+        return False

@@ -1,0 +1,59 @@
+"""No program of `hostile.py` is graded right, and an honest one is, beside each kind of test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ops.grading import code, grade, grade_many
+from ops.problem import CodeTest, Grade, Problem
+from tests.unit.grading import hostile
+
+HONEST = "def f(x):\n    if x < 0: raise ValueError('negative')\n    return {1: 918273, 2: 465564, 3: 777}.get(x, 0)\n"
+HONEST_MAIN = "print({1: 918273, 2: 465564}[int(input())])"
+TESTS = """
+import unittest
+class Asked(unittest.TestCase):
+    def test_values(self):
+        self.assertEqual(f(1), 918273)
+        self.assertEqual(f(2), 465564)
+    def test_more(self):
+        self.assertTrue(f(3) == 777)
+        self.assertIn(f(3), [776, 777])
+    def test_errors(self):
+        with self.assertRaises(ValueError):
+            f(-1)
+"""
+CALL = (CodeTest("call", "f(1)", "918273"), CodeTest("call", "f(2)", "465564"))
+STDIN = (CodeTest("stdin", "1\n", "918273\n"), CodeTest("stdin", "2\n", "465564\n"))
+UNITTEST = (CodeTest("unittest", TESTS),)
+
+
+KINDS = {"call": (CALL, hostile.CALL), "stdin": (STDIN, hostile.STDIN), "unittest": (UNITTEST, hostile.UNITTEST)}
+
+
+def problem(tests: tuple[CodeTest, ...]) -> Problem:
+    return Problem("p", "livecodebench", "code", "test", "Write it.", "", "code", tests=tests)
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[tuple[str, str], Grade]:
+    """Every hostile program's, graded side by side: most of the time is the start of interpreters."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, limits in code.LIMITS.items():
+            patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=20, memory=1 << 30))
+        asked = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
+        pairs = [(problem(KINDS[kind][0]), f"```python\n{KINDS[kind][1][name]}\n```") for kind, name in asked]
+        return dict(zip(asked, grade_many(pairs, workers=4), strict=True))
+
+
+@pytest.mark.parametrize(("tests", "program"), [(CALL, HONEST), (STDIN, HONEST_MAIN), (UNITTEST, HONEST)])
+def test_honest_programs_pass(tests: tuple[CodeTest, ...], program: str) -> None:
+    assert grade(problem(tests), f"```python\n{program}\n```").score == 1.0
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs])
+def test_no_program_grades_itself(kind: str, name: str, verdicts: dict[tuple[str, str], Grade]) -> None:
+    verdict = verdicts[kind, name]
+    assert (verdict.score, bool(verdict.reason)) == (0.0, True)

@@ -1,0 +1,146 @@
+"""CPU time in a verdict: scaled to the machine, tried again by itself, said, and never remembered as final."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ops.grading import calibration, code, grade, grade_many, sandbox
+from ops.grading.turns import Turns
+from ops.problem import CodeTest, Problem
+
+# Uses so many seconds of CPU time, whatever the machine's speed.
+BURNS = "import time\ndef f():\n    while time.process_time() < {seconds}: pass\n    return 42"
+MAIN_BURNS = "import time\nwhile time.process_time() < {seconds}: pass\nprint(42)"
+CALL, STDIN = CodeTest("call", "f()", "42"), CodeTest("stdin", "", "42")
+UNIT = CodeTest(
+    "unittest",
+    "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(f(), 42)\n",
+)
+
+
+def problem(test: CodeTest) -> Problem:
+    return Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(test,))
+
+
+def fenced(program: str) -> str:
+    return f"```python\n{program}\n```"
+
+
+@pytest.fixture(autouse=True)
+def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One CPU second for every kind, on a machine as fast as the reference."""
+    for kind, limits in code.LIMITS.items():
+        monkeypatch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=200))
+    monkeypatch.setattr(code, "slowness", lambda: 1.0)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.Limits]:
+    """The limits of every run, in their order."""
+    seen: list[sandbox.Limits] = []
+    real = sandbox.run
+
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.Limits, **more: Any) -> sandbox.Run:
+        seen.append(limits)
+        return real(kind, program, tests, limits, **more)
+
+    monkeypatch.setattr(sandbox, "run", noted)
+    return seen
+
+
+@pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS), (UNIT, BURNS)])
+def test_out_of_cpu_time_is_said_and_never_remembered(test: CodeTest, program: str, runs: list[sandbox.Limits]) -> None:
+    case, response = problem(test), fenced(program.format(seconds=1000))
+    first = grade(case, response)
+    assert first.score == 0.0
+    assert "out of CPU time" in first.reason
+    assert code.NOT_FINAL in first.reason
+    assert not code.is_final(first)
+    once = len(runs)
+    assert grade(case, response) == first
+    assert len(runs) == 2 * once, "it was run again, not remembered"
+
+
+@pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS)])
+def test_a_program_near_the_limit_is_tried_again_by_itself(
+    test: CodeTest, program: str, runs: list[sandbox.Limits]
+) -> None:
+    verdict = grade(problem(test), fenced(program.format(seconds=1.3)))
+    assert verdict.score == 1.0, verdict.reason
+    assert [limits.cpu_s for limits in runs] == [1, code.GRACE]
+
+
+def test_a_program_that_is_wrong_is_not_tried_again(runs: list[sandbox.Limits]) -> None:
+    verdict = grade(problem(CALL), fenced("def f(): return 41"))
+    assert (verdict.score, code.is_final(verdict), len(runs)) == (0.0, True, 1)
+
+
+def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[float] = []
+    together: list[tuple[float, int]] = []
+    real = sandbox.run
+
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.Limits, **more: Any) -> sandbox.Run:
+        running.append(limits.cpu_s)
+        try:
+            return real(kind, program, tests, limits, **more)
+        finally:
+            together.append((limits.cpu_s, len(running)))
+            running.remove(limits.cpu_s)
+
+    monkeypatch.setattr(sandbox, "run", noted)
+    slow = [fenced(BURNS.format(seconds=1000) + f"\n# {i}") for i in range(2)]
+    quick = [fenced(f"import time\ndef f():\n    time.sleep(0.2)\n    return 42\n# {i}") for i in range(8)]
+    verdicts = grade_many([(problem(CALL), text) for text in (*slow, *quick)], workers=4)
+    assert [verdict.score for verdict in verdicts] == [0.0, 0.0] + [1.0] * 8
+    assert {count for cpu_s, count in together if cpu_s == code.GRACE} == {1}
+
+
+def test_turns_alone_begin_when_the_others_have_ended() -> None:
+    import threading
+
+    turns, order = Turns(), []
+    began, go_on = threading.Event(), threading.Event()
+
+    def beside() -> None:
+        with turns.beside_others():
+            began.set()
+            go_on.wait(60)
+            order.append("beside")
+
+    def alone() -> None:
+        with turns.alone():
+            order.append("alone")
+
+    first = threading.Thread(target=beside)
+    first.start()
+    began.wait(60)
+    second = threading.Thread(target=alone)
+    second.start()
+    go_on.set()
+    first.join(60)
+    second.join(60)
+    assert order == ["beside", "alone"]
+
+
+def test_limits_grow_with_the_slowness_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, runs: list[sandbox.Limits]
+) -> None:
+    monkeypatch.setattr(code, "slowness", lambda: 3.0)
+    assert grade(problem(CALL), fenced(BURNS.format(seconds=1.5) + "\n# on a slow machine")).score == 1.0
+    assert [limits.cpu_s for limits in runs] == [3.0]
+
+
+def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = iter([0.5, 0.4, 0.2, 0.9, 0.3])
+    monkeypatch.setattr(calibration, "REFERENCE_S", 0.1)
+    monkeypatch.setattr(calibration, "_measured", lambda: next(measured))
+    calibration.slowness.cache_clear()
+    try:
+        assert calibration.slowness() == pytest.approx(2.0)
+        assert calibration.slowness() == pytest.approx(2.0), "measured once a process"
+    finally:
+        calibration.slowness.cache_clear()

@@ -21,7 +21,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds recursion test browser lint fuzz pictures selectors gold bench clean distclean vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds recursion test browser lint fuzz pictures selectors gold bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,16 @@ gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders
 bench: $(STAMP)  ## the benchmarks, into .podium/bench.json
 	@$(BIN)/python -m tests.bench
 
+# ── BigCodeBench's libraries, in an environment of their own that the sandbox shows to its programs ──
+BCB_VENV     := .venv-bigcodebench
+
+bigcodebench: $(BCB_VENV)/.installed  ## the libraries of BigCodeBench's time, for its programs
+
+$(BCB_VENV)/.installed: constraints-bigcodebench.txt
+	@test -x $(BCB_VENV)/bin/python || $(PYTHON) -m venv $(BCB_VENV)
+	$(BCB_VENV)/bin/python -m pip install --quiet --requirement constraints-bigcodebench.txt
+	@touch $@
+
 # ── a real language model on this machine, in an environment of its own ──────────────
 VLLM_VENV    := .venv-vllm
 VLLM_STAMP   := $(VLLM_VENV)/.installed
@@ -108,4 +118,4 @@ clean:  ## tool caches and run-time state, but not what was paid for (.podium/ca
 	if [ -d .podium ]; then find .podium -mindepth 1 -maxdepth 1 ! -name cache ! -name 'ledger.sqlite*' -exec rm -rf {} +; fi
 
 distclean: clean  ## … and that, and the virtual environment
-	rm -rf .podium $(VENV) $(VLLM_VENV)
+	rm -rf .podium $(VENV) $(VLLM_VENV) $(BCB_VENV)

@@ -59,6 +59,7 @@ def configure(settings: Grading, root: Path) -> None:
 
     Called where a recipe is loaded. A process that never calls it accepts bubblewrap alone.
     """
+    _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == settings.isolation
     _CHOSEN.wall = settings.isolation
     _CHOSEN.environments = {name: root / path for name, path in settings.environments.items()}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import BenchmarkSource
-from ops.grading import isolation
+from ops.config import BenchmarkSource, Grading
+from ops.grading import configure, isolation
 from ops.problem import Split
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
@@ -61,6 +61,7 @@ def main() -> int:
     """Grade every set, print the report and write it between its marks. 1 where there are no rows."""
     root = Workspace.find().root
     folder = root / ROWS
+    configure(Grading(), root)
     if not folder.is_dir():
         print(f"error: no real benchmark rows at {folder.resolve()}", file=sys.stderr)
         return 1

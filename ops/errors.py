@@ -21,6 +21,10 @@ class ConfigError(PodiumError):
         self.file, self.field, self.problem, self.remedy = str(file), field, problem, remedy
 
 
+class AccountError(ConfigError):
+    """A provider's account cannot pay or is closed: nothing is known of the worker's answers, and the run stops."""
+
+
 class DataError(PodiumError):
     """A data file or a row of it cannot be used: names the file, the row or column and the remedy."""
 
@@ -42,7 +46,11 @@ class ReplayMiss(WorkerUnreachable):
 
 
 class WorkerRefused(WorkerError):
-    """The provider answered and will answer the same again (content filter, bad request): not retried."""
+    """The provider will not answer these messages, however often it is asked (a content filter): not retried."""
+
+
+class ContextTooLong(WorkerRefused):
+    """The messages and the answer together are longer than the worker's context: not retried."""
 
 
 class OverBudget(WorkerError):

@@ -8,7 +8,7 @@ the file and choosing a variant of it (loading), and what changed between two po
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -79,6 +79,8 @@ class Worker(Settings):
     """Requests are spaced evenly, so that no minute sees more."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
     """Prompt and completion tokens together: estimated before a call, corrected after it."""
+    refuses_with: tuple[Annotated[str, Field(min_length=4)], ...] = ()
+    """Words in which this provider refuses a question's content with a 4xx, beside those that are known: any case."""
     timeout_s: float = Field(default=120.0, gt=0)
     """A whole call, from its first byte sent to its last one received."""
     connect_timeout_s: float = Field(default=10.0, gt=0)

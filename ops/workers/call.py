@@ -150,7 +150,10 @@ class Caller:
         except TimeoutError as error:
             raise Transient(describe(error)) from None
         except provider_error() as error:
-            failure = read_failure(error, seat.worker, self.pool_file, worked=seat.worked)
+            failure = read_failure(
+                error, seat.worker, self.pool_file,
+                messages=messages, key=seat.settings.get("api_key"), worked=seat.worked,
+            )  # fmt: skip
             if isinstance(failure, Transient):
                 if failure.crowded or failure.retry_after_s:
                     seat.limits.crowded(sent, failure.retry_after_s, self.backoff_s)

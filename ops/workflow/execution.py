@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from ops.config import Execution, Worker
-from ops.errors import PodiumError, WorkerRefused, WorkerUnreachable
+from ops.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
 from ops.workers.cache import cache_key
 from ops.workers.turns import turns_from
 from ops.workers.types import Client, Message, Response
@@ -129,7 +129,7 @@ class _Run:
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
         self.shown: dict[int, Carried] = {}
-        self.failures: dict[int, tuple[Literal["unreachable", "refused"], str]] = {}
+        self.failures: dict[int, tuple[Literal["unreachable", "refused", "too_long"], str]] = {}
         self.keys: dict[int, str] = {}
         self.clocks: dict[int, _Clock] = {}
         self.stop: PodiumError | None = None
@@ -191,6 +191,8 @@ class _Run:
             self.shown[index] = carried(response.text, self.settings.carried_tokens)
         except WorkerUnreachable as error:
             self.failures[index] = ("unreachable", str(error))
+        except ContextTooLong as error:
+            self.failures[index] = ("too_long", str(error))
         except WorkerRefused as error:
             self.failures[index] = ("refused", str(error))
         except PodiumError as error:
@@ -251,8 +253,9 @@ class _Run:
 
     def _status(self) -> TraceStatus:
         kinds = {kind for kind, _ in self.failures.values()}
-        if "refused" in kinds:
-            return "refused"
+        for kind in ("refused", "too_long"):  # no better connection would change these
+            if kind in kinds:
+                return kind
         if self.timed_out:
             return "timed_out"
         return "unreachable" if kinds else "answered"

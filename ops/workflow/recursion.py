@@ -26,7 +26,7 @@ from ops.workflow.prompt import FewShot, conductor_messages, recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.trace import UNSCORABLE, Trace
 
-Stop = Literal["kept", "cap", "budget", "loop", "invalid", "unreachable", "refused", "timed_out"]
+Stop = Literal["kept", "cap", "budget", "loop", "invalid", "unreachable", "refused", "too_long", "timed_out"]
 """Why no further round followed. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
 used up. "budget": the next workflow would make too many calls. "loop": it is one that was run before. "invalid": no
 workflow was written. The last three: a round gave no answer. All but those and a first "invalid" leave an answer."""

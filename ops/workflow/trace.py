@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from ops.workflow.grammar import Workflow
 
-StepStatus = Literal["ok", "pruned", "unreachable", "refused", "timed_out", "not_run"]
-TraceStatus = Literal["answered", "unreachable", "refused", "timed_out"]
+StepStatus = Literal["ok", "pruned", "unreachable", "refused", "too_long", "timed_out", "not_run"]
+TraceStatus = Literal["answered", "unreachable", "refused", "too_long", "timed_out"]
 UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Nothing is known of the answer: no reward, in no mean."""
 
@@ -34,14 +34,15 @@ class StepTrace:
 
     `index` is its place in the workflow, `ordinal` the worker's among those offered, `sees`
     the indices of the steps in its context. `status`: "ok"; "pruned" (the answer cannot
-    depend on it, so it was never asked); "unreachable" or "refused" (`error` says why);
-    "timed_out" (in flight at the deadline); "not_run" (another step had failed first, or the
-    deadline passed). `key` names its messages: the key under which the response cache holds the
-    answer, "" when it was not asked. Tokens, `cost_usd` (USD) and `latency_s` (seconds) are those
-    of the paid call, also when the response came from the cache. `started_s` and `ended_s` are
-    seconds since the execution began, here and now (its end for a step that was not asked);
-    `queued_s` of them were spent waiting for a free slot of the worker. `cut_tokens`: so many of
-    its tokens later steps were not shown.
+    depend on it, so it was never asked); "unreachable", "refused" or "too_long" (its messages do
+    not fit into the worker's context): `error` says why; "timed_out" (in flight at the deadline);
+    "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
+    the key under which the response cache holds the answer, "" when it was not asked. Tokens,
+    `cost_usd` (USD) and `latency_s` (seconds) are those of the paid call, also when the response
+    came from the cache. `started_s` and `ended_s` are seconds since the execution began, here and
+    now (its end for a step that was not asked); `queued_s` of them were spent waiting: for a slot
+    of the worker, its pace, or another's identical call. `cut_tokens`: so many of its tokens later
+    steps were not shown.
     """
 
     index: int
@@ -76,7 +77,8 @@ class Trace:
     """One execution of `workflow` on `question` (as the workers read it).
 
     `answer` is the last step's response, or None unless `status` is "answered".
-    "unreachable" and "timed_out" are unscorable; "refused" scores as wrong. `wall_s` is what
+    "unreachable" and "timed_out" are unscorable; "refused" and "too_long" score as wrong: asked again, the
+    workers would do the same. `wall_s` is what
     the execution took here and now, in seconds; `began` is when, in seconds since the epoch.
     `carried_tokens` is the limit on responses shown to later steps, `previous` what a
     recursive round was shown of the one before: with these the messages can be made again
@@ -133,7 +135,7 @@ class Trace:
 
     @property
     def queued_s(self) -> float:
-        """Seconds that steps waited for a free slot of their worker, added up."""
+        """Seconds that steps waited for their worker's slots and limits, added up."""
         return sum(step.queued_s for step in self.steps)
 
     @property

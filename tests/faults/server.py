@@ -23,7 +23,10 @@ FAULTS = (
     "429", "429 after", "500", "503", "hang", "reset", "reset mid-body", "truncated JSON", "empty choices",
     "empty text", "trickle", "wrong model", "401", "huge", "huge in chunks",
 )  # fmt: skip
-"""What it can be told to do; anything else, "ok" for one, is a whole answer ("echo": one that quotes all messages)."""
+"""What it can be told to do, beside a status of three digits and JSON of a `status` and a `body`.
+
+Anything else, "ok" for one, is a whole answer ("echo": one that quotes all messages).
+"""
 RETRY_AFTER_S = 0.3
 HANG_S = 30.0
 HUGE_BYTES = 50_000_000
@@ -108,6 +111,9 @@ def key_in(head: bytes) -> str:
 
 def answer(step: str, body: dict[str, Any], key: str) -> Reply:
     """What `step` sends in the end. An error quotes prompt and key, as providers' errors do."""
+    if step.startswith("{"):
+        order = json.loads(step)
+        return reply(order["status"], order["body"])
     if step[:3].isdigit():
         said = f"no, and you said {json.dumps(body['messages'])} with the key {key}"
         error = {"message": said, "type": "x", "code": "some_code"}

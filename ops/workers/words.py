@@ -1,0 +1,123 @@
+"""A provider's own words about a failed call, without what it quotes of ours.
+
+What belongs here: finding the words in LiteLLM's errors, and taking prompts and keys out of them: providers
+quote both, and neither may be read as their opinion or reach a log. What does not: what the words mean (failures).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ops.config.secret import KEY_SHAPE
+from ops.workers.types import Message
+
+_QUOTE_WORDS = 8
+"""So many of our words in a row are a quotation: what a provider says by itself shares fewer with a prompt."""
+_SHOWN_WORDS = 3
+"""What is shown to a person keeps no more than two words of a prompt in a row."""
+_MOST_CHARS = 200_000
+_SHOWN_CHARS = 240
+_ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_TOKEN = re.compile(r"\w+")
+_LETTERS_AND_DIGITS = re.compile(r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[-\w.*]{20,}|[-\w.]*\*{2,}[-\w.*]*")
+"""Long words of both, and words with stars in them: keys, also those that were half hidden, and ids."""
+
+
+class Words(NamedTuple):
+    """What a provider said: `text` in lower case to be read, `shown` for a person; `quoted`: it quoted the prompt."""
+
+    text: str
+    shown: str
+    quoted: bool
+
+
+def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None = None) -> Words:
+    """A provider's words in LiteLLM's error, without the prompt in `messages` and without keys.
+
+    `text` leaves out long quotations alone and keeps the provider's codes; `shown` is short, and stricter.
+    """
+    said, codes = _said(error)
+    ours = [_plain(message["content"]) for message in messages]
+    text, quoted = _without(_plain(said), ours, _QUOTE_WORDS)
+    shown, _ = _without(_plain(said), ours, _SHOWN_WORDS)
+    if key:
+        shown = shown.replace(key, "…")
+    shown = _LETTERS_AND_DIGITS.sub("…", KEY_SHAPE.sub("…", shown))
+    shown = re.sub(r"\s+", " ", shown).strip()
+    if len(shown) > _SHOWN_CHARS:
+        shown = shown[: _SHOWN_CHARS - 1] + "…"
+    return Words(f"{text} {codes}".lower(), shown, quoted)
+
+
+def _said(error: Any) -> tuple[str, str]:
+    """The provider's message, and its codes; LiteLLM gives either the body, or all of it as one text."""
+    body = getattr(error, "body", None)
+    if not isinstance(body, dict):
+        said = str(getattr(error, "message", error))[:_MOST_CHARS]
+        body = _json_in(said)
+        if body is None:
+            return said, ""
+    inner = body.get("error", body)
+    if not isinstance(inner, dict):
+        return str(inner)[:_MOST_CHARS], ""
+    codes = (inner.get(name) for name in ("code", "type", "status"))
+    return str(inner.get("message", ""))[:_MOST_CHARS], " ".join(str(code) for code in codes if code is not None)
+
+
+def _json_in(text: str) -> dict[str, Any] | None:
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text[start:])
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _plain(text: str) -> str:
+    """Without backslash escapes, however often they were escaped: a quotation is then spelt as we spelt it."""
+    return _ESCAPE.sub(_unescaped, text)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    what = match[1]
+    if len(what) == 5:
+        return chr(int(what[1:], 16))
+    return " " if what in "nrt" else what
+
+
+def _without(text: str, ours: Iterable[str], row: int) -> tuple[str, bool]:
+    """`text` with every run of `row` words, or of a whole content that is shorter, replaced by "…"; whether any was."""
+    spans = [match.span() for match in _TOKEN.finditer(text)]
+    tokens = [text[start:end].lower() for start, end in spans]
+    theirs = dict.fromkeys(range(len(tokens)), False)
+    for length, grams in _grams(ours, row):
+        for at in range(len(tokens) - length + 1):
+            if tuple(tokens[at : at + length]) in grams:
+                theirs.update(dict.fromkeys(range(at, at + length), True))
+    if not any(theirs.values()):
+        return text, False
+    pieces, end = [], 0
+    for index, quoted in theirs.items():
+        if not quoted:
+            continue
+        before = text[end : spans[index][0]]
+        continued = index and theirs[index - 1]
+        pieces.append("" if continued else f"{before}…")
+        end = spans[index][1]
+    return "".join([*pieces, text[end:]]), True
+
+
+def _grams(ours: Iterable[str], row: int) -> Iterator[tuple[int, set[tuple[str, ...]]]]:
+    by_length: dict[int, set[tuple[str, ...]]] = {}
+    for content in ours:
+        tokens = [match[0].lower() for match in _TOKEN.finditer(content)]
+        length = min(row, len(tokens))
+        if length:
+            grams = by_length.setdefault(length, set())
+            grams.update(tuple(tokens[at : at + length]) for at in range(len(tokens) - length + 1))
+    yield from by_length.items()

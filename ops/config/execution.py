@@ -24,7 +24,8 @@ class Execution(Settings):
     """How a workflow is run."""
 
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds from a workflow's first call to its answer; later it is timed out, which is unscorable."""
+    """Seconds of a workflow's own work, along its longest chain of steps: waits for slots and limits do not count.
+    What takes longer is timed out, which is unscorable."""
     carried_tokens: int | None = Field(default=None, ge=16)
     """Longest response, in tokens, that later steps are shown; longer ones lose their middle. None: whole."""
     traces: int = Field(default=2, ge=0)

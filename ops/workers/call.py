@@ -12,6 +12,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
-from ops.workers.turns import my_turn
+from ops.workers.turns import my_turn, waiting
 from ops.workers.types import Message, Response
 
 _ROOM_POLL_S = 0.02
@@ -75,9 +76,12 @@ class Caller:
                         breaker.failed(key, str(error))
                         raise _given_up(seat, retries + 1, error) from None
                     pause = max(error.retry_after_s or 0.0, self._backoff(retries))
+                    # Who is told to come later waits for the provider; any other pause is the call's own misfortune.
+                    told = error.crowded or error.retry_after_s is not None
                 retries += 1
                 self.on_retry()
-                await asyncio.sleep(pause)
+                with waiting() if told else nullcontext():
+                    await asyncio.sleep(pause)
         finally:
             breaker.left(key)
 
@@ -90,7 +94,8 @@ class Caller:
         """One request. Raises `Transient`, or what `call` raises."""
         prompt_chars = sum(len(message["content"]) for message in messages)
         async with my_turn():
-            taken, used = await seat.limits.enter(prompt_chars, again=retries > 0), 0
+            with waiting():
+                taken, used = await seat.limits.enter(prompt_chars, again=retries > 0), 0
             try:
                 if rest := seat.breaker.rest_s(key):  # asked here: the queue may have been long
                     raise _resting(seat, rest)
@@ -133,6 +138,10 @@ class Caller:
 
         if (reservation := reserve()) is not None:
             return reservation
+        with waiting():
+            return await self._when_there_is_room(reserve)
+
+    async def _when_there_is_room(self, reserve: Callable[[], Reservation | None]) -> Reservation:
         # One looks, the others wait behind it: hundreds of calls that all look would keep the disk busy.
         async with self._room.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             while (reservation := reserve()) is None:  # noqa: ASYNC110  (room may also come from other processes)

@@ -22,6 +22,7 @@ from ops.workers.cache import ResponseCache, cache_material
 from ops.workers.call import Account, Caller
 from ops.workers.ledger import Ledger
 from ops.workers.seat import Seat, take_seat
+from ops.workers.turns import waiting
 from ops.workers.types import Message, Response
 
 
@@ -103,7 +104,9 @@ class WorkerClient:
                     self._flights[key] = own
             if flight is None:
                 return await self._lead(worker, messages, key, material, own)
-            if (shared := await asyncio.wrap_future(flight)) is not None:
+            with waiting():
+                shared = await asyncio.wrap_future(flight)
+            if shared is not None:
                 self._count(cached=1)
                 return replace(shared, cached=True)
             # The leader was cancelled: look again, and perhaps lead.
@@ -134,7 +137,8 @@ class WorkerClient:
 
     async def _claimed(self, seat: Seat, messages: Sequence[Message], key: str, material: str) -> Response:
         """The call, or the response of the process that made it: of those that share a cache one at a time does."""
-        claim = await self.cache.claim(key)
+        with waiting():
+            claim = await self.cache.claim(key)
         if isinstance(claim, Response):
             self._count(cached=1)
             return claim

@@ -1,20 +1,25 @@
-"""Whose turn it is to call a worker: how a scheduler outside orders the calls that a client makes.
+"""What a call has to do with a scheduler outside: whose turn it is, and how long it only waits.
 
-What belongs here: the hook between the two. A client takes a turn only when it really calls: what
-the cache holds, and what another task is asking already, waits for nobody. What does not: how
-turns are given (`ops.workflow.scheduler`), and the worker's limits, which a client keeps by itself.
+What belongs here: the two hooks between them. A client takes a turn only when it really calls: what
+the cache holds, and what another task is asking already, waits for nobody. And it says when it waits
+for others, since a deadline counts a workflow's own work alone. What does not: how turns are given
+(`ops.workflow.scheduler`), what a deadline does (`ops.workflow.execution`), and the worker's limits,
+which a client keeps by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
 """Gives what is held during one attempt at a call."""
+Wait = Callable[[], AbstractContextManager[None]]
+"""Gives what is held while a call waits for others: for a slot, a pace, a pause that its provider asked for."""
 
 _TURN: ContextVar[Turn | None] = ContextVar("turn", default=None)
+_WAIT: ContextVar[Wait | None] = ContextVar("wait", default=None)
 
 
 @contextmanager
@@ -27,7 +32,23 @@ def turns_from(turn: Turn) -> Iterator[None]:
         _TURN.reset(token)
 
 
+@contextmanager
+def waits_told_to(wait: Wait) -> Iterator[None]:
+    """Let what is called inside, in this task and those it starts, hold a `wait` while it only waits."""
+    token = _WAIT.set(wait)
+    try:
+        yield
+    finally:
+        _WAIT.reset(token)
+
+
 def my_turn() -> AbstractAsyncContextManager[None]:
     """What a client holds around one attempt: the turn that was set for this task, or nothing."""
     turn = _TURN.get()
     return nullcontext() if turn is None else turn()
+
+
+def waiting() -> AbstractContextManager[None]:
+    """What is held while a call waits for others and does nothing of its own."""
+    wait = _WAIT.get()
+    return nullcontext() if wait is None else wait()

@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple
 from ops.config import Execution, Worker
 from ops.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
 from ops.workers.cache import cache_key
-from ops.workers.turns import turns_from
+from ops.workers.turns import turns_from, waits_told_to
 from ops.workers.types import Client, Message, Response
 from ops.workflow.carry import Carried, carried
+from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
@@ -79,9 +80,10 @@ async def execute(
     finish: they are paid for, and their responses are worth keeping. When calls fail both ways the
     workflow counts as refused, which no better connection would change.
 
-    `settings` bound the responses that later steps are shown, and the time: at the deadline, counted
-    from the first call's start, calls in flight are cancelled and the trace is "timed_out". A `scheduler` shared by
-    a batch decides whose call a busy worker takes next. `previous` makes this a recursive round.
+    `settings` bound the responses that later steps are shown, and the time: when the longest chain of steps has
+    worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
+    "timed_out". A `scheduler` shared by a batch decides whose call a busy worker takes next. `previous` makes this
+    a recursive round.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -100,8 +102,8 @@ async def execute(
     return run.trace()
 
 
-class _Clock(NamedTuple):
-    """One call's time, in seconds since the execution began; `queued` of it waiting for a slot."""
+class _Span(NamedTuple):
+    """One call's time, in seconds since the execution began; `queued` of it waiting for others."""
 
     started: float
     ended: float
@@ -131,33 +133,32 @@ class _Run:
         self.shown: dict[int, Carried] = {}
         self.failures: dict[int, tuple[Literal["unreachable", "refused", "too_long"], str]] = {}
         self.keys: dict[int, str] = {}
-        self.clocks: dict[int, _Clock] = {}
+        self.spans: dict[int, _Span] = {}
+        self.work_s: dict[int, float] = {}
+        """Seconds of work of the longest chain that ends with a step, the step included."""
         self.stop: PodiumError | None = None
         self.timed_out = False
         self.settled = {index: asyncio.Event() for index in needed}
-        self.limit: asyncio.Timeout | None = None
-        self.began, self.began_at = time.perf_counter(), time.time()
+        self.limit = asyncio.timeout(None)
+        self.loop = asyncio.get_running_loop()
+        self.began, self.began_at = self.loop.time(), time.time()
 
     async def to_the_end(self) -> None:
         if self.settings.deadline_s is None:
             await self._steps()
         else:
             try:
-                async with asyncio.timeout(None) as self.limit:
-                    if self.scheduler is None:
-                        self._start_the_clock()
+                async with self.limit:
                     await self._steps()
             except TimeoutError:
-                if self.limit is None or not self.limit.expired():
+                if not self.limit.expired():
                     raise  # not ours: a bug's
                 self.timed_out = True
         if self.stop is not None:
             raise self.stop
 
-    def _start_the_clock(self) -> None:
-        """The deadline counts from the first call: to wait in a batch's queue is nobody's slowness."""
-        if self.limit is not None and self.limit.when() is None and self.settings.deadline_s is not None:
-            self.limit.reschedule(asyncio.get_running_loop().time() + self.settings.deadline_s)
+    def _at_the_deadline(self) -> None:
+        self.limit.reschedule(self.loop.time())
 
     async def _steps(self) -> None:
         first, *others = sorted(self.needed)
@@ -183,10 +184,13 @@ class _Run:
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
         worker = self.offered[self.workflow.steps[index].worker]
         self.keys[index] = cache_key(worker.identity, messages, self.sample)
-        queued, started = [0.0], self._elapsed()
-        self.clocks[index] = _Clock(started, started, 0.0)
+        started = self._elapsed()
+        self.spans[index] = _Span(started, started, 0.0)
+        before = max((self.work_s[seen] for seen in self.sees[index]), default=0.0)
+        clock = WorkClock(before, self.settings.deadline_s, self._at_the_deadline)
         try:
-            response = await self._response(index, worker, messages, queued)
+            with waits_told_to(clock.waiting):
+                response = await self._response(index, worker, messages)
             self.responses[index] = response
             self.shown[index] = carried(response.text, self.settings.carried_tokens)
         except WorkerUnreachable as error:
@@ -198,21 +202,18 @@ class _Run:
         except PodiumError as error:
             self.stop = self.stop or error
         finally:
-            self.clocks[index] = _Clock(started, self._elapsed(), queued[0])
-        self._start_the_clock()  # at the latest: this one came from the cache
+            clock.stop()
+            self.work_s[index] = clock.work_s
+            self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
 
-    async def _response(self, index: int, worker: Worker, messages: list[Message], queued: list[float]) -> Response:
+    async def _response(self, index: int, worker: Worker, messages: list[Message]) -> Response:
         asking = partial(self.client.complete, worker, messages, sample=self.sample)
         scheduler = self.scheduler
         if scheduler is None:
             return await asking()
 
-        def on_turn(waited_s: float) -> None:
-            queued[0] += waited_s
-            self._start_the_clock()
-
         def turn() -> AbstractAsyncContextManager[None]:
-            return scheduler.slot(worker, partial(self._remaining_s, scheduler, index), on_turn)
+            return scheduler.slot(worker, partial(self._remaining_s, scheduler, index))
 
         if getattr(self.client, "takes_turns", False):
             with turns_from(turn):
@@ -232,7 +233,7 @@ class _Run:
         raise AssertionError("only needed steps are asked")
 
     def _elapsed(self) -> float:
-        return time.perf_counter() - self.began
+        return self.loop.time() - self.began
 
     # ── what happened ────────────────────────────────────────────────────────
 
@@ -265,7 +266,7 @@ class _Run:
         status, error = self._outcome(index)
         response = self.responses.get(index, _SILENCE)
         end = self._elapsed()
-        clock = self.clocks.get(index, _Clock(end, end, 0.0))
+        span = self.spans.get(index, _Span(end, end, 0.0))
         return StepTrace(
             index=index,
             worker=self.offered[step.worker].name,
@@ -283,9 +284,9 @@ class _Run:
             finish_reason=response.finish_reason,
             error=error,
             key=self.keys.get(index, ""),
-            started_s=clock.started,
-            ended_s=clock.ended,
-            queued_s=clock.queued,
+            started_s=span.started,
+            ended_s=span.ended,
+            queued_s=span.queued,
             cut_tokens=self.shown[index].cut if index in self.shown else 0,
         )
 

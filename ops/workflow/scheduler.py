@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ops.config import Worker
+from ops.workers.turns import waiting
 
 _UNKNOWN_S = 1.0
 """Assumed seconds of a call to a worker that neither declares a latency nor was called yet."""
@@ -73,24 +73,19 @@ class Scheduler:
         return sum(not one.turn.done() for one in self._queue(worker).waiting)
 
     @asynccontextmanager
-    async def slot(
-        self, worker: Worker, remaining: Remaining, on_turn: Callable[[float], None] | None = None
-    ) -> AsyncIterator[None]:
+    async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
         """Hold one of the worker's slots; of those who wait, the one with most `remaining` comes first.
 
-        `on_turn` is told the seconds waited, when the wait is over. Equals keep their order.
+        Equals keep their order. The wait is told as such (`ops.workers.turns`).
         """
-        queue, asked = self._queue(worker), time.perf_counter()
+        queue, loop = self._queue(worker), asyncio.get_running_loop()
         await self._acquire(queue, remaining)
-        began = time.perf_counter()
+        began = loop.time()
         try:
-            if on_turn is not None:
-                on_turn(began - asked)
             yield
         finally:
             self._release(queue)
-        taken = time.perf_counter() - began
-        self._learn(queue, taken)
+        self._learn(queue, loop.time() - began)
 
     def _queue(self, worker: Worker) -> _Queue:
         queue = self._queues.get(worker.name)
@@ -118,7 +113,8 @@ class Scheduler:
         self._arrivals += 1
         heapq.heappush(queue.waiting, _Waiting(-remaining(), self._arrivals, turn, remaining))
         try:
-            await turn
+            with waiting():
+                await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was given in the same moment
                 self._release(queue)

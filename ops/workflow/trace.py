@@ -172,7 +172,7 @@ class Trace:
     def error(self) -> str:
         """Why there is no answer; "" when there is one."""
         if self.status == "timed_out":
-            return f"the deadline passed after {self.wall_s:.1f} s"
+            return f"the deadline passed after {self.wall_s:.1f} s, waits for slots and limits included"
         errors = [step.error for step in self.steps if step.status == self.status]
         return errors[0] if errors else ""
 

@@ -1,0 +1,52 @@
+"""A step's own time: what its deadline counts, and what it waited for others.
+
+What belongs here: a clock that stops while a call waits for a slot, a pace or another's call. What does not:
+who says so (`ops.workers.turns`), and what happens at the deadline (`execution`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class WorkClock:
+    """Counts one step's work (seconds) on top of `before_s`, that of the longest chain of steps it waited for.
+
+    Calls `on_limit` when both together reach `limit_s`. It runs from its making until `stop`, but for
+    what is spent inside `waiting`.
+    """
+
+    def __init__(self, before_s: float, limit_s: float | None, on_limit: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limit_s, self._on_limit = limit_s, on_limit
+        self._alarm: asyncio.TimerHandle | None = None
+        self.work_s, self.waited_s = before_s, 0.0
+        self._since = self._loop.time()
+        self._set_alarm()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The clock stands while in the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            now = self._loop.time()
+            self.waited_s += now - self._since
+            self._since = now
+            self._set_alarm()
+
+    def stop(self) -> None:
+        """The step's work is done, for now or for good."""
+        now = self._loop.time()
+        self.work_s += now - self._since
+        self._since = now
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _set_alarm(self) -> None:
+        if self._limit_s is not None:
+            self._alarm = self._loop.call_later(max(0.0, self._limit_s - self.work_s), self._on_limit)

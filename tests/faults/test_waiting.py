@@ -1,0 +1,65 @@
+"""Through the real client and over real HTTP: what a call waits for is not its own work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ops.config import Execution
+from ops.workers.client import WorkerClient
+from ops.workflow.execution import execute
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.trace import Trace
+from tests.faults.remote import FaultServer
+
+MakeClient = Callable[..., WorkerClient]
+CHAIN = Workflow((Step(0, "a"), Step(0, "b", "all")))
+CHAINS, DEADLINE_S = 16, 4.0
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "limits"),
+    [
+        (0.25, {"concurrency": 1}),  # 32 calls, one after the other: eight seconds, of which half a second is a chain's
+        (0.0, {"requests_per_minute": 240}),  # 32 calls in 7.75 s
+    ],
+)
+def test_a_workers_limits_time_nobody_out(
+    server: FaultServer, make_client: MakeClient, latency_s: float, limits: dict[str, Any]
+) -> None:
+    client, worker = make_client(), server.worker(timeout_s=60, **limits)
+
+    async def batch() -> list[Trace]:
+        await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
+        server.order(latency_s=latency_s)
+        settings = Execution(deadline_s=DEADLINE_S)
+        runs = (execute(CHAIN, "Q", [worker], client, sample=number, settings=settings) for number in range(CHAINS))
+        return await asyncio.gather(*runs)
+
+    traces = asyncio.run(batch())
+    assert {trace.status for trace in traces} == {"answered"}
+    assert max(trace.wall_s for trace in traces) > DEADLINE_S
+    assert max(trace.queued_s for trace in traces) > DEADLINE_S / 2
+
+
+def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_does(
+    server: FaultServer, make_client: MakeClient
+) -> None:
+    client, worker = make_client(), server.worker(timeout_s=60)
+
+    async def run(sample: int) -> Trace:
+        settings = Execution(deadline_s=1.5)
+        return await execute(Workflow.single(0), "Q", [worker], client, sample=sample, settings=settings)
+
+    async def night() -> tuple[Trace, Trace]:
+        await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
+        server.order(plan=["429 date", "ok", "hang"])  # two seconds from then, and thirty
+        return await run(1), await run(2)
+
+    told, slow = asyncio.run(night())
+    assert (told.status, told.retries) == ("answered", 1)
+    assert (slow.status, slow.steps[0].status) == ("timed_out", "timed_out")
+    assert client.ledger.in_flight("run") == 0

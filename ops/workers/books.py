@@ -63,6 +63,7 @@ class Books:
     """What was spent on workers; nothing here changes it."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._file = SqliteFile(path, _STEPS)
 
     def spent(self, run: str) -> float:

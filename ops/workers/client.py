@@ -46,7 +46,8 @@ class WorkerClient:
     """Asks workers on behalf of one run, for one purpose ("precache", "training", "evaluation" …).
 
     One client serves any number of tasks, event loops and threads, and keeps each worker's
-    limits over all of them. `cap_usd` bounds the run, over all processes; `month_cap_usd` the
+    limits over all of them, and over all processes of this machine that use the same ledger:
+    they share the files in `limits` beside it. `cap_usd` bounds the run, over all processes; `month_cap_usd` the
     calendar month. `pool_file` is what error messages name; `backoff_s` is the first pause
     before a retry (doubling, with jitter).
     """
@@ -161,7 +162,7 @@ class WorkerClient:
         seat = self._seats.get(worker.name)
         if seat is not None and (seat.worker is worker or seat.worker == worker):
             return seat
-        seat = take_seat(worker, self._pool_file)
+        seat = take_seat(worker, self._pool_file, self.ledger.path.with_name("limits"))
         with self._lock:  # of two threads that made one, both use the first
             kept = self._seats.get(worker.name)
             if kept is None or kept.worker != worker:

@@ -1,7 +1,8 @@
 """One worker's limits: calls in flight, requests and tokens a minute, and what its provider asks for.
 
-What belongs here: when a call may begin. What does not: who is worth calling at all
-(breaker), in which order workflows' calls are wanted (turns), and retrying (client).
+What belongs here: when a call may begin. What does not: what other processes do to the same
+worker (machine), who is worth calling at all (breaker), in which order workflows' calls are
+wanted (turns), and retrying (client).
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ops.config import Worker
+from ops.workers.machine import MachineLimits, Times
 
 RECOVERY_ROUNDS = 32
 """So many rounds of undisturbed calls lead from one call at a time back to the full concurrency."""
@@ -29,23 +32,28 @@ _MEMORY = 0.1
 class Pace:
     """Spends `per_minute` units evenly: each start is put off by what was spent before it.
 
-    A cost that proves wrong is mended afterwards, so over any minute the sum stays within
-    `per_minute`, but for the last call's own cost.
+    The time of the next start is the caller's to keep. A cost that proves wrong is mended afterwards
+    (`seconds`), so over any minute the sum stays within `per_minute`, but for the last call's own cost.
     """
 
     def __init__(self, per_minute: float) -> None:
         self._interval = 60.0 / per_minute
-        self._next = 0.0
 
-    def take(self, cost: float, now: float) -> float:
-        """Spend; the monotonic time at which that may be."""
-        start = max(self._next, now)
-        self._next = start + cost * self._interval
-        return start
+    def take(self, next_start: float, cost: float, now: float) -> tuple[float, float]:
+        """Spend: the time at which that may be, and the one after which the next may."""
+        start = max(next_start, now)
+        return start, start + self.seconds(cost)
 
-    def mend(self, difference: float) -> None:
-        """The last cost was so much more than thought (negative: less)."""
-        self._next += difference * self._interval
+    def seconds(self, units: float) -> float:
+        """By how much so many units put off the next start."""
+        return units * self._interval
+
+
+class Place(NamedTuple):
+    """What a call holds from `enter` to `leave`: the tokens taken from the pace, and its slot of the machine's."""
+
+    tokens: float
+    slot: int | None
 
 
 class _Waiter(NamedTuple):
@@ -56,6 +64,9 @@ class _Waiter(NamedTuple):
 class Limits:
     """Lets calls to one worker begin; shared by all event loops and threads of a client.
 
+    With `machine` the slots, the pace and the pauses that its provider asks for are those of all processes that
+    share it; how far 429s narrow the calls in flight each process finds out for itself.
+
     When 429s are a quarter of the last outcomes, the calls in flight are halved, once for all
     those that were sent before; every success gives a little back (additive increase,
     multiplicative decrease). A stray 429 halves nothing: shared endpoints send some at any rate.
@@ -63,15 +74,17 @@ class Limits:
     even one call at a time is too much.
     """
 
-    def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, worker: Worker, clock: Callable[[], float] = time.monotonic, machine: MachineLimits | None = None
+    ) -> None:
         self._ceiling, self._allowed = worker.concurrency, float(worker.concurrency)
         self._requests = Pace(worker.requests_per_minute) if worker.requests_per_minute else None
         self._tokens = Pace(worker.tokens_per_minute) if worker.tokens_per_minute else None
         self._expected, self._answers = float(worker.max_tokens), 0
-        self._clock = clock
+        self._clock, self._machine, self._own_times = clock, machine, Times()
+        self._now = machine.now if machine else clock
         self._busy = 0
         self._waiting: deque[_Waiter] = deque()
-        self._not_before = 0.0
         self._halved_at = 0.0
         self._row = 0
         self._outcomes: deque[bool] = deque(maxlen=min(_OUTCOMES, worker.concurrency))
@@ -82,8 +95,8 @@ class Limits:
         """Calls that may be in flight at present."""
         return int(self._allowed)
 
-    async def enter(self, prompt_chars: int, *, again: bool = False) -> float:
-        """Wait for a free place and for the pace; returns the tokens taken from the pace. `leave` must follow.
+    async def enter(self, prompt_chars: int, *, again: bool = False) -> Place:
+        """Wait for a free place and for the pace. `leave` must follow.
 
         First come, first served, but a call that is made `again` goes first: at the end of a long
         queue its next pause would begin when all others are done. A cancelled wait leaves nothing behind.
@@ -101,19 +114,22 @@ class Limits:
                     self._waiting.append(waiter)
         if not free:
             await self._granted(waiter)
-        if self._requests is None and self._tokens is None and not self._not_before:
-            return 0.0
         try:
-            return await self._paced(prompt_chars)
+            slot = await self._machine.take(self._ceiling) if self._machine else None
+            try:
+                return Place(await self._paced(prompt_chars), slot)
+            except BaseException:
+                self._give(slot)
+                raise
         except BaseException:
             self._free_place()
             raise
 
-    def leave(self, taken: float, used: int) -> None:
-        """The call is over and used so many tokens, of which `taken` were thought of."""
+    def leave(self, place: Place, used: int) -> None:
+        """The call is over and used so many tokens."""
         if self._tokens is not None:
-            with self._lock:
-                self._tokens.mend(used - taken)
+            self._mend(used - place.tokens)
+        self._give(place.slot)
         self._free_place()
 
     def answered(self, completion_tokens: int) -> None:
@@ -144,8 +160,9 @@ class Limits:
             wish = retry_after_s
             if wish is None and self._row > 1:
                 wish = min(pause_s * 2.0 ** (self._row - 2), LONGEST_PAUSE_S)
-            if wish:
-                self._not_before = max(self._not_before, now + wish)
+        if wish:
+            with self._times() as times:
+                times.not_before = max(times.not_before, self._now() + wish)
 
     # ── places ───────────────────────────────────────────────────────────────
 
@@ -186,38 +203,57 @@ class Limits:
     # ── pace ─────────────────────────────────────────────────────────────────
 
     async def _paced(self, prompt_chars: int) -> float:
+        """Wait until the pace and the provider let a request start; the tokens taken."""
         while True:
-            while (wish := self._not_before - self._clock()) > 0:  # noqa: ASYNC110  (it may be put off again)
+            while (wish := self._not_before() - self._now()) > 0:  # noqa: ASYNC110  (it may be put off again)
                 await asyncio.sleep(wish)
-            now = self._clock()
-            cost, start = self._take(prompt_chars, now)
+            if self._requests is None and self._tokens is None:
+                return 0.0
+            cost, start = self._take(prompt_chars)
             try:
-                if start > now:
-                    await asyncio.sleep(start - now)
+                if (rest := start - self._now()) > 0:
+                    await asyncio.sleep(rest)
             except BaseException:
-                self._give_back(cost)
+                self._mend(-cost, requests=-1)
                 raise
-            if self._not_before <= self._clock():
+            if self._not_before() <= self._now():
                 return cost
-            self._give_back(cost)
+            self._mend(-cost, requests=-1)
 
-    def _take(self, prompt_chars: int, now: float) -> tuple[float, float]:
+    def _take(self, prompt_chars: int) -> tuple[float, float]:
         """Spend one request and the tokens expected: those tokens, and the time at which that may be."""
-        cost, start = 0.0, now
-        with self._lock:
+        cost, start = 0.0, self._now()
+        with self._times() as times:
             if self._tokens is not None:
                 cost = prompt_chars / _CHARS_PER_TOKEN + self._expected
-                start = self._tokens.take(cost, now)
+                start, times.tokens = self._tokens.take(times.tokens, cost, start)
             if self._requests is not None:
-                start = max(start, self._requests.take(1, now))
+                start, times.requests = self._requests.take(times.requests, 1, start)
         return cost, start
 
-    def _give_back(self, cost: float) -> None:
-        with self._lock:
+    def _mend(self, tokens: float, *, requests: int = 0) -> None:
+        """So many tokens and requests more than thought were spent (negative: fewer)."""
+        with self._times() as times:
             if self._tokens is not None:
-                self._tokens.mend(-cost)
+                times.tokens += self._tokens.seconds(tokens)
             if self._requests is not None:
-                self._requests.mend(-1)
+                times.requests += self._requests.seconds(requests)
+
+    @contextmanager
+    def _times(self) -> Iterator[Times]:
+        if self._machine is not None:
+            with self._machine.times() as times:
+                yield times
+        else:
+            with self._lock:
+                yield self._own_times
+
+    def _not_before(self) -> float:
+        return (self._machine.known_times() if self._machine else self._own_times).not_before
+
+    def _give(self, slot: int | None) -> None:
+        if self._machine is not None and slot is not None:
+            self._machine.give(slot)
 
 
 def _grant(granted: asyncio.Future[None]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from ops.config import Worker
 from ops.workers.breaker import Breaker
 from ops.workers.limits import Limits
+from ops.workers.machine import machine_limits
 from ops.workers.providers import is_remote, request_settings, worst_price
 
 
@@ -32,13 +33,18 @@ class Seat:
     """It has answered before: what fails as if it were configured wrongly is then the provider's fault."""
 
 
-def take_seat(worker: Worker, file: Path | str) -> Seat:
-    """Resolve a worker of the pool in `file`. Raises `ConfigError`."""
+def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
+    """Resolve a worker of the pool in `file`. Raises `ConfigError`.
+
+    The processes that name the same folder `limits` share the worker's. A tool in this process has none to
+    share: no provider counts its calls, and it answers sooner than a lock is had.
+    """
+    remote = is_remote(worker)
     return Seat(
         worker=worker,
         settings=request_settings(worker, file),
         price=worst_price(worker, file),
-        remote=is_remote(worker),
-        limits=Limits(worker),
+        remote=remote,
+        limits=Limits(worker, machine=machine_limits(limits, worker) if remote else None),
         breaker=Breaker(worker.breaker_failures, worker.breaker_rest_s),
     )

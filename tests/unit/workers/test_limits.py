@@ -37,21 +37,21 @@ def crowd(limits: Limits, times: int, sent_at: float, retry_after_s: float | Non
 
 
 def test_a_pace_never_lets_a_minute_have_more() -> None:
-    pace, now, starts = Pace(600), 0.0, []
+    pace, now, following, starts = Pace(600), 0.0, 0.0, []
     for _ in range(1500):
-        starts.append(pace.take(1, now))
-        now = starts[-1]
+        now, following = pace.take(following, 1, now)
+        starts.append(now)
     for first in range(0, 900, 7):
         assert sum(starts[first] <= start < starts[first] + 60 for start in starts[first:]) <= 601
 
 
 def test_a_pace_is_mended_by_what_a_call_really_took() -> None:
     pace = Pace(60)
-    assert pace.take(10, 0.0) == 0.0
-    pace.mend(-8)
-    assert pace.take(1, 0.0) == 2.0
-    pace.mend(+5)
-    assert pace.take(1, 0.0) == 8.0
+    start, following = pace.take(0.0, 10, 0.0)
+    assert start == 0.0
+    start, following = pace.take(following + pace.seconds(-8), 1, 0.0)
+    assert start == 2.0
+    assert pace.take(following + pace.seconds(5), 1, 0.0)[0] == 8.0
 
 
 def test_many_429s_halve_the_calls_in_flight_once_and_successes_bring_them_back() -> None:

@@ -1,0 +1,158 @@
+"""One worker's limits over all processes of a machine: who may be in flight, and when the next request may start.
+
+What belongs here: slots and times in files that the processes of a checkout share: ranks of a training,
+partitions, servers. What does not: how many calls a process lets go at a time (limits), and processes of
+other machines, which know nothing of each other.
+
+Slots are locks of the operating system (flock), so whoever holds one and is killed gives it back by dying.
+Our own lines rather than filelock: taking and giving back one of its locks costs a hundred times the system
+calls, for each call to a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+import re
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from ops.config import Worker
+from ops.config.base import digest
+
+_TIMES = struct.Struct("<3d")
+_FARTHEST_S = 3600.0
+"""No time that is kept lies farther ahead, unless the clock was set meanwhile."""
+_FIRST_POLL_S, _HEAD_POLL_S, _LONGEST_POLL_S = 0.001, 0.01, 0.05
+
+
+@dataclass
+class Times:
+    """When the next request and the next token may be spent, and until when the provider wants to be left alone."""
+
+    requests: float = 0.0
+    tokens: float = 0.0
+    not_before: float = 0.0
+
+
+class MachineLimits:
+    """The slots and times of one worker in `folder`. Safe under threads, tasks and kill -9.
+
+    Of the calls that wait for a slot one, over all processes, is at the head and takes the next that is free;
+    who follows it is whoever asks first. So a process with one call waits no longer than one of many calls does.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._slots: dict[int, int] = {}
+        """Slot → the open file whose lock holds it."""
+        self._head: object | None = None
+        self._lock = threading.Lock()
+        self._open_files()
+
+    async def take(self, slots: int) -> int:
+        """Wait for one of the first `slots` slots. `give` must follow; a cancelled wait leaves nothing behind."""
+        caller, pause = object(), _FIRST_POLL_S
+        try:
+            while (slot := self._free(slots, caller)) is None:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(2 * pause, _HEAD_POLL_S if self._head is caller else _LONGEST_POLL_S)
+        finally:
+            self._step_back(caller)
+        return slot
+
+    def give(self, slot: int) -> None:
+        """Give a slot back."""
+        with self._lock:
+            os.close(self._slots.pop(slot))
+
+    @contextmanager
+    def times(self) -> Iterator[Times]:
+        """The times, for this process alone while in the block; what is changed in them is kept."""
+        with self._lock:
+            self._after_fork()
+            fcntl.flock(self._state, fcntl.LOCK_EX)
+            try:
+                times = self.known_times()
+                yield times
+                os.pwrite(self._state, _TIMES.pack(*astuple(times)), 0)
+            finally:
+                fcntl.flock(self._state, fcntl.LOCK_UN)
+
+    def known_times(self) -> Times:
+        """The times as they stand."""
+        content = os.pread(self._state, _TIMES.size, 0)
+        if len(content) < _TIMES.size:
+            return Times()
+        farthest = self.now() + _FARTHEST_S
+        return Times(*(at if at < farthest else 0.0 for at in _TIMES.unpack(content)))
+
+    def now(self) -> float:
+        """By the clock that all processes share, also over a restart of the machine (seconds since the epoch)."""
+        return time.time()
+
+    def _free(self, slots: int, caller: object) -> int | None:
+        """A slot, if `caller` is at the head or nobody is, and one is free."""
+        with self._lock:
+            self._after_fork()
+            if self._head is None:
+                if not _locked(self._queue):
+                    return None
+                self._head = caller
+            elif self._head is not caller:
+                return None
+            for slot in range(slots):
+                if slot not in self._slots and self._hold(slot):
+                    return slot
+            return None
+
+    def _hold(self, slot: int) -> bool:
+        file = os.open(self._folder / f"slot-{slot:03}", os.O_RDWR | os.O_CREAT, 0o644)
+        if _locked(file):
+            self._slots[slot] = file
+            return True
+        os.close(file)
+        return False
+
+    def _step_back(self, caller: object) -> None:
+        with self._lock:
+            if self._head is caller:
+                self._head = None
+                fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def _open_files(self) -> None:
+        self._pid = os.getpid()
+        self._queue, self._state = (
+            os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o644) for name in ("queue", "times")
+        )
+        for file in (self._queue, self._state):
+            weakref.finalize(self, os.close, file)
+
+    def _after_fork(self) -> None:
+        """A child shares its parent's open files, and with them its locks: it opens files of its own."""
+        if self._pid != os.getpid():
+            self._slots, self._head = {}, None
+            self._open_files()
+
+
+def machine_limits(folder: Path, worker: Worker) -> MachineLimits:
+    """The limits of `worker` that all processes with the same `folder` share: of this name, model and endpoint."""
+    place = digest([worker.name, worker.model, worker.api_base])
+    return MachineLimits(folder / f"{re.sub(r'[^-.A-Za-z0-9]', '_', worker.name)}-{place}")
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -4,10 +4,9 @@ What belongs here: counting the calls to come, leaving out what the cache holds,
 pricing the rest. What does not: the caps that hold whatever an estimate says (ledger),
 and what a training run will need (signal forecast).
 
-Two figures: *expected*, from the tokens that this worker was measured to use on this
-benchmark, and *worst*, which is what the client reserves call by call. Where nothing
-was measured a prompt's characters say its tokens, and the other workers' answers (or a
-share of `max_tokens`) those of the answer.
+Two figures: *expected*, and *most*, which is what the client reserves call by call: every answer as long as
+`max_tokens`. What is expected is what was measured of this worker on this benchmark; failing that of this worker
+at all, of other workers of its kind, and in the end what such workers usually answer (`usual_answer`).
 """
 
 from __future__ import annotations
@@ -30,8 +29,20 @@ from ops.workers.types import Message
 
 CHARACTERS_PER_TOKEN = 4.0
 """Of English text, roughly, for the workers whose tokens were never counted."""
-UNMEASURED_SHARE = 0.25
-"""Of `max_tokens`: the answer expected where no worker was measured on a benchmark."""
+TOOL_TOKENS = 32.0
+"""Of a tool's answer: a value, a formula or a few lines of a program."""
+ANSWER_TOKENS = {"choice": 300.0}
+"""Of a language model's answer to one question, by grader; `OTHER_TOKENS` where none is named.
+
+From arXiv:2512.04388, constrained workers: a router that asks one worker once takes 840 tokens a question in the mean
+of the four training tasks, prompt included, so about 700 for the answer; on MMLU a workflow takes 735 tokens where it
+takes 1,820 in the mean, so an answer there 0.4 of 700, and elsewhere (4 × 700 - 300) / 3.
+"""
+OTHER_TOKENS = 830.0
+THINKING_TOKENS = 2000.0
+"""Before the answer, of a worker that thinks and is not told how much: our assumption, the first responses mend it."""
+_PURPOSES = ("serving", "training", "evaluation", "baseline", "precache")
+"""Of the ledger's calls; a later one tells more about a worker that is asked alone."""
 
 
 class Ask(NamedTuple):
@@ -41,6 +52,8 @@ class Ask(NamedTuple):
     benchmark: str
     messages: Sequence[Message]
     sample: int = 0
+    grader: str = ""
+    """Who grades the answer ("choice", "math" …), which says how long it is; "" where nobody does."""
 
 
 class Usage(NamedTuple):
@@ -61,7 +74,9 @@ class Share:
     calls: int = 0
     cached: int = 0
     measured: int = 0
-    """Calls to come whose tokens are those of earlier calls to this worker on this benchmark."""
+    """Calls to come whose tokens are those of earlier calls to this worker."""
+    alike: int = 0
+    """Calls to come whose answers are taken to be as long as those of other workers of its kind."""
     expected_usd: float = 0.0
     worst_usd: float = 0.0
 
@@ -84,6 +99,7 @@ class Estimate:
             sum(s.calls for s in shares),
             sum(s.cached for s in shares),
             sum(s.measured for s in shares),
+            sum(s.alike for s in shares),
             sum(s.expected_usd for s in shares),
             sum(s.worst_usd for s in shares),
         )
@@ -118,22 +134,24 @@ def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], sample
         messages = solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
-                yield Ask(worker, problem.benchmark, messages, sample)
+                yield Ask(worker, problem.benchmark, messages, sample, problem.grader)
 
 
 def measured_usage(rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> dict[tuple[str, str], Usage]:
-    """What precached answers used, by worker and benchmark.
+    """What answers used, by worker and benchmark, and by worker over all of them (benchmark "").
 
-    With a ledger also what precaching calls used over all benchmarks: it knows of those
-    whose table was never finished.
+    `rows` are precached ones. A ledger knows of calls whose table was never finished, and of other purposes'.
     """
-    booked = ledger.mean_tokens("precache") if ledger else {}
     tokens: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         if row.status == "ok":
-            tokens[row.worker, row.benchmark].append((row.prompt_tokens, row.completion_tokens))
-    found = {(worker, ""): Usage(*means) for worker, means in booked.items()}
-    return found | {key: Usage(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
+            for benchmark in (row.benchmark, ""):
+                tokens[row.worker, benchmark].append((row.prompt_tokens, row.completion_tokens))
+    usages = {key: Usage(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
+    if ledger is not None:
+        for purpose in _PURPOSES:
+            usages |= {(worker, ""): Usage(*means) for worker, means in ledger.mean_tokens(purpose).items()}
+    return usages
 
 
 def estimate(
@@ -142,13 +160,13 @@ def estimate(
     """Count and price the calls. Raises `ConfigError` for a worker without a price."""
     todo = [(ask, cache_key(ask.worker.identity, ask.messages, ask.sample)) for ask in asks]
     cached = cache.holds([key for _, key in todo])
-    found = Estimate()
+    total = Estimate()
     prices: dict[str, tuple[float, float]] = {}
     measured = usages or {}
-    answers = _answers(measured)
+    answers = _answers(measured, {ask.worker.name: _kind(ask.worker) for ask, _ in todo})
     for ask, key in todo:
         name = ask.worker.name
-        share = found.workers.setdefault(name, Share())
+        share = total.workers.setdefault(name, Share())
         share.calls += 1
         if key in cached:
             share.cached += 1
@@ -157,9 +175,27 @@ def estimate(
             prices[name] = worst_price(ask.worker, pool_file)
         usage = measured.get((name, ask.benchmark)) or measured.get((name, ""))
         share.measured += usage is not None
-        share.expected_usd += _usd(usage or _guess(ask, answers), prices[name])
+        if usage is None:
+            kind = _kind(ask.worker)
+            alike = answers.get((kind, ask.benchmark)) or answers.get((kind, ""))
+            share.alike += alike is not None
+            answer = usual_answer(ask.worker, ask.grader) if alike is None else alike
+            usage = Usage(_prompt_tokens(ask.messages), min(answer, ask.worker.max_tokens))
+        share.expected_usd += _usd(usage, prices[name])
         share.worst_usd += _usd(Usage(most_tokens(ask.messages), ask.worker.max_tokens), prices[name])
-    return found
+    return total
+
+
+def usual_answer(worker: Worker, grader: str = "") -> float:
+    """Tokens that a worker of this kind answers a question with, its thinking included, where none was measured."""
+    if "tool" in worker.tags:
+        return TOOL_TOKENS
+    answer = ANSWER_TOKENS.get(grader, OTHER_TOKENS)
+    if worker.thinking_budget is not None:
+        return answer + min(worker.thinking_budget, THINKING_TOKENS)
+    if worker.reasoning_effort is not None:
+        return answer + (0 if worker.reasoning_effort in ("none", "minimal") else THINKING_TOKENS)
+    return answer + (THINKING_TOKENS if "reasoning" in worker.tags else 0)
 
 
 def stopped(error: OverBudget, rest: Estimate) -> OverBudget:
@@ -177,25 +213,34 @@ def stopped(error: OverBudget, rest: Estimate) -> OverBudget:
 
 
 def _basis(total: Share) -> str:
-    if total.measured == total.to_make:
-        return " (from measured tokens)"
-    if not total.measured:
-        return " (from the prompts' lengths: nothing was measured yet)"
-    return f" ({total.measured / total.to_make:.0%} of the calls from measured tokens)"
+    """Where the two figures come from."""
+    shares = [
+        (total.measured, "from measured tokens"),
+        (total.alike, "as long as the other workers' answers"),
+        (total.to_make - total.measured - total.alike, "from the prompts' lengths and usual answers"),
+    ]
+    parts = [(count / total.to_make, words) for count, words in shares if count]
+    about = ", ".join(words if len(parts) == 1 else f"{part:.0%} {words}" for part, words in parts)
+    nothing = "; nothing was measured yet" if not total.measured and not total.alike else ""
+    return f" ({about}{nothing}; at most: every answer as long as max_tokens)"
 
 
-def _answers(usages: Usages) -> dict[str, float]:
-    """Benchmark → completion tokens, the mean over the workers that were measured on it."""
-    by_benchmark: dict[str, list[float]] = defaultdict(list)
-    for (_, benchmark), usage in usages.items():
-        by_benchmark[benchmark].append(usage.completion_tokens)
-    return {benchmark: fmean(tokens) for benchmark, tokens in by_benchmark.items()}
+def _kind(worker: Worker) -> str:
+    """Workers of one kind answer at like length."""
+    return next((tag for tag in ("tool", "reasoning") if tag in worker.tags), "")
 
 
-def _guess(ask: Ask, answers: Mapping[str, float]) -> Usage:
-    limit = ask.worker.max_tokens
-    prompt = sum(len(message["content"]) for message in ask.messages) / CHARACTERS_PER_TOKEN
-    return Usage(prompt, min(answers.get(ask.benchmark, answers.get("", UNMEASURED_SHARE * limit)), limit))
+def _answers(usages: Usages, kinds: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """(kind, benchmark or "" for all) → completion tokens, the mean over the workers that were measured."""
+    tokens: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (worker, benchmark), usage in usages.items():
+        if worker in kinds:
+            tokens[kinds[worker], benchmark].append(usage.completion_tokens)
+    return {key: fmean(means) for key, means in tokens.items()}
+
+
+def _prompt_tokens(messages: Sequence[Message]) -> float:
+    return sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
 
 
 def _usd(usage: Usage, price: tuple[float, float]) -> float:

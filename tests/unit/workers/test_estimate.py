@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from ops.config import Price, Worker
+from ops.config import TRAINING_BENCHMARKS, Price, Worker, load_pool
 from ops.errors import OverBudget
+from ops.miniature.problems import generate
 from ops.problem import Problem
 from ops.workers.cache import ResponseCache
 from ops.workers.client import WorkerClient
-from ops.workers.estimate import Usage, estimate, measured_usage, precache_asks, stopped
+from ops.workers.estimate import Usage, estimate, measured_usage, precache_asks, stopped, usual_answer
 from ops.workers.ledger import Bill, Ledger
-from ops.workers.precache import ResponseRow, precache
+from ops.workers.precache import ResponseRow, precache, solo_messages
+from ops.workspace import Workspace
 
 
 def problems(count: int) -> list[Problem]:
@@ -60,9 +62,10 @@ def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache:
     assert 0 < found.total.expected_usd < found.total.worst_usd
     assert found.total.measured == 0
     assert "nothing was measured yet" in str(found)
-    short = estimate(precache_asks(problems(10), [worker()], 1), cache, {("other", "rlpr"): Usage(10.0, 1.0)})
-    assert short.total.expected_usd < found.total.expected_usd  # others answer in a word: so may this one
-    assert short.total.worst_usd == found.total.worst_usd
+    both = [worker(), worker("other")]
+    short = estimate(precache_asks(problems(10), both, 1), cache, {("other", "rlpr"): Usage(10.0, 1.0)}).workers["w"]
+    assert short.expected_usd < found.total.expected_usd  # the other answers in a word: so may this one
+    assert short.worst_usd == found.total.worst_usd
 
 
 def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCache, tmp_path: Path) -> None:
@@ -71,6 +74,56 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCac
     usages = measured_usage([row("w", 7, 7, benchmark="mmlu")], ledger)
     total = estimate(precache_asks(problems(1), [worker()], 1), cache, usages).total
     assert total.expected_usd == pytest.approx((100 * 2 + 40 * 8) / 1e6)
+
+
+def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
+    """Before anything was measured: within three times of what the calls then cost, and never above the most."""
+    pool = load_pool(Workspace.find().config, "quickstart")
+    asked = [problem for name in TRAINING_BENCHMARKS for problem in generate(name, "train", 12, 5)]
+    client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
+    before = estimate(precache_asks(asked, pool.workers, 1), client.cache)
+    assert before.total.measured == before.total.alike == 0
+    assert "nothing was measured yet" in str(before)
+    for tool in pool.workers:
+        asyncio.run(precache(asked, tool, client))
+    assert client.counts.usd / 3 < before.total.expected_usd < client.counts.usd * 3
+    assert client.counts.usd < before.total.worst_usd
+
+
+def test_kinds_of_workers_are_expected_to_answer_at_different_length() -> None:
+    thinks, tool = worker(tags=("reasoning",)), worker(tags=("tool",))
+    answers = [
+        usual_answer(tool, "choice"),
+        usual_answer(worker(), "choice"),
+        usual_answer(worker(thinking_budget=128), "choice"),
+        usual_answer(worker(), "math"),
+        usual_answer(thinks, "math"),
+    ]
+    assert answers == sorted(answers)
+    assert len(set(answers)) == 5
+    assert usual_answer(worker(reasoning_effort="high")) > usual_answer(worker(reasoning_effort="minimal"))
+
+
+def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache: ResponseCache) -> None:
+    def expected(usages: dict[tuple[str, str], Usage], **settings: Any) -> float:
+        return estimate(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).total.expected_usd
+
+    elsewhere = measured_usage([row("w", 100, 40, benchmark="mmlu")])
+    assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker, on another benchmark
+    others = [worker("other"), worker("tool", tags=("tool",)), worker()]
+    usages = {("other", "rlpr"): Usage(9, 10), ("tool", "rlpr"): Usage(9, 3), ("gone", "rlpr"): Usage(9, 999)}
+    found = estimate(precache_asks(problems(1), others, 1), cache, usages)
+    assert (found.total.measured, found.total.alike) == (2, 1)
+    prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
+    assert found.workers["w"].expected_usd == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
+    assert "67% from measured tokens, 33% as long as the other workers' answers" in str(found)
+
+
+def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "evaluation", "w", 0.5, 70, 30))
+    total = estimate(precache_asks(problems(1), [worker()], 1), cache, measured_usage([], ledger)).total
+    assert (total.measured, total.expected_usd) == (1, pytest.approx((70 * 2 + 30 * 8) / 1e6))
 
 
 def test_each_worker_has_its_share(cache: ResponseCache) -> None:

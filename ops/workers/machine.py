@@ -73,7 +73,9 @@ class MachineLimits:
     def give(self, slot: int) -> None:
         """Give a slot back."""
         with self._lock:
-            os.close(self._slots.pop(slot))
+            file = self._slots.pop(slot)
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would leave it to a child that inherited the file
+            os.close(file)
 
     @contextmanager
     def times(self) -> Iterator[Times]:
@@ -140,6 +142,8 @@ class MachineLimits:
     def _after_fork(self) -> None:
         """A child shares its parent's open files, and with them its locks: it opens files of its own."""
         if self._pid != os.getpid():
+            for file in self._slots.values():
+                os.close(file)
             self._slots, self._head = {}, None
             self._open_files()
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ops.config import Worker
+from ops.config import Prompting, Worker
 from ops.errors import AccountError, ConfigError, ContextTooLong, WorkerRefused, WorkerUnreachable
+from ops.problem import Problem
+from ops.rollout import roll_out
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
@@ -63,6 +65,19 @@ def test_only_what_the_workflow_chose_is_rewarded(server: FaultServer, make_clie
     wanted = {"too long": "too_long", "refusal": "refused", "later": "unreachable"}[sent.meaning]
     assert (trace.status, trace.steps[1].status, trace.answer) == (wanted, wanted, None)
     assert worker.name in trace.error
+
+
+def test_their_rewards(server: FaultServer, make_client: MakeClient) -> None:
+    """Half for a refusal and a context that is too long, none at all for an outage."""
+    problem = Problem(
+        id="1", benchmark="rlpr", domain="rlpr", split="train", grader="text", question=QUESTION, answer="none"
+    )
+    client, worker = make_client(), server.worker(retries=0)
+    text = Workflow.single(0).render()
+    for name, reward in (("openai flagged", 0.5), ("vllm context", 0.5), ("google per minute", None)):
+        server.order(plan=[next(sent.step for sent in SENT if sent.name == name)])
+        [rollout] = asyncio.run(roll_out([text], [problem], [worker], client, Prompting()))
+        assert rollout.reward == reward, name
 
 
 def test_an_unknown_400_is_shown_in_the_providers_words(server: FaultServer, make_client: MakeClient) -> None:

@@ -50,19 +50,21 @@ def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_nobody(tmp_pa
     assert one.known_times().requests == soon
 
 
-def test_a_forked_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_forked_child_holds_nothing_of_its_parent(tmp_path: Path, asks: bool) -> None:
+    """Neither one that asks for a slot itself nor one that only inherited the open files."""
     limits = MachineLimits(tmp_path)
     assert free(limits, 1) == 0
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(write, b"taken" if free(limits, 1) is None else b"free")
+        os.write(write, b"free" if asks and free(limits, 1) is not None else b"taken")
         time.sleep(30)
         os._exit(0)
     try:
         assert os.read(read, 9) == b"taken"
         limits.give(0)
-        assert free(MachineLimits(tmp_path), 1) == 0  # though the child inherited the open file
+        assert free(MachineLimits(tmp_path), 1) == 0
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)

@@ -65,7 +65,7 @@ def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any,
 
 
 def test_refused_and_unreachable_are_told_apart(loopback: Any, make_client: Any) -> None:
-    loopback.plan.extend(["400", "500", "500"])
+    loopback.plan.extend(["413", "500", "500"])
     rows = run(make_client(), loopback.worker(concurrency=1, retries=0), 3)
     assert Counter(r.status for r in rows) == {"refused": 1, "unreachable": 2}
     assert all(r.score == 0.0 and r.text == "" for r in rows)

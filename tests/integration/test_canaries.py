@@ -85,7 +85,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     (folder / "tmp").mkdir()
     with FaultServer(tmp_path_factory.mktemp("server")) as server:
         configure(workspace, server)
-        server.order(rate=1.0, faults=[*["echo"] * 9, "400"])
+        server.order(rate=1.0, faults=[*["echo"] * 9, "413"])
         with (folder / "printed.log").open("w", encoding="utf-8") as printed:
             done = subprocess.run(
                 [sys.executable, "-m", "pipelines.run", "--recipe", "canaries"],
@@ -142,7 +142,7 @@ def test_the_key_is_nowhere(life: Life) -> None:
 def test_the_remote_workers_quoted_questions_and_failed_on_some(life: Life) -> None:
     steps = {entry["step"] for entry in life.seen if QUESTION in entry["prompt"]}
     assert "echo" in steps
-    assert {entry["step"] for entry in life.seen} == {"echo", "400"}
+    assert {entry["step"] for entry in life.seen} == {"echo", "413"}
 
 
 def test_every_place_that_could_have_told_was_written(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:

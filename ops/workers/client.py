@@ -18,7 +18,7 @@ from typing import Any
 from ops.config import Worker
 from ops.errors import PodiumError
 from ops.workers.booking import BookingDesk
-from ops.workers.cache import ResponseCache, cache_material
+from ops.workers.cache import ClaimLost, ResponseCache, cache_material
 from ops.workers.call import Account, Caller
 from ops.workers.ledger import Ledger
 from ops.workers.seat import Seat, take_seat
@@ -138,15 +138,18 @@ class WorkerClient:
 
     async def _claimed(self, seat: Seat, messages: Sequence[Message], key: str, material: str) -> Response:
         """The call, or the response of the process that made it: of those that share a cache one at a time does."""
-        with waiting():
-            claim = await self.cache.claim(key)
-        if isinstance(claim, Response):
-            self._count(cached=1)
-            return claim
-        try:
-            return await self._caller.call(seat, messages, key, material)
-        finally:
-            claim.release()
+        while True:
+            with waiting():
+                claim = await self.cache.claim(key)
+            if isinstance(claim, Response):
+                self._count(cached=1)
+                return claim
+            try:
+                return await self._caller.call(seat, messages, key, material, claim)
+            except ClaimLost:
+                continue  # nothing was sent: another process makes the call
+            finally:
+                claim.release()
 
     def _land(self, key: str) -> None:
         with self._lock:

@@ -7,8 +7,8 @@ Redis server for a team. What does not belong here: deciding which responses are
 worth keeping (client) and what they cost (ledger).
 """
 
-from ops.workers.cache.backend import CACHE_URL, Claim
+from ops.workers.cache.backend import CACHE_URL, Claim, ClaimLost
 from ops.workers.cache.front import ResponseCache, open_cache
 from ops.workers.cache.keys import cache_key, cache_material, canonical
 
-__all__ = ["CACHE_URL", "Claim", "ResponseCache", "cache_key", "cache_material", "canonical", "open_cache"]
+__all__ = ["CACHE_URL", "Claim", "ClaimLost", "ResponseCache", "cache_key", "cache_material", "canonical", "open_cache"]

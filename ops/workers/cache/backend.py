@@ -12,19 +12,21 @@ CACHE_URL = "PODIUM_CACHE_URL"
 """The environment variable that names a shared cache, ``redis://HOST:PORT/DB``."""
 
 
+class ClaimLost(Exception):
+    """The claim is another's by now: this process was suspended, or cut off, for too long."""
+
+
 class Claim(Protocol):
     """The right to make one call. Give it up through `release`, once, whatever became of the call."""
 
+    def sent(self, seconds: float) -> None:
+        """The call leaves now, and its answer may come for so long: should this process die, nobody asks sooner.
+
+        Raises `ClaimLost`: then the call must not be made.
+        """
+        ...
+
     def release(self) -> None: ...
-
-
-class _Free:
-    def release(self) -> None:
-        """Nothing was taken."""
-
-
-FREE = _Free()
-"""A claim that nobody else is kept from: where no other process is to be waited for."""
 
 
 class Backend(Protocol):
@@ -69,8 +71,8 @@ class Backend(Protocol):
         """Materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
         ...
 
-    def claim(self, key: str) -> Claim | None:
-        """The right to make this call; None while another process has it."""
+    def claim(self, *keys: str) -> Sequence[Claim | None]:
+        """The right to make the call of each key; None while another has it."""
         ...
 
     def close(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import threading
 import time
 from collections import OrderedDict
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ops.workers.cache.backend import CACHE_URL, FREE, Backend, Claim
+from ops.errors import CacheUnavailable
+from ops.workers.cache.backend import CACHE_URL, Backend, Claim
 from ops.workers.cache.local import LocalBackend
 from ops.workers.cache.rows import Row, decode, encode
 from ops.workers.types import Response
@@ -37,6 +39,7 @@ class ResponseCache:
         self._chars = 0
         self._bound = memory_chars
         self._lock = threading.Lock()
+        self._wanted: dict[asyncio.AbstractEventLoop, list[tuple[str, asyncio.Future[Claim | None]]]] = {}
 
     def get(self, key: str) -> Response | None:
         """The response of that key with `cached=True`, or None."""
@@ -84,19 +87,19 @@ class ResponseCache:
     async def claim(self, key: str) -> Response | Claim:
         """Wait for the right to make the call of this key, or for its response from the process that has it.
 
-        With a shared cache one process of all makes a call at a time; without one, the
-        claim is given at once. A claim must be released when the response is stored, or
-        when the call has failed: then one of those who wait takes over, as it does when
-        the holder dies.
+        Of all processes that share the cache one makes a call at a time. A claim must be
+        released when the response is stored, or when the call has failed: then one of those
+        who wait takes over. So it does when the holder dies, but not before the answer to what
+        the holder had sent can no longer come.
         """
         pause = _FIRST_POLL_S
-        while (claim := self.backend.claim(key)) is None:
+        while (claim := await self._take(key)) is None:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL_S)
             if (response := self.get(key)) is not None:
                 return response
         # Stored between the caller's look-up and now, by another process or by a thread of this one?
-        if (response := self._recall(key) if claim is FREE else self.get(key)) is not None:
+        if (response := self.get(key)) is not None:
             claim.release()
             return response
         return claim
@@ -108,6 +111,33 @@ class ResponseCache:
     def close(self) -> None:
         """Close the file or the connections; the next use opens them again."""
         self.backend.close()
+
+    async def _take(self, key: str) -> Claim | None:
+        """One attempt; those of one turn of the event loop share a transaction."""
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[Claim | None] = loop.create_future()
+        if (wanted := self._wanted.get(loop)) is None:
+            self._wanted[loop] = [(key, taken)]
+            loop.call_soon(self._take_wanted, loop)
+        else:
+            wanted.append((key, taken))
+        try:
+            return await taken
+        except asyncio.CancelledError:
+            if not taken.cancelled() and taken.exception() is None and (claim := taken.result()) is not None:
+                claim.release()  # it was taken, and nobody is there to use it
+            raise
+
+    def _take_wanted(self, loop: asyncio.AbstractEventLoop) -> None:
+        wanted = [(key, taken) for key, taken in self._wanted.pop(loop) if not taken.cancelled()]
+        try:
+            claims = self.backend.claim(*(key for key, _ in wanted))
+        except (sqlite3.Error, OSError, CacheUnavailable) as error:
+            for _, taken in wanted:
+                taken.set_exception(error)
+            return
+        for (_, taken), claim in zip(wanted, claims, strict=True):
+            taken.set_result(claim)
 
     def _recall(self, key: str) -> Response | None:
         with self._lock:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ops.workers.cache.backend import FREE, Claim
+from ops.workers.cache.claims import CLAIMS, LocalClaim, LocalClaims
 from ops.workers.cache.keys import OPENING, Marks, marks
 from ops.workers.cache.rows import Head, Row
 from ops.workers.store import SqliteFile, statements
@@ -49,6 +49,7 @@ _STEPS = (
         "key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL)"
     ),
     _add_marks,
+    CLAIMS,
 )
 _INSERT = """
 INSERT OR REPLACE INTO responses (key, response, checksum, material, created, worker, messages)
@@ -66,6 +67,7 @@ class LocalBackend:
 
     def __init__(self, folder: Path) -> None:
         self._file = SqliteFile(folder / "responses.sqlite", _STEPS)
+        self._claims = LocalClaims(self._file)
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
@@ -125,8 +127,8 @@ class LocalBackend:
                 found = connection.execute(query, (*values, limit)).fetchall()
             yield from (_text(material) for (material,) in found)
 
-    def claim(self, key: str) -> Claim:
-        return FREE
+    def claim(self, *keys: str) -> list[LocalClaim | None]:
+        return self._saving(lambda: self._claims.take(keys))
 
     def close(self) -> None:
         self._file.close()
@@ -146,6 +148,8 @@ class LocalBackend:
             connection.executemany(_INSERT, values)
             if new:
                 connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new.items()))
+            connection.executemany("DELETE FROM claims WHERE key = ?", [(row.key,) for row in rows])
+        self._claims.ended(row.key for row in rows)
         self._known |= new.keys()
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from ops.errors import CacheUnavailable, ConfigError
-from ops.workers.cache.backend import CACHE_URL
+from ops.workers.cache.backend import CACHE_URL, ClaimLost
 from ops.workers.cache.keys import Marks, marks
 from ops.workers.cache.rows import Head, Row
 
@@ -36,15 +37,16 @@ _RENEW = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpi
 class SharedBackend:
     """The Redis server at `url` (``redis://HOST:PORT/DB``, ``rediss://`` for TLS).
 
-    A claim runs out `lease_s` seconds after its process died; while the process lives
-    it is renewed. Raises `ConfigError` for a URL that is none, or without the `redis`
-    package; any method raises `CacheUnavailable` when the server does not answer.
+    A claim runs out `lease_s` seconds after its process died, or when the answer to what
+    it had sent can no longer come; while the process lives it is renewed. Raises
+    `ConfigError` for a URL that is none, or without the `redis` package; any method raises
+    `CacheUnavailable` when the server does not answer.
     """
 
     def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
         self.name = _place(url)
         self._client = _connect(url)
-        self._claims = _Claims(self._client, lease_s)
+        self._claims = _Claims(self._client, lease_s, self._asking)
 
     def select(self, key: str) -> tuple[bytes, str] | None:
         with self._asking():
@@ -120,9 +122,9 @@ class SharedBackend:
                 materials = pipeline.execute()
             yield from (_text(material) for material in materials if material is not None)
 
-    def claim(self, key: str) -> SharedClaim | None:
+    def claim(self, *keys: str) -> list[SharedClaim | None]:
         with self._asking():
-            return self._claims.take(key)
+            return self._claims.take(keys)
 
     def close(self) -> None:
         """Close the connections; claims that are still held stay this process's."""
@@ -160,6 +162,10 @@ class SharedClaim:
     def __init__(self, claims: _Claims, key: str, token: str) -> None:
         self._claims, self._key, self._token = claims, key, token
 
+    def sent(self, seconds: float) -> None:
+        """The claim lasts so long at least, whatever becomes of this process. Raises `ClaimLost`."""
+        self._claims.mark_sent(self._key, self._token, seconds)
+
     def release(self) -> None:
         """Give it up. A server that is gone needs no telling: the claim runs out by itself."""
         import redis
@@ -171,29 +177,49 @@ class SharedClaim:
 class _Claims:
     """This process's claims, and the thread that keeps them while there are any."""
 
-    def __init__(self, client: Any, lease_s: float) -> None:
-        self._client, self._lease_s = client, lease_s
-        self._held: dict[str, str] = {}
+    def __init__(self, client: Any, lease_s: float, asking: Callable[[], AbstractContextManager[None]]) -> None:
+        self._client, self._lease_s, self._asking = client, lease_s, asking
+        self._held: dict[str, tuple[str, float]] = {}
+        """By key: the token, and until when the answer to what was sent may come (by the monotonic clock)."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
 
-    def take(self, key: str) -> SharedClaim | None:
+    def take(self, keys: Sequence[str]) -> list[SharedClaim | None]:
         token = secrets.token_hex(16)
-        if not self._client.set(_CLAIM + key, token, nx=True, px=self._milliseconds):
-            return None
+        with self._client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.set(_CLAIM + key, token, nx=True, px=self._milliseconds())
+            claims = [
+                SharedClaim(self, key, token) if is_ours else None
+                for key, is_ours in zip(keys, pipeline.execute(), strict=True)
+            ]
+        if taken := [key for key, claim in zip(keys, claims, strict=True) if claim is not None]:
+            self._hold(taken, token)
+        return claims
+
+    def _hold(self, keys: Sequence[str], token: str) -> None:
         with self._lock:
             if self._pid != os.getpid():  # the parent's claims are the parent's to keep, and its thread is not here
                 self._held, self._thread, self._pid = {}, None, os.getpid()
-            self._held[key] = token
+            self._held.update((key, (token, 0.0)) for key in keys)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep, name="cache claims", daemon=True)
                 self._thread.start()
-        return SharedClaim(self, key, token)
+
+    def mark_sent(self, key: str, token: str, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        with self._asking():
+            kept = self._client.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until))
+        if not kept:
+            raise ClaimLost
+        with self._lock:
+            if self._held.get(key, ("",))[0] == token:
+                self._held[key] = token, until
 
     def drop(self, key: str, token: str) -> None:
         with self._lock:
-            if self._held.get(key) == token:
+            if self._held.get(key, ("",))[0] == token:
                 del self._held[key]
         self._client.eval(_RELEASE, 1, _CLAIM + key, token)
 
@@ -209,12 +235,11 @@ class _Claims:
                     return
                 held = list(self._held.items())
             with suppress(redis.RedisError):  # the calls that hold them will hear of it themselves
-                for key, token in held:
-                    self._client.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds)
+                for key, (token, until) in held:
+                    self._client.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until))
 
-    @property
-    def _milliseconds(self) -> int:
-        return int(1000 * self._lease_s)
+    def _milliseconds(self, until: float = 0.0) -> int:
+        return int(1000 * max(self._lease_s, until - time.monotonic()))
 
 
 def _connect(url: str) -> Any:

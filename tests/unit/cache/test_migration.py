@@ -76,6 +76,7 @@ def test_an_old_cache_answers_and_learns_what_it_lacked(tmp_path: Path) -> None:
     [difference] = why_miss(cache, IDENTITY | {"temperature": 1.0}, messages(7)).differences
     assert difference.field == "worker.temperature"
     assert version(tmp_path / "responses.sqlite") > 0
+    assert cache.backend.claim("new key")[0] is not None
 
 
 def test_a_new_cache_and_an_old_one_end_with_the_same_schema(tmp_path: Path) -> None:

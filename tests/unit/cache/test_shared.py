@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ops.errors import CacheUnavailable, ConfigError
-from ops.workers.cache import CACHE_URL, ResponseCache, open_cache
+from ops.workers.cache import CACHE_URL, ClaimLost, ResponseCache, open_cache
 from ops.workers.cache.shared import SharedBackend
 from ops.workers.types import Response
 
@@ -31,45 +31,6 @@ def url(redis_server: Any) -> Iterator[str]:
 
 def shared(url: str, lease_s: float = 30.0) -> ResponseCache:
     return ResponseCache(SharedBackend(url, lease_s=lease_s))
-
-
-def test_one_holds_the_claim_and_the_others_get_its_response(url: str) -> None:
-    async def scenario() -> None:
-        claim = await shared(url).claim("key")
-        assert not isinstance(claim, Response)
-        waiting = [asyncio.create_task(shared(url).claim("key")) for _ in range(5)]
-        await asyncio.sleep(0.2)
-        assert not any(task.done() for task in waiting)
-        shared(url).put("key", "{}", RESPONSE)
-        claim.release()
-        assert [got.text for got in await asyncio.gather(*waiting) if isinstance(got, Response)] == ["Answer: 4"] * 5
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_call_hands_the_claim_to_one_of_those_who_wait(url: str) -> None:
-    async def scenario() -> None:
-        claim = await shared(url).claim("key")
-        assert not isinstance(claim, Response)
-        waiting = [asyncio.create_task(shared(url).claim("key")) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        claim.release()
-        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=20)
-        await asyncio.sleep(0.5)
-        assert len(done) == 1
-        assert not any(task.done() for task in rest)
-        for task in rest:
-            task.cancel()
-
-    asyncio.run(scenario())
-
-
-def test_a_claim_taken_after_the_response_was_stored_is_a_hit(url: str) -> None:
-    one, two = shared(url), shared(url)
-    assert one.get("key") is None  # looked up before …
-    two.put("key", "{}", RESPONSE)  # … it was stored
-    assert isinstance(asyncio.run(one.claim("key")), Response)
-    assert two.backend.claim("key") is not None  # nothing is left claimed
 
 
 _HOLDER = """
@@ -91,30 +52,37 @@ def test_a_claim_outlives_its_lease_while_its_holder_lives_and_not_after(url: st
         cache = shared(url)
         for _ in range(6):
             time.sleep(0.5)
-            assert cache.backend.claim("key") is None
+            assert cache.backend.claim("key")[0] is None
         os.kill(holder.pid, signal.SIGKILL)
     claim = asyncio.run(asyncio.wait_for(cache.claim("key"), 30))
     assert not isinstance(claim, Response)
     claim.release()
 
 
+def test_a_claim_of_a_call_that_was_sent_lasts_as_long_as_its_answer_may_come(url: str) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(_HOLDER).replace("print(", "claim.sent(6.0); print("), url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline().strip() == "held"
+        began = time.monotonic()
+        os.kill(holder.pid, signal.SIGKILL)
+    claim = asyncio.run(asyncio.wait_for(shared(url).claim("key"), 60))
+    assert time.monotonic() - began > 4.5  # its lease alone was one second
+    assert not isinstance(claim, Response)
+    claim.release()
+
+
 def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_server: Any) -> None:
-    first = shared(url).backend.claim("key")
+    first = shared(url).backend.claim("key")[0]
     assert first is not None
     redis_server.client.delete("podium:claim:key")  # as after a pause longer than the lease
-    second = shared(url).backend.claim("key")
+    second = shared(url).backend.claim("key")[0]
     assert second is not None
+    with pytest.raises(ClaimLost):
+        first.sent(60.0)
     first.release()
-    assert shared(url).backend.claim("key") is None
+    assert shared(url).backend.claim("key")[0] is None
     second.release()
-
-
-def test_a_local_cache_gives_claims_at_once(tmp_path: Path) -> None:
-    cache = ResponseCache(tmp_path)
-    claims = [asyncio.run(cache.claim("key")) for _ in range(2)]
-    assert not any(isinstance(claim, Response) for claim in claims)
-    cache.put("key", "{}", RESPONSE)
-    assert isinstance(asyncio.run(cache.claim("key")), Response)
 
 
 def test_a_server_that_is_gone_is_told_without_its_password() -> None:

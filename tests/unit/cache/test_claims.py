@@ -1,0 +1,179 @@
+"""Claims in both places: one process of all makes a call, and a claim outlives neither its holder nor its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.workers.cache import ClaimLost, ResponseCache
+from ops.workers.types import Response
+
+RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
+OpenCache = Callable[[], ResponseCache]
+
+
+def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCache) -> None:
+    async def scenario() -> None:
+        claim = await open_cache().claim("key")
+        assert not isinstance(claim, Response)
+        waiting = [asyncio.create_task(open_cache().claim("key")) for _ in range(5)]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in waiting)
+        open_cache().put("key", "{}", RESPONSE)
+        claim.release()
+        assert [got.text for got in await asyncio.gather(*waiting) if isinstance(got, Response)] == ["Answer: 4"] * 5
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_call_hands_the_claim_to_one_of_those_who_wait(open_cache: OpenCache) -> None:
+    async def scenario() -> None:
+        claim = await open_cache().claim("key")
+        assert not isinstance(claim, Response)
+        claim.sent(60.0)
+        waiting = [asyncio.create_task(open_cache().claim("key")) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        claim.release()
+        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        await asyncio.sleep(0.5)
+        assert len(done) == 1
+        assert not any(task.done() for task in rest)
+        for task in rest:
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_claim_taken_after_the_response_was_stored_is_a_hit(open_cache: OpenCache) -> None:
+    first, second = open_cache(), open_cache()
+    assert first.get("key") is None  # looked up before …
+    second.put("key", "{}", RESPONSE)  # … it was stored
+    assert isinstance(asyncio.run(first.claim("key")), Response)
+    assert second.backend.claim("key")[0] is not None  # nothing is left claimed
+
+
+def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
+    async def scenario(turns: int) -> None:
+        waiting = [asyncio.create_task(cache.claim(f"key {number}")) for number in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for task in waiting:
+            if not task.cancelled() and not isinstance(claim := task.result(), Response):
+                claim.release()
+
+    cache = open_cache()
+    for turns in range(5):  # before it is asked for, as it is given, and after
+        asyncio.run(scenario(turns))
+        claims = cache.backend.claim("key 0", "key 1", "key 2")
+        for claim in claims:
+            assert claim is not None
+            claim.release()
+
+
+def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path)
+    claim = cache.backend.claim("key")[0]
+    assert claim is not None
+    cache.put("key", "{}", RESPONSE)
+    cache.delete(["key"])
+    later = ResponseCache(tmp_path).backend.claim("key")[0]
+    assert later is not None
+    claim.release()  # what is another's by now stays
+    assert ResponseCache(tmp_path).backend.claim("key")[0] is None
+
+
+_HOLDER = """
+    import asyncio, sys, time
+    from pathlib import Path
+    from ops.workers.cache import ClaimLost, ResponseCache
+    cache = ResponseCache(Path(sys.argv[1]))
+    waiting, sent = (asyncio.run(cache.claim(key)) for key in ("waiting", "sent"))
+    sent.sent(float(sys.argv[2]))
+    print("held", flush=True)
+    sys.stdin.readline()
+    try:
+        waiting.sent(60.0)
+    except ClaimLost:
+        print("lost", flush=True)
+"""
+
+
+def holder(folder: Path, sent_s: float) -> subprocess.Popen[str]:
+    """A process that has the claims of two keys, and has sent the call of one."""
+    command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(folder), str(sent_s)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "held"
+    return process
+
+
+def take(cache: ResponseCache, key: str) -> None:
+    claim = asyncio.run(asyncio.wait_for(cache.claim(key), 60))
+    assert not isinstance(claim, Response)
+
+
+def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_had(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path)
+    with holder(tmp_path, 4.0) as process:
+        began = time.monotonic()
+        assert cache.backend.claim("waiting", "sent") == [None, None]
+        time.sleep(4.0)  # while it lives a claim has no end: it may be trying again
+        assert cache.backend.claim("sent")[0] is None
+        os.kill(process.pid, signal.SIGKILL)
+    take(cache, "sent")
+    take(cache, "waiting")
+    assert time.monotonic() - began >= 4.0
+
+    with holder(tmp_path / "other", 5.0) as process:
+        began = time.monotonic()
+        os.kill(process.pid, signal.SIGKILL)
+    other = ResponseCache(tmp_path / "other")
+    assert other.backend.claim("waiting")[0] is not None
+    assert other.backend.claim("sent")[0] is None
+    take(other, "sent")
+    assert time.monotonic() - began >= 4.0
+
+
+def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path)
+    with holder(tmp_path, 60.0) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        take(cache, "waiting")
+        assert cache.backend.claim("sent")[0] is None
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.communicate("go\n", timeout=60)[0].strip() == "lost"
+    assert cache.backend.claim("waiting")[0] is None  # it is ours, whatever became of the other
+
+
+def test_a_process_that_got_the_pid_of_a_dead_one_is_another(tmp_path: Path) -> None:
+    ResponseCache(tmp_path).get("key")
+    with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
+        connection.execute("INSERT INTO claims VALUES ('key', ?, ?, 0)", (os.getpid(), 1.0))
+    connection.close()
+    assert ResponseCache(tmp_path).backend.claim("key")[0] is not None
+
+
+def test_an_old_claim_is_no_entry(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path)
+    claim = cache.backend.claim("key")[0]
+    assert claim is not None
+    claim.sent(1.0)
+    assert (len(cache), cache.get("key"), cache.holds(["key"])) == (0, None, set())
+    with pytest.raises(ClaimLost):
+        other = ResponseCache(tmp_path / "other").backend.claim("key")[0]
+        assert other is not None
+        other.release()
+        other.sent(1.0)

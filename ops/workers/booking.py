@@ -30,7 +30,7 @@ class BookingDesk:
 
     A commit costs a tool worker's call as much as the call; shared by those that are
     in flight it costs next to nothing. Responses are stored before they are booked: a
-    kill -9 between the two leaves a response unbooked rather than paid for twice.
+    kill -9 between the two leaves a call that the ledger counts as lost rather than one paid for twice.
     """
 
     def __init__(self, cache: ResponseCache, ledger: Ledger) -> None:
@@ -51,6 +51,15 @@ class BookingDesk:
         else:
             waiting.append(entry)
         await entry.done
+
+    def measure_lost(self) -> bool:
+        """Count lost calls whose questions the cache can answer at what the answers cost; whether there were any.
+
+        A process that was killed between the two, for one, has stored its response and not booked it.
+        """
+        costs = {key: hit.cost_usd for key in self._ledger.unmeasured() if (hit := self._cache.get(key)) is not None}
+        self._ledger.measure(costs)
+        return bool(costs)
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         entries = self._waiting.pop(loop)

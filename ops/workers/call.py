@@ -22,6 +22,7 @@ from ops.workers.booking import BookingDesk
 from ops.workers.cache import Claim
 from ops.workers.failures import Transient, describe, read_failure
 from ops.workers.ledger import Bill, Ledger, Reservation
+from ops.workers.lost import may_be_billed
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
@@ -105,15 +106,19 @@ class Caller:
                 try:
                     if seat.remote:  # a tool in this process ends with it, and nobody bills what it did
                         claim.sent(seat.worker.timeout_s)
+                        reservation = self.ledger.mark_sent(reservation, self.account.purpose, seat.worker.name, key)
                     sent = time.monotonic()
                     reply = await self._send(seat, messages, sent)
-                except BaseException:
-                    self.ledger.release(reservation)
+                except BaseException as error:
+                    if reservation.sent and may_be_billed(error):
+                        self.ledger.lose(reservation)
+                    else:
+                        self.ledger.release(reservation)
                     raise
                 response = read_reply(seat.worker, messages, reply, time.monotonic() - sent, retries)
                 used = response.prompt_tokens + response.completion_tokens
                 problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file)
-                bill = self._bill(seat, reservation, response)
+                bill = self._bill(seat, reservation, response, key)
                 await self.desk.book(bill, key, material, response, keep=problem is None and bool(response.text))
                 self.on_paid(response.cost_usd)
             finally:
@@ -136,7 +141,7 @@ class Caller:
             try:
                 return self.ledger.reserve(account.run, worst, account.cap_usd, month_cap_usd=account.month_cap_usd)
             except OverBudget:
-                if self.ledger.in_flight(account.run) == 0:
+                if self.ledger.in_flight(account.run) == 0 and not self.desk.measure_lost():
                     raise
             return None
 
@@ -174,7 +179,7 @@ class Caller:
                 seat.breaker.succeeded()  # it is there, whatever it thinks of us
             raise failure from None
 
-    def _bill(self, seat: Seat, reservation: Reservation, response: Response) -> Bill:
+    def _bill(self, seat: Seat, reservation: Reservation, response: Response, key: str) -> Bill:
         return Bill(
             reservation,
             self.account.purpose,
@@ -182,6 +187,7 @@ class Caller:
             response.cost_usd,
             response.prompt_tokens,
             response.completion_tokens,
+            key,
         )
 
 

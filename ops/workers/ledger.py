@@ -3,11 +3,12 @@
 What belongs here: reservations against a cap, and settling them. What does not: sums
 of what was settled (books), prices and worst cases (client), what is to come (estimate).
 
-The invariant, at every commit and over all processes: settled + reserved <= cap.
-A process reserves in blocks, so most calls cost one small transaction (their
-settlement); what is settled is on disk when `settle` returns. A kill -9 can lose
-exactly this: the cost of calls in flight at that moment, which nobody here ever
-learned. Their reservation is released when another process needs the room.
+The invariant, at every commit and over all processes: settled + lost + reserved <= cap.
+A process reserves in blocks, so most calls cost two small transactions (they leave, and
+they are settled); what is settled is on disk when `settle` returns. Of a process that was
+killed, what was reserved and never sent is released; what was sent is *lost*: nobody here
+will learn its cost, its provider may bill it, so its worst case counts as spent until the
+same question is answered again and tells what it costs.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ops.errors import OverBudget
 from ops.workers.books import Books, this_month
+from ops.workers.processes import ProcessId, state_of, this_process
 
 _SETTLE = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -31,27 +33,31 @@ INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 _CALL = """
 INSERT INTO calls (at, run, purpose, worker, prompt_tokens, completion_tokens, usd) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+_SENT = """
+INSERT INTO sent (at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
 _BLOCK_CALLS = 16
 """A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process sits on another's budget."""
-_CLOCK_SLACK_S = 5.0
-"""A process's start time is reckoned from the boot time, which moves when the clock is set."""
 _EPSILON = 1e-9
 """USD. Floating-point dust is no reason to refuse a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room for one call. Give it back through `Ledger.settle` or `Ledger.release`, once."""
+    """Room for one call. Give it back through `Ledger.settle`, `Ledger.release` or `Ledger.lose`, once."""
 
     run: str
     usd: float
+    sent: int = 0
+    """Its number among the calls that have left (`Ledger.mark_sent`); 0 before, and where nobody else could bill it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one call cost (USD, tokens), and the reservation that it used."""
+    """What one call cost (USD, tokens), and the reservation that it used; `key` is its question's in the cache."""
 
     reservation: Reservation
     purpose: str
@@ -59,6 +65,7 @@ class Bill:
     usd: float
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    key: str = ""
 
 
 @dataclass
@@ -82,13 +89,14 @@ class Ledger(Books):
         super().__init__(path)
         self._blocks: dict[str, _Block] = {}
         self._lock = threading.RLock()
-        self._pid, self._start = os.getpid(), 0.0
+        self._pid = os.getpid()
+        self._swept = False
 
     def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
         """Set aside a call's worst case before it is sent.
 
         Raises `OverBudget` when the worst case does not fit under the run's cap, or under
-        the calendar month's (UTC, all runs), beside what is settled and what is reserved.
+        the calendar month's (UTC, all runs), beside what is spent and what is reserved.
         """
         return self.reserve_many(run, (worst_usd,), cap_usd, month_cap_usd=month_cap_usd)[0]
 
@@ -114,8 +122,20 @@ class Ledger(Books):
                 granted.append(Reservation(run, worst))
         return granted
 
+    def mark_sent(self, reservation: Reservation, purpose: str, worker: str, key: str) -> Reservation:
+        """Note that the call leaves now, and give its reservation from here on: on disk when this returns.
+
+        Should this process die, the call counts as spent. Only for calls that somebody else serves and bills.
+        """
+        values = (time.time(), reservation.run, purpose, worker, this_month(), key, reservation.usd, *this_process())
+        with self._file.connection() as connection:
+            return replace(reservation, sent=int(connection.execute(_SENT, values).lastrowid or 0))
+
     def settle(self, *bills: Bill) -> None:
-        """Book what calls really cost, in one transaction; it is on disk when this returns."""
+        """Book what calls really cost, in one transaction; it is on disk when this returns.
+
+        What was lost of the same questions is from here on counted at the same cost.
+        """
         now, month = time.time(), this_month()
         calls = [
             (b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills
@@ -123,12 +143,37 @@ class Ledger(Books):
         with self._lock, self._file.writing() as connection:
             connection.executemany(_CALL, [(now, *call) for call in calls])
             connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
+            connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
             self._give_back(connection, [(bill.reservation, bill.usd) for bill in bills])
 
     def release(self, *reservations: Reservation) -> None:
         """Give back the room of calls that cost nothing."""
         with self._lock, self._file.writing() as connection:
             self._give_back(connection, [(reservation, 0.0) for reservation in reservations])
+
+    def lose(self, reservation: Reservation) -> None:
+        """Count a call that was sent as spent, at its worst case: no answer came, and it may be billed."""
+        with self._lock, self._file.writing() as connection:
+            connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,))
+            self._give_back(connection, [(replace(reservation, sent=0), reservation.usd)])
+
+    def sweep(self) -> None:
+        """Release what processes that are gone had reserved, and count as lost what they had sent."""
+        with self._file.writing() as connection:
+            _release_dead(connection)
+        self._swept = True
+
+    def unmeasured(self) -> list[str]:
+        """The keys of lost calls of whose questions no cost is known yet."""
+        self.sweep()
+        with self._file.connection() as connection:
+            query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
+            return [key for (key,) in connection.execute(query)]
+
+    def measure(self, usd_by_key: Mapping[str, float]) -> None:
+        """Count lost calls at what the same question's answer cost."""
+        with self._file.writing() as connection:
+            connection.executemany(_MEASURE, [(usd, key) for key, usd in usd_by_key.items()])
 
     def in_flight(self, run: str) -> int:
         """How many of this process's reservations for the run are open."""
@@ -138,8 +183,8 @@ class Ledger(Books):
 
     def open_reservations(self) -> dict[str, float]:
         """USD that living processes hold for calls in flight (and a few to come), by run."""
-        with self._file.writing() as connection:
-            _release_dead(connection)
+        self.sweep()
+        with self._file.connection() as connection:
             return dict(connection.execute("SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"))
 
     def close(self) -> None:
@@ -157,6 +202,8 @@ class Ledger(Books):
 
     def _grow(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
         """Raise this process's block until all fit, or at least the first. Raises `OverBudget`."""
+        if not self._swept:
+            self.sweep()
         block = self._blocks.get(run)
         free = max(block.free, 0.0) if block else 0.0  # below 0: a call cost more than its worst case
         worst, wanted = worsts[0], sum(worsts) - free
@@ -169,10 +216,8 @@ class Ledger(Books):
                 raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
             grant = min(max(wanted, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
             if block is None:
-                pid, started = os.getpid(), self._own_start()
                 cursor = connection.execute(
-                    "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)",
-                    (run, pid, started, grant),
+                    "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)", (run, *this_process(), grant)
                 )
                 block = _Block(id=int(cursor.lastrowid or 0), free=0.0)
             else:
@@ -184,6 +229,7 @@ class Ledger(Books):
     def _give_back(self, connection: sqlite3.Connection, done: Sequence[tuple[Reservation, float]]) -> None:
         """Take finished calls (reservation, USD spent) off this process's blocks."""
         self._forget_after_fork()
+        connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
         for run in {reservation.run for reservation, _ in done} & self._blocks.keys():
             block = self._blocks[run]
             for reservation, usd in done:
@@ -199,12 +245,8 @@ class Ledger(Books):
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._blocks, self._pid, self._start = {}, os.getpid(), 0.0
+            self._blocks, self._pid = {}, os.getpid()
 
-    def _own_start(self) -> float:
-        if not self._start:
-            self._start = _started(self._pid)
-        return self._start
 
 def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
     """Calls of the same run, purpose and worker together: their number, tokens and USD."""
@@ -222,9 +264,9 @@ def _room(connection: sqlite3.Connection, run: str, cap: float, month_cap: float
     def total(query: str, *values: str) -> float:
         return float(connection.execute(f"SELECT coalesce(sum(usd), 0.0) FROM {query}", values).fetchone()[0])
 
-    room = cap - total("spending WHERE run = ?", run) - total("blocks WHERE run = ?", run)
+    room = cap - total("spent WHERE run = ?", run) - total("blocks WHERE run = ?", run)
     if month_cap is not None:
-        month_room = month_cap - total("spending WHERE month = ?", this_month()) - total("blocks")
+        month_room = month_cap - total("spent WHERE month = ?", this_month()) - total("blocks")
         room = min(room, month_room)
     return room
 
@@ -239,19 +281,9 @@ def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float |
 
 
 def _release_dead(connection: sqlite3.Connection) -> bool:
-    """Drop the blocks of processes that are gone; whether there were any."""
-    owners = connection.execute("SELECT DISTINCT pid, started FROM blocks").fetchall()
-    dead = [(pid, began) for pid, began in owners if abs(_started(pid) - began) > _CLOCK_SLACK_S]
+    """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
+    owners = connection.execute("SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0")
+    dead = [owner for owner in owners.fetchall() if state_of(ProcessId(*owner)) == "gone"]
+    connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
     connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
     return bool(dead)
-
-
-def _started(pid: int) -> float:
-    """When that process began (seconds since the epoch), 0 when there is none: pids are used again."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
-    except psutil.NoSuchProcess:
-        return 0.0

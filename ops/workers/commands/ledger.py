@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ops.workers.booking import BookingDesk
 from ops.workers.books import Call, Spent
+from ops.workers.cache import open_cache
 from ops.workers.ledger import Ledger
 from ops.workspace import Workspace
 
@@ -25,6 +27,8 @@ def add(commands: _SubParsersAction[Any]) -> None:
 
 def _ledger(workspace: Workspace, arguments: Namespace) -> None:
     ledger, console, run = Ledger(workspace.ledger), Console(), arguments.of_run
+    if ledger.unmeasured():
+        BookingDesk(open_cache(workspace.cache), ledger).measure_lost()
     if run is None:
         console.print(_table("run", ledger.by_run()))
     console.print(_table("purpose", ledger.by_purpose(run)))
@@ -32,9 +36,19 @@ def _ledger(workspace: Workspace, arguments: Namespace) -> None:
     console.print(_table("month", ledger.by_month(run)))
     if arguments.calls:
         console.print(_calls(ledger.latest(arguments.calls, run)))
+    for name, spent in ledger.by_run().items():
+        if spent.lost and run in (None, name):
+            console.print(_lost(name, spent), highlight=False)
     for name, usd in ledger.open_reservations().items():
         if run in (None, name):
             console.print(f"reserved by running processes: ${usd:.4f} of run {name}", highlight=False)
+
+
+def _lost(run: str, spent: Spent) -> str:
+    return (
+        f"lost: {spent.lost:,} calls of run {run} were sent and not answered (killed, cancelled, timed out); "
+        f"${spent.lost_usd:.4f} of its USD counts them at what they cost at worst, or as measured since"
+    )
 
 
 def _calls(calls: Iterable[Call]) -> Table:
@@ -47,15 +61,16 @@ def _calls(calls: Iterable[Call]) -> Table:
 
 
 def _table(what: str, spent: Mapping[str, Spent]) -> Table:
-    table = Table(what, "calls", "prompt tokens", "completion tokens", "USD")
+    columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
+    if not any(sums.lost for sums in spent.values()):
+        del columns["lost"]
+    table = Table(what, *("USD" if name == "usd" else name.replace("_", " ") for name in columns))
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, one in spent.items():
-        table.add_row(name, f"{one.calls:,}", f"{one.prompt_tokens:,}", f"{one.completion_tokens:,}", f"{one.usd:.4f}")
+    for name, sums in spent.items():
+        table.add_row(name, *(format(getattr(sums, column), form) for column, form in columns.items()))
     if len(spent) > 1:
         table.add_section()
-        sums = (sum(getattr(one, name) for one in spent.values()) for name in ("calls", "prompt_tokens"))
-        tokens = sum(one.completion_tokens for one in spent.values())
-        usd = sum(one.usd for one in spent.values())
-        table.add_row("in all", *(f"{value:,}" for value in sums), f"{tokens:,}", f"{usd:.4f}")
+        totals = {column: sum(getattr(sums, column) for sums in spent.values()) for column in columns}
+        table.add_row("in all", *(format(totals[column], form) for column, form in columns.items()))
     return table

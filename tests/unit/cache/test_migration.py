@@ -151,3 +151,5 @@ def test_an_old_ledger_keeps_its_sums_and_goes_on(tmp_path: Path) -> None:
     assert ledger.by_purpose("run")["precache"].calls == 3
     [call] = ledger.latest(10)
     assert (call.purpose, call.usd, call.prompt_tokens) == ("training", 0.2, 4)
+    ledger.lose(ledger.mark_sent(ledger.reserve("run", 0.03, 1.0), "training", "w", "key"))
+    assert (ledger.by_run()["run"].lost, ledger.spent("run")) == (1, pytest.approx(0.98))

@@ -117,7 +117,11 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
     assert "of run held-run" in out
-    ledger.release(held)
+    ledger.lose(ledger.mark_sent(held, "precache", "solver", "a key of no entry"))
+    assert main(["ledger"]) == 0
+    out = capsys.readouterr().out
+    assert "lost: 1 calls of run held-run" in out
+    assert "$1.0000" in out and "1.3750" in out
     assert main(["ledger", "--run", "another"]) == 0
     out = capsys.readouterr().out
     assert "serving" in out

@@ -279,6 +279,60 @@ def test_kill_9_loses_no_settled_cost_and_frees_what_was_reserved(tmp_path: Path
         ledger.reserve("run", 0.2, 1.0)
 
 
+_SENDER = """
+    import sys, time
+    from pathlib import Path
+    from ops.workers.ledger import Ledger
+    ledger = Ledger(Path(sys.argv[1]))
+    queued, sent = ledger.reserve_many("run", [0.4, 0.3], 1.0)
+    ledger.mark_sent(sent, "test", "w", "key")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    command = [sys.executable, "-c", textwrap.dedent(_SENDER), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sender:
+        assert sender.stdout is not None
+        assert sender.stdout.readline().strip() == "ready"
+        ledger = Ledger(path)
+        assert ledger.by_run() == {}  # it lives: it may still hear the answer
+        os.kill(sender.pid, signal.SIGKILL)
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", 0.8, 1.0)
+    assert ledger.by_run() == {"run": Spent(usd=0.3, lost=1, lost_usd=0.3)}
+    assert ledger.by_purpose("run")["test"].lost == ledger.by_worker("run")["w"].lost == 1
+    assert ledger.spent("run") == ledger.spent_in_month() == 0.3
+    assert ledger.open_reservations() == {}
+    assert ledger.unmeasured() == ["key"]
+
+    held = ledger.mark_sent(ledger.reserve("run", 0.7, 1.0), "test", "w", "key")
+    ledger.settle(Bill(held, "test", "w", 0.1, 10, 5, key="key"))
+    # The same question's answer says what the lost one cost; it was paid for all the same.
+    assert ledger.by_run() == {"run": Spent(0.2, 1, 10, 5, lost=1, lost_usd=0.1)}
+    assert ledger.unmeasured() == []
+    assert ledger.mean_tokens("test") == {"w": (10.0, 5.0)}
+
+
+def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:
+    settled, refused, lost = (
+        ledger.mark_sent(held, "test", "w", f"key {number}")
+        for number, held in enumerate(ledger.reserve_many("run", [0.25, 0.25, 0.25], 1.0))
+    )
+    ledger.settle(bill(settled, 0.125))
+    ledger.release(refused)
+    ledger.lose(lost)
+    assert ledger.by_run() == {"run": Spent(0.375, 1, 10, 5, lost=1, lost_usd=0.25)}
+    assert ledger.in_flight("run") == 0
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", 0.7, 1.0)
+    ledger.measure({"key 2": 0.0625})
+    assert ledger.spent("run") == 0.1875
+    ledger.reserve("run", 0.7, 1.0)
+
+
 def test_a_forked_child_does_not_spend_its_parents_reservation(ledger: Ledger) -> None:
     held = ledger.reserve("run", 0.6, 1.0)
 

@@ -1,0 +1,30 @@
+"""Which of the calls that ended without an answer may be billed all the same.
+
+What belongs here: telling them from an error's chain. What does not: what a failure means for
+the run (failures), and counting what was lost (ledger).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def may_be_billed(error: BaseException) -> bool:
+    """Whether the provider may have served a call that left and ended in this error.
+
+    Not when it answered with an error's status, nor when there never was a connection. After a time-out, a
+    cancellation or a broken connection nobody here knows, and what is not known counts.
+    """
+    import aiohttp
+    import httpx
+
+    unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
+    return not any(isinstance(cause, unserved) for cause in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -28,7 +28,7 @@ def main(url: str, folder: Path) -> None:
     worker = Worker.model_validate(
         {
             "name": "remote", "model": "openai/some-model", "api_base": f"{url}/v1", "max_tokens": 64,
-            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60, "concurrency": CONCURRENCY,
+            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 5, "concurrency": CONCURRENCY,
         }
     )  # fmt: skip
     client = WorkerClient(ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite"), "precache", "run", 10.0)

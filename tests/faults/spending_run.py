@@ -1,0 +1,93 @@
+"""A run that asks the same questions as its siblings, in a process that may be killed at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from ops.config import Worker
+from ops.workers.cache import ResponseCache
+from ops.workers.client import WorkerClient
+from ops.workers.ledger import Ledger
+
+CONCURRENCY = 4
+WARM_UP = "a first one, with a cache and a ledger of its own"
+"""The first call of a process prepares things for seconds."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What each process is to do."""
+
+    folder: Path
+    worker: Worker
+    questions: int
+    cap_usd: float = 1.0
+
+
+class Process:
+    """One of them."""
+
+    def __init__(self, order: Order) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["litellm", "tests.faults.spending_run"])  # seconds to import, once
+        self._end, theirs = context.Pipe()
+        self._process = context.Process(target=_live, args=(order, theirs))
+        self._process.start()
+        theirs.close()
+        assert self._end.recv() == "ready"
+
+    def begin(self) -> None:
+        self._end.send("go")
+
+    def kill(self) -> bool:
+        """End it by SIGKILL; whether it was still running."""
+        running = self._process.is_alive()
+        self._process.kill()
+        self._process.join()
+        return running
+
+    def outcome(self) -> Counter[str]:
+        """How many questions were answered, and how many ended in which error. Raises `EOFError` when it was killed."""
+        outcome: Counter[str] = self._end.recv()
+        self._process.join()
+        return outcome
+
+
+@contextmanager
+def running(order: Order, count: int) -> Iterator[list[Process]]:
+    """So many processes that are ready to begin; what is left of them in the end is killed."""
+    processes: list[Process] = []
+    try:
+        processes.extend(Process(order) for _ in range(count))
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _live(order: Order, end: Connection) -> None:
+    asyncio.run(_ask_all(order, end))
+
+
+async def _ask_all(order: Order, end: Connection) -> None:
+    await _client(order, f"of {os.getpid()}").complete(order.worker, [{"role": "user", "content": WARM_UP}])
+    end.send("ready")
+    await asyncio.to_thread(end.recv)
+    client = _client(order, "")
+    prompts = ([{"role": "user", "content": f"question {number}"}] for number in range(order.questions))
+    calls = (client.complete(order.worker, prompt) for prompt in prompts)
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    end.send(Counter("answered" if not isinstance(r, BaseException) else type(r).__name__ for r in results))
+
+
+def _client(order: Order, name: str) -> WorkerClient:
+    cache, ledger = ResponseCache(order.folder / name / "cache"), Ledger(order.folder / name / "ledger.sqlite")
+    return WorkerClient(cache, ledger, "test", "run", order.cap_usd, backoff_s=0.01)

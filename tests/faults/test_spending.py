@@ -1,0 +1,219 @@
+"""Processes that are killed while they spend: the cap holds by the server's count, and nothing is asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.config import Worker
+from ops.errors import PodiumError, WorkerUnreachable
+from ops.workers.books import Spent
+from ops.workers.cache import cache_key
+from ops.workers.client import WorkerClient
+from ops.workers.ledger import Ledger
+from ops.workers.types import Response
+from tests.faults.remote import PRICE, FaultServer
+from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS
+from tests.faults.spending_run import CONCURRENCY, WARM_UP, Order, Process, running
+
+QUESTION = "2+2?"
+PER_CALL = (PROMPT_TOKENS * PRICE["input"] + COMPLETION_TOKENS * PRICE["output"]) / 1e6
+
+
+def arrivals(server: FaultServer) -> dict[str, list[float]]:
+    """When each prompt reached the server: what a provider may bill."""
+    times: dict[str, list[float]] = {}
+    for entry in server.log():
+        if entry["event"] == "came" and entry["prompt"] != WARM_UP:
+            times.setdefault(entry["prompt"], []).append(entry["time"])
+    return times
+
+
+def billed(server: FaultServer) -> float:
+    """USD that the server may ask for."""
+    return sum(map(len, arrivals(server).values())) * PER_CALL
+
+
+def order(server: FaultServer, folder: Path, questions: int, *, timeout_s: float, cap_usd: float = 1.0) -> Order:
+    worker = server.worker(max_tokens=16, concurrency=CONCURRENCY, timeout_s=timeout_s)
+    return Order(folder, worker, questions, cap_usd)
+
+
+def ask(client: WorkerClient, worker: Worker, text: str = QUESTION) -> Response:
+    return asyncio.run(client.complete(worker, [{"role": "user", "content": text}]))
+
+
+def begin(processes: list[Process]) -> list[Process]:
+    for process in processes:
+        process.begin()
+    return processes
+
+
+def outcomes(processes: list[Process]) -> list[Counter[str]]:
+    return [process.outcome() for process in begin(processes)]
+
+
+def books(folder: Path) -> Spent:
+    return Ledger(folder / "ledger.sqlite").by_run()["run"]
+
+
+@pytest.mark.parametrize("fault", ["hang", "reset mid-body", "truncated JSON", "trickle"])
+def test_a_call_without_an_answer_is_lost_and_the_retry_tells_its_cost(
+    server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
+) -> None:
+    client, worker = make_client(), server.worker(timeout_s=3.0, retries=0, breaker_failures=100)
+    ask(client, worker, "a first one, which prepares things")
+    server.order(plan=[fault])
+    with pytest.raises(WorkerUnreachable):
+        ask(client, worker)
+    spent = client.ledger.by_run()["run"]
+    assert (spent.calls, spent.lost) == (1, 1)
+    assert spent.lost_usd > 64 * PRICE["output"] / 1e6  # its worst case
+    ask(client, worker)
+    assert client.ledger.by_run()["run"] == Spent(pytest.approx(3 * PER_CALL), 2, 20, 10, 1, pytest.approx(PER_CALL))
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "503", "401", "400", "nobody there"])
+def test_what_was_refused_by_status_or_never_arrived_costs_nothing(
+    server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
+) -> None:
+    client, worker = make_client(), server.worker(retries=0)
+    if fault == "nobody there":
+        worker = worker.model_copy(update={"api_base": "http://127.0.0.1:9/v1"})
+    server.order(plan=[fault])
+    with pytest.raises(PodiumError):
+        ask(client, worker)
+    assert client.ledger.by_run() == {}
+    assert client.ledger.in_flight("run") == 0
+
+
+def test_a_cancelled_call_is_lost_where_it_had_left(
+    server: FaultServer, make_client: Callable[..., WorkerClient]
+) -> None:
+    client, worker = make_client(), server.worker(concurrency=2, timeout_s=60)
+
+    async def cancel() -> None:
+        await client.complete(worker, [{"role": "user", "content": "a first one"}])
+        server.order(latency_s=30.0)
+        prompts = [[{"role": "user", "content": f"question {number}"}] for number in range(6)]
+        calls = [asyncio.create_task(client.complete(worker, prompt)) for prompt in prompts]
+        while server.order()["busy"] < 2:  # noqa: ASYNC110  (it is another process that counts)
+            await asyncio.sleep(0.02)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        server.order(latency_s=0.0)
+        await asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts))
+
+    asyncio.run(cancel())
+    spent = client.ledger.by_run()["run"]
+    assert (spent.calls, spent.lost) == (7, 2)
+    assert spent.usd == pytest.approx(9 * PER_CALL) == pytest.approx(billed(server))
+
+
+def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost(
+    server: FaultServer, make_client: Callable[..., WorkerClient], tmp_path: Path
+) -> None:
+    client, worker = make_client(), server.worker()
+    answer = ask(client, worker)
+    with client.ledger._file.writing() as connection:  # as a kill between the two leaves it
+        connection.execute("DELETE FROM spending")
+    key = cache_key(worker.identity, [{"role": "user", "content": QUESTION}], 0)
+    client.ledger.lose(client.ledger.mark_sent(client.ledger.reserve("run", 1e-3, 10.0), "test", "remote", key))
+    assert client.ledger.spent("run") == pytest.approx(1e-3)
+    assert ask(make_client(cap_usd=1e-3), worker, "another").text  # room is short: the cache is asked what is known
+    spent = client.ledger.by_run()["run"]
+    assert (spent.calls, spent.lost, spent.lost_usd) == (1, 1, pytest.approx(answer.cost_usd))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
+    server: FaultServer, tmp_path: Path
+) -> None:
+    server.order(latency_s=0.2)
+    cap, chance, kills = 0.003, random.Random(3), 0
+    capped = order(server, tmp_path, 200, timeout_s=1.5, cap_usd=cap)
+    for _ in range(5):
+        with running(capped, 3) as processes:
+            for process in begin(processes):
+                time.sleep(chance.uniform(0.1, 0.6))
+                kills += process.kill()
+    with running(capped, 3) as processes:
+        assert all(set(outcome) <= {"answered", "OverBudget"} for outcome in outcomes(processes))
+    assert kills >= 6
+    assert billed(server) <= cap
+    assert books(tmp_path).lost > 0
+    assert billed(server) <= books(tmp_path).usd + 1e-9 <= cap + 2e-9
+
+    with running(order(server, tmp_path, 200, timeout_s=1.5), 3) as processes:
+        assert outcomes(processes) == [Counter(answered=200)] * 3
+    arrived = arrivals(server)
+    spent = books(tmp_path)
+    assert len(arrived) == 200
+    # Every question's cost is known by now, that of the lost calls too.
+    assert spent.calls + spent.lost >= sum(map(len, arrived.values()))
+    assert spent.lost_usd == pytest.approx(spent.lost * PER_CALL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server: FaultServer, tmp_path: Path) -> None:
+    timeout_s = 8.0
+    with running(order(server, tmp_path, CONCURRENCY, timeout_s=timeout_s), 1) as [process]:
+        server.order(latency_s=60.0)
+        process.begin()
+        while server.order()["busy"] < CONCURRENCY:
+            time.sleep(0.02)
+        process.kill()
+    server.order(latency_s=0.0)
+    lost = arrivals(server)
+    with running(order(server, tmp_path, 12, timeout_s=timeout_s), 2) as processes:
+        assert outcomes(processes) == [Counter(answered=12)] * 2
+    times = arrivals(server)
+    assert {prompt: len(at) for prompt, at in times.items()} == {
+        f"question {number}": 2 if number < CONCURRENCY else 1 for number in range(12)
+    }
+    assert all(times[prompt][1] - at >= timeout_s - 0.5 for prompt, [at] in lost.items())
+    # Meanwhile the others were asked.
+    assert max(at for [at, *more] in times.values() if not more) < min(times[prompt][1] for prompt in lost)
+    assert (books(tmp_path).calls, books(tmp_path).lost) == (12, CONCURRENCY)
+    assert books(tmp_path).usd == pytest.approx((12 + CONCURRENCY) * PER_CALL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_eight_processes_ask_each_question_once(server: FaultServer, tmp_path: Path) -> None:
+    server.order(latency_s=0.1)
+    with running(order(server, tmp_path, 200, timeout_s=60.0), 8) as processes:
+        assert outcomes(processes) == [Counter(answered=200)] * 8
+    assert Counter({prompt: len(at) for prompt, at in arrivals(server).items()}) == Counter(
+        f"question {number}" for number in range(200)
+    )
+    assert (books(tmp_path).calls, books(tmp_path).lost) == (200, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_of_a_killed_process_only_what_was_in_flight_is_asked_again(server: FaultServer, tmp_path: Path) -> None:
+    server.order(latency_s=0.3)
+    timeout_s = 4.0
+    with running(order(server, tmp_path, 200, timeout_s=timeout_s), 8) as processes:
+        begin(processes)
+        while len(arrivals(server)) < 40:
+            time.sleep(0.01)
+        processes[0].kill()
+        killed_at = time.time()
+        assert [process.outcome() for process in processes[1:]] == [Counter(answered=200)] * 7
+    times = arrivals(server)
+    repeated = [at for at in times.values() if len(at) > 1]
+    assert len(times) == 200
+    assert len(repeated) <= CONCURRENCY
+    assert all(len(at) == 2 and at[0] <= killed_at and at[1] - at[0] >= timeout_s - 0.5 for at in repeated)
+    assert books(tmp_path).calls == 200

@@ -3,7 +3,7 @@
 What belongs here: which suite guards which asset, and how its report is shown. What does not:
 the suites (`ops.quality`).
 
-A check of a partitioned asset covers every file present: a run may hold many partitions, and what
+A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
 follows reads them all.
 """
 
@@ -14,29 +14,31 @@ from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
 from assets.worker_responses import worker_responses
+from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
-def well_formed(podium: Podium) -> dg.AssetCheckResult:
+def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, unique ids, sizes, and gold answers that their graders can read."""
     workspace, recipe, _ = podium.load()
-    return _result(stages.raw_problems(workspace, recipe))
+    return _result(stages.raw_problems(workspace, recipe, _recorded(context, recipe)))
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
-def gold_scores_one(podium: Podium) -> dg.AssetCheckResult:
+def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Every gold answer but programs, given as a worker would give it, is graded as right."""
     workspace, recipe, _ = podium.load()
-    return _result(stages.raw_gold(workspace, recipe))
+    return _result(stages.raw_gold(workspace, recipe, _recorded(context, recipe)))
 
 
 @dg.asset_check(asset=raw_problems)
-def evaluation_programs_pass(podium: Podium) -> dg.AssetCheckResult:
+def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Reference programs of evaluation questions pass their tests here. A warning: some need further libraries."""
     workspace, recipe, _ = podium.load()
-    return _result(stages.evaluation_programs(workspace, recipe), dg.AssetCheckSeverity.WARN)
+    report = stages.evaluation_programs(workspace, recipe, _recorded(context, recipe))
+    return _result(report, dg.AssetCheckSeverity.WARN)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
@@ -69,6 +71,12 @@ def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
 def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
     """Every gold answer, given as a worker would give it, is graded as right."""
     return _result(stages.training_mix_gold(podium.load().workspace))
+
+
+def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:
+    """The recipe's benchmarks of which Dagster has a materialization: their files must be there."""
+    keys = context.instance.get_materialized_partitions(raw_problems.key)
+    return [name for name in recipe.benchmarks if name in keys]
 
 
 def _result(

@@ -34,12 +34,24 @@ class Raw(NamedTuple):
     quarantine: tuple[Path, ...] = ()
 
 
-def raw_file(workspace: Workspace, benchmark: str, split: Split, release: str = "") -> Path:
-    """`data/raw/BENCHMARK-SPLIT.jsonl`; with a release `BENCHMARK-RELEASE-SPLIT.jsonl`.
+def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
+    """`data/raw/BENCHMARK-SPLIT.jsonl`; of a release `BENCHMARK-RELEASE-SPLIT.jsonl`. Whoever needs the name asks here.
 
-    The release is in the name so that one release can never be read where another is meant.
+    The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
     """
+    release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
     return workspace.data / "raw" / f"{'-'.join(filter(None, (benchmark, release, split)))}.jsonl"
+
+
+def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Split, Path]:
+    """The file of each split that the recipe gives `benchmark`, whether it lies there or not."""
+    source = recipe.benchmarks[benchmark]
+    splits = [
+        split
+        for split in BENCHMARKS[benchmark].splits
+        if split == "train" or source.source != "file" or source.files("test")
+    ]
+    return {split: raw_file(workspace, recipe, benchmark, split) for split in splits}
 
 
 def materialize_raw(workspace: Workspace, recipe: Recipe, benchmark: str) -> Raw:
@@ -50,11 +62,8 @@ def materialize_raw(workspace: Workspace, recipe: Recipe, benchmark: str) -> Raw
     or a source that cannot be used) and `ConfigError`; then nothing in `data/raw` has changed.
     """
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
-    loaded: dict[Split, Loaded] = {}
-    for split in entry.splits:
-        if split == "test" and source.source == "file" and not source.files("test"):
-            continue
-        loaded[split] = entry.read(split, source, workspace, recipe.seed)
+    named = raw_files(workspace, recipe, benchmark)
+    loaded: dict[Split, Loaded] = {split: entry.read(split, source, workspace, recipe.seed) for split in named}
     listed = {split: quarantine(workspace, entry, split, one) for split, one in loaded.items()}
     for split, one in loaded.items():
         judge(entry, split, one, source.max_malformed_share, listed[split])
@@ -64,7 +73,7 @@ def materialize_raw(workspace: Workspace, recipe: Recipe, benchmark: str) -> Raw
     files = []
     for split, problems in by_split.items():
         if problems:
-            files.append(_raw_file(workspace, recipe, benchmark, split))
+            files.append(named[split])
             write_problems(files[-1], problems)
     _forget_others(workspace, recipe, benchmark, files)
     quarantined = sum(len(one.rejected) for one in loaded.values())
@@ -74,24 +83,14 @@ def materialize_raw(workspace: Workspace, recipe: Recipe, benchmark: str) -> Raw
 def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
     """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError`."""
     names = [name for name in TRAINING_BENCHMARKS if name in recipe.benchmarks]
-    files = [_raw_file(workspace, recipe, name, "train") for name in names]
+    files = [raw_file(workspace, recipe, name, "train") for name in names]
     return [problem for file in files for problem in read_problems(file)]
 
 
 def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
     """Benchmark → its test questions, where the recipe gives any. Raises `DataError`."""
-    named = [name for name in recipe.benchmarks if _tests(recipe, name)]
-    return {name: read_problems(_raw_file(workspace, recipe, name, "test")) for name in named}
-
-
-def _raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
-    release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
-    return raw_file(workspace, benchmark, split, release)
-
-
-def _tests(recipe: Recipe, benchmark: str) -> bool:
-    source = recipe.benchmarks[benchmark]
-    return source.source != "file" or bool(source.files("test"))
+    named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
+    return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 
 
 def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:

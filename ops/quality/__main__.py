@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from ops.benchmarks.stage import raw_file
+from ops.benchmarks.stage import raw_files
 from ops.benchmarks.store import read_problems, write_text
 from ops.config import Recipe, load_pool, load_recipe
 from ops.errors import PodiumError
@@ -70,12 +70,10 @@ def _gold(workspace: Workspace, recipe: Recipe) -> int:
     """Grade every gold answer of `data/raw` and write `.podium/gold.md`."""
     sets = {}
     for name in recipe.benchmarks:
-        for split in ("train", "test"):
-            file = raw_file(workspace, name, split)
-            if file.is_file():
-                began = time.monotonic()
-                verdicts = grade_gold(read_problems(file))
-                sets[f"{name}, {split}"] = Golds(verdicts, 0, time.monotonic() - began)
+        for split, file in raw_files(workspace, recipe, name).items():
+            problems = read_problems(file)
+            began = time.monotonic()
+            sets[f"{name}, {split}"] = Golds(grade_gold(problems), 0, time.monotonic() - began)
     text = gold_report(sets, isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")

@@ -6,12 +6,14 @@ What belongs here: what each stage promises to the next one. What does not: the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from ops.benchmarks.stage import evaluation_questions, raw_file
+from ops.benchmarks.stage import SPLITS, evaluation_questions, raw_files
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Recipe
-from ops.problem import Problem
+from ops.problem import Problem, Split
 from ops.quality.gold import check_gold
 from ops.quality.problems import check_problems
 from ops.quality.responses import check_responses
@@ -20,22 +22,30 @@ from ops.workers.precache import load_responses
 from ops.workspace import Workspace
 
 
-def raw_problems(workspace: Workspace, recipe: Recipe) -> QualityReport:
-    """Every row of every benchmark's file is well formed, and no id is in both splits."""
-    return check_problems(_raw(workspace, recipe), name="raw_problems", workspace=workspace)
+def raw_problems(workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None) -> QualityReport:
+    """Every row of every benchmark's file is well formed, and no id is in both splits.
+
+    `benchmarks`: those that have been materialized, all of the recipe's by default. A split of them that the
+    recipe gives and that has no file is a failure, here and in the other two checks of `data/raw`.
+    """
+    raw = _raw(workspace, recipe, benchmarks)
+    return raw.judged(check_problems(raw.problems, name="raw_problems", workspace=workspace))
 
 
-def raw_gold(workspace: Workspace, recipe: Recipe) -> QualityReport:
+def raw_gold(workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None) -> QualityReport:
     """Gold answers of all benchmarks, without programs: those are run where they are about to be used."""
-    problems = [problem for problem in _raw(workspace, recipe) if problem.grader != "code"]
-    return check_gold(problems, name="raw_problems_gold", workspace=workspace)
+    raw = _raw(workspace, recipe, benchmarks)
+    problems = [problem for problem in raw.problems if problem.grader != "code"]
+    return raw.judged(check_gold(problems, name="raw_problems_gold", workspace=workspace))
 
 
-def evaluation_programs(workspace: Workspace, recipe: Recipe) -> QualityReport:
+def evaluation_programs(
+    workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None
+) -> QualityReport:
     """Reference programs of the evaluation questions pass their own tests in this machine's sandbox."""
-    raw = _raw(workspace, recipe)
-    programs = [problem for problem in raw if problem.split == "test" and problem.grader == "code"]
-    return check_gold(programs, name="evaluation_programs", workspace=workspace)
+    raw = _raw(workspace, recipe, benchmarks, splits=("test",))
+    programs = [problem for problem in raw.problems if problem.grader == "code"]
+    return raw.judged(check_gold(programs, name="evaluation_programs", workspace=workspace))
 
 
 def shortlist(workspace: Workspace, recipe: Recipe) -> QualityReport:
@@ -87,10 +97,36 @@ def training_mix_gold(workspace: Workspace) -> QualityReport:
     return check_gold(problems, name="training_mix_gold", workspace=workspace)
 
 
-def _raw(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """What lies in `data/raw` of the recipe's benchmarks: of a partitioned asset, perhaps not all yet."""
-    files = [raw_file(workspace, name, split) for name in recipe.benchmarks for split in ("train", "test")]
-    return [problem for file in files if file.is_file() for problem in read_problems(file)]
+class _Raw(NamedTuple):
+    """What lies in `data/raw`, and a sentence for each file that should and does not."""
+
+    problems: list[Problem]
+    missing: list[str]
+
+    def judged(self, report: QualityReport) -> QualityReport:
+        """`report`, failed by what is missing: rows that nobody could read have not passed."""
+        if not self.missing:
+            return report
+        return replace(report, success=False, failures=[*self.missing, *report.failures])
+
+
+def _raw(
+    workspace: Workspace,
+    recipe: Recipe,
+    benchmarks: Iterable[str] | None,
+    splits: Sequence[Split] = SPLITS,
+) -> _Raw:
+    raw = _Raw([], [])
+    for name in recipe.benchmarks if benchmarks is None else benchmarks:
+        for split, file in raw_files(workspace, recipe, name).items():
+            if split not in splits:
+                continue
+            if file.is_file():
+                raw.problems.extend(read_problems(file))
+            else:
+                where = file.relative_to(workspace.root)
+                raw.missing.append(f"{name}: {where} does not exist: materialize raw_problems[{name}] again")
+    return raw
 
 
 def _held_out(workspace: Workspace, recipe: Recipe) -> Sequence[Problem]:

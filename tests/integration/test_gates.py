@@ -73,6 +73,14 @@ def materialize(
     )
 
 
+def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.AssetCheckEvaluation:
+    """What the check of `raw_problems` says of the files as they lie there now."""
+    check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
+    job = definitions(podium).resolve_implicit_global_asset_job_def()
+    alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
+    return evaluations(alone.execute_in_process(instance=instance, raise_on_error=False))[name]
+
+
 def load_raw(podium: Podium) -> None:
     """`data/raw` as the asset would write it, without a run."""
     workspace, recipe, _ = podium.load()
@@ -179,6 +187,28 @@ def test_a_reference_program_of_an_evaluation_question_only_warns(
     warned = evaluations(result)["evaluation_programs_pass"]
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "No module named 'absent_library'" in str(warned.description)
+
+
+def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(
+    gated: Planted, instance: dg.DagsterInstance
+) -> None:
+    project, recipe = gated
+    test = {"kind": "call", "input": "f(2)", "output": "4"}
+    rows = [{"id": f"p{i}", "question": f"Square it, {i}.", "answer": None, "tests": [test]} for i in range(3)]
+    (project.root / "lcb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    recipe["benchmarks"]["livecodebench"] = {"source": "file", "train_file": "lcb.jsonl"}
+    podium = write_recipe(project, recipe)
+    sound = materialize(podium, instance, "raw_problems", partition="livecodebench")
+    assert sound.success
+    assert evaluations(sound)["well_formed"].metadata["checked"].value == 3
+    file = project.data / "raw" / "livecodebench-v1-train.jsonl"
+    whole = file.read_text(encoding="utf-8")
+    file.write_text(whole.replace("Square it, 1.", " "), encoding="utf-8")
+    assert "empty question: livecodebench/p1" in str(checked(podium, instance, "well_formed").description)
+    file.unlink()
+    assert "data/raw/livecodebench-v1-train.jsonl does not exist" in str(
+        checked(podium, instance, "well_formed").description
+    )
 
 
 def test_the_lifecycle_stops_at_a_bad_row_and_names_it(gated: Planted) -> None:

@@ -54,6 +54,19 @@ def test_every_suite_is_green_on_real_rows(made: tuple[Workspace, Recipe]) -> No
     assert reports["raw"].checked > 16_000
 
 
+def test_a_damaged_row_of_a_release_is_named(made: tuple[Workspace, Recipe]) -> None:
+    workspace, recipe = made
+    file = workspace.data / "raw" / "livecodebench-v1-train.jsonl"
+    rows = read_problems(file)
+    write_problems(file, [replace(rows[0], tests=()), *rows[1:]])
+    damaged = stages.raw_problems(workspace, recipe)
+    file.unlink()
+    gone = stages.raw_problems(workspace, recipe)
+    write_problems(file, rows)
+    assert f"program without tests: livecodebench/{rows[0].id}" in damaged.failures
+    assert [failure for failure in gone.failures if file.name in failure]
+
+
 def test_an_evaluation_question_in_the_mix_is_named(made: tuple[Workspace, Recipe]) -> None:
     workspace, recipe = made
     file = workspace.data / "training_mix.jsonl"

@@ -161,13 +161,13 @@ def last_version(workspace: Workspace, recipe: Recipe) -> Callable[[str], bytes]
         rows = [{**SOUND[benchmark], "id": f"last{i}"} for i in range(3)]
         (workspace.root / "last.jsonl").write_bytes(lines(rows))
         materialize_raw(workspace, recipe, benchmark)
-        return stored(workspace, benchmark).read_bytes()
+        return stored(workspace, recipe, benchmark).read_bytes()
 
     return materialized
 
 
-def stored(workspace: Workspace, benchmark: str) -> Path:
-    return raw_file(workspace, benchmark, "train", "v1" if benchmark == "livecodebench" else "")
+def stored(workspace: Workspace, recipe: Recipe, benchmark: str) -> Path:
+    return raw_file(workspace, recipe, benchmark, "train")
 
 
 def with_file(recipe: Recipe, benchmark: str, name: str, **fields: Any) -> Recipe:
@@ -189,7 +189,7 @@ def test_one_malformed_row_is_quarantined_with_its_reason(
     raw = materialize_raw(workspace, with_file(recipe, case.benchmark, case.name), case.benchmark)
     assert len(raw.train) == 199
     assert raw.quarantined == 1
-    assert read_problems(stored(workspace, case.benchmark)) == raw.train
+    assert read_problems(stored(workspace, recipe, case.benchmark)) == raw.train
     (file,) = raw.quarantine
     assert file == quarantine_file(workspace, case.benchmark, "train")
     (entry,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
@@ -213,11 +213,10 @@ def test_what_cannot_be_used_is_told_and_the_last_version_stays(
         materialize_raw(workspace, with_file(recipe, case.benchmark, case.name), case.benchmark)
     assert case.name in caught.value.file
     assert caught.value.remedy
-    assert stored(workspace, case.benchmark).read_bytes() == before
-    assert [problem.id for problem in read_problems(stored(workspace, case.benchmark))] == ["last0", "last1", "last2"]
-    assert [file.name for file in stored(workspace, case.benchmark).parent.iterdir()] == [
-        stored(workspace, case.benchmark).name
-    ]
+    file = stored(workspace, recipe, case.benchmark)
+    assert file.read_bytes() == before
+    assert [problem.id for problem in read_problems(file)] == ["last0", "last1", "last2"]
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_too_many_are_refused_and_still_listed(
@@ -237,7 +236,7 @@ def test_too_many_are_refused_and_still_listed(
     assert [json.loads(line)["row"]["id"] for line in listed.read_text(encoding="utf-8").splitlines()] == [
         f"bad{i}" for i in range(5)
     ]
-    assert stored(workspace, "math500").read_bytes() == before
+    assert stored(workspace, recipe, "math500").read_bytes() == before
     tolerant = with_file(recipe, "math500", "r.jsonl", max_malformed_share=0.05)
     assert materialize_raw(workspace, tolerant, "math500").quarantined == 5
     materialize_raw(workspace, recipe, "math500")
@@ -253,7 +252,7 @@ def test_a_malformed_test_file_leaves_the_training_file_alone(
     broken = with_file(recipe, "math500", "train.jsonl", test_file="test.jsonl")
     with pytest.raises(DataError, match=r"test\.jsonl"):
         materialize_raw(workspace, broken, "math500")
-    assert stored(workspace, "math500").read_bytes() == before
+    assert stored(workspace, recipe, "math500").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])

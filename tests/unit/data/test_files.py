@@ -181,7 +181,7 @@ def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace, t
     chosen = recipe(livecodebench=source)
     raw = materialize_raw(workspace, chosen, "livecodebench")
     assert [file.name for file in raw.files] == ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl"]
-    assert raw.files[0] == raw_file(workspace, "livecodebench", "train", "v1")
+    assert raw.files[0] == raw_file(workspace, chosen, "livecodebench", "train")
     assert ({p.source for p in raw.train}, {p.source for p in raw.test}) == ({"v1"}, {"v6"})
     for name in ("math500", "mmlu", "rlpr"):
         materialize_raw(workspace, chosen, name)

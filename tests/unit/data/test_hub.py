@@ -300,7 +300,7 @@ def test_after_a_failure_the_last_good_files_are_untouched(
         cold_start=ColdStart(),
     )
     assert len(materialize_raw(workspace, recipe, "aime25").test) == 3
-    before = raw_file(workspace, "aime25", "test").read_bytes()
+    before = raw_file(workspace, recipe, "aime25", "test").read_bytes()
     changed = at(entry, folder({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))
     for broken in (changed, at(entry, Path("nobody/nothing"))):
         monkeypatch.setitem(BENCHMARKS, "aime25", broken)
@@ -308,4 +308,4 @@ def test_after_a_failure_the_last_good_files_are_untouched(
         monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
         with pytest.raises((HubChanged, HubUnreachable)):
             materialize_raw(workspace, recipe, "aime25")
-        assert raw_file(workspace, "aime25", "test").read_bytes() == before
+        assert raw_file(workspace, recipe, "aime25", "test").read_bytes() == before

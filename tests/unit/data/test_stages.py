@@ -185,17 +185,17 @@ def test_commands_run_the_same_stages(
 
 def test_a_bad_benchmark_file_changes_nothing(workspace: Workspace, recipe: Recipe) -> None:
     materialize_raw(workspace, recipe, "mmlu")
-    before = raw_file(workspace, "mmlu", "train").read_bytes()
+    before = raw_file(workspace, recipe, "mmlu", "train").read_bytes()
     test_file = recipe.benchmarks["mmlu"].test_file
     assert test_file is not None
     (workspace.root / test_file).write_bytes(b"")
     with pytest.raises(DataError, match="mmlu-b"):
         materialize_raw(workspace, recipe, "mmlu")
-    assert raw_file(workspace, "mmlu", "train").read_bytes() == before
+    assert raw_file(workspace, recipe, "mmlu", "train").read_bytes() == before
 
 
 def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recipe: Recipe) -> None:
-    stale = raw_file(workspace, "aime25", "test")
+    stale = workspace.data / "raw" / "aime25-test.jsonl"
     stale.parent.mkdir(parents=True)
     stale.write_text("{}", encoding="utf-8")
     materialize_raw(workspace, recipe, "math500")

@@ -1,0 +1,120 @@
+"""The guards read the files that the stages wrote: a release in the name, or a file that is gone, hides no row."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.benchmarks.stage import materialize_raw
+from ops.config import Recipe, load_recipe
+from ops.quality import stages
+from ops.quality.__main__ import main as quality_command
+from ops.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[3]
+SQUARE = [{"kind": "call", "input": "f(2)", "output": "4"}]
+RIGHT, WRONG = "def f(x):\n    return x * x", "def f(x):\n    return x + 1"
+
+
+def program(name: str, answer: str) -> dict[str, Any]:
+    return {"id": name, "question": f"Square it, {name}.", "answer": answer, "grader": "code", "tests": SQUARE}
+
+
+@pytest.fixture
+def recipe(workspace: Workspace, write_rows: Callable[..., Path]) -> Recipe:
+    """LiveCodeBench from files, each split of a release, beside one embedded benchmark."""
+    shutil.copytree(ROOT / "config", workspace.config)
+    write_rows("v1.jsonl", [program(f"old{i}", RIGHT) for i in range(3)])
+    write_rows("v6.jsonl", [program(f"new{i}", RIGHT) for i in range(2)])
+    values = yaml.safe_load((workspace.config / "recipes" / "files.yaml").read_text(encoding="utf-8"))
+    values["benchmarks"] = {
+        "math500": {"train": 4, "test": 2},
+        "mmlu": {"train": 4, "test": 2},
+        "rlpr": {"train": 4, "test": 2},
+        "livecodebench": {"source": "file", "train_file": "v1.jsonl", "test_file": "v6.jsonl"},
+    }
+    (workspace.config / "recipes" / "released.yaml").write_text(
+        yaml.safe_dump({**values, "name": "released"}), encoding="utf-8"
+    )
+    return load_recipe(workspace.config, "released")
+
+
+@pytest.fixture
+def raw(workspace: Workspace, recipe: Recipe) -> dict[str, Path]:
+    """`data/raw` as the stage writes it: file name → file."""
+    for name in recipe.benchmarks:
+        materialize_raw(workspace, recipe, name)
+    return {file.name: file for file in (workspace.data / "raw").iterdir()}
+
+
+def edit(file: Path, **fields: Any) -> str:
+    """Damage the first row; its id."""
+    first, *rest = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in [first | fields, *rest]), encoding="utf-8")
+    return str(first["id"])
+
+
+def test_rows_of_a_release_are_checked(workspace: Workspace, recipe: Recipe, raw: dict[str, Path]) -> None:
+    sound = stages.raw_problems(workspace, recipe)
+    assert (sound.failures, sound.checked) == ([], 3 * 6 + 5)
+    name = edit(raw["livecodebench-v1-train.jsonl"], tests=[])
+    assert f"program without tests: livecodebench/{name}" in stages.raw_problems(workspace, recipe).failures
+
+
+def test_a_wrong_reference_program_of_a_release_is_named(
+    workspace: Workspace, recipe: Recipe, raw: dict[str, Path]
+) -> None:
+    assert stages.evaluation_programs(workspace, recipe).checked == 2
+    name = edit(raw["livecodebench-v6-test.jsonl"], answer=WRONG)
+    failures = stages.evaluation_programs(workspace, recipe).failures
+    assert [failure.partition(": ")[0] for failure in failures] == [f"livecodebench/{name}"]
+
+
+@pytest.mark.parametrize("gone", ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl", "mmlu-test.jsonl"])
+def test_a_split_without_its_file_fails_and_names_the_file(
+    workspace: Workspace, recipe: Recipe, raw: dict[str, Path], gone: str
+) -> None:
+    raw[gone].unlink()
+    for check in (stages.raw_problems, stages.raw_gold):
+        report = check(workspace, recipe)
+        assert not report.success
+        [failure] = report.failures
+        assert gone in failure and "does not exist" in failure and "raw_problems" in failure
+    assert stages.evaluation_programs(workspace, recipe).success == ("test" not in gone)
+
+
+def test_only_what_was_materialized_is_expected_of_a_part(
+    workspace: Workspace, recipe: Recipe, raw: dict[str, Path]
+) -> None:
+    for name in ("livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl"):
+        raw[name].unlink()
+    assert stages.raw_problems(workspace, recipe, ["math500", "mmlu"]).checked == 12
+    assert not stages.raw_problems(workspace, recipe, ["math500", "livecodebench"]).success
+
+
+def test_the_command_fails_for_a_damaged_and_for_a_missing_file(
+    workspace: Workspace,
+    recipe: Recipe,
+    raw: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    assert quality_command(["check", "--recipe", recipe.name]) == 0
+    assert quality_command(["gold", "--recipe", recipe.name]) == 0
+    assert "livecodebench, test" in capsys.readouterr().out
+    name = edit(raw["livecodebench-v6-test.jsonl"], tests=[])
+    assert quality_command(["check", "--recipe", recipe.name]) == 1
+    assert f"program without tests: livecodebench/{name}" in capsys.readouterr().out
+    raw["livecodebench-v6-test.jsonl"].unlink()
+    for what in ("check", "gold"):
+        assert quality_command([what, "--recipe", recipe.name]) == 1
+        told = capsys.readouterr()
+        assert re.search(r"livecodebench-v6-test\.jsonl\b.* does not exist", told.out + told.err)

@@ -5,6 +5,10 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# DVC is a program that is called, in an environment of its own: its libraries and Dagster's exclude each other.
+DVC_VENV  := .venv-dvc
+DVC_STAMP := $(DVC_VENV)/.installed
+NEED_PYTHON = command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
 RECIPE ?= quickstart
 SEED   ?=
 SECONDS ?= 600
@@ -26,12 +30,21 @@ export TQDM_DISABLE := 1
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(STAMP)  ## the virtual environment, from pyproject.toml and constraints.txt
+venv: $(STAMP)  ## the virtual environment, from pyproject.toml and constraints.txt; DVC in one of its own
 
-$(STAMP): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
+$(STAMP): pyproject.toml constraints.txt $(DVC_STAMP)
+	@$(NEED_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@printf '%s\n' '#!/bin/sh' '# DVC, with `python` in dvc.yaml being the one beside this file.' \
+		'PATH="$(abspath $(BIN)):$$PATH" exec "$(abspath $(DVC_VENV))/bin/dvc" "$$@"' > $(BIN)/dvc
+	@chmod +x $(BIN)/dvc
+	@touch $@
+
+$(DVC_STAMP): constraints-dvc.txt
+	@$(NEED_PYTHON)
+	@test -x $(DVC_VENV)/bin/python || $(PYTHON) -m venv $(DVC_VENV)
+	$(DVC_VENV)/bin/python -m pip install --quiet --constraint constraints-dvc.txt dvc
 	@touch $@
 
 run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
@@ -117,5 +130,5 @@ clean:  ## tool caches and run-time state, but not what was paid for (.podium/ca
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	if [ -d .podium ]; then find .podium -mindepth 1 -maxdepth 1 ! -name cache ! -name 'ledger.sqlite*' -exec rm -rf {} +; fi
 
-distclean: clean  ## … and that, and the virtual environment
-	rm -rf .podium $(VENV) $(VLLM_VENV) $(BCB_VENV)
+distclean: clean  ## … and that, and the virtual environments
+	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV)

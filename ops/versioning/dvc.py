@@ -1,7 +1,10 @@
 """Calls of DVC: commit, push; and what dvc.lock says.
 
-What belongs here: one DVC process at a time in a checkout, and its errors told so that a person can
-mend them. What does not: what is recorded with which recipe (`settings`).
+What belongs here: where DVC is, one DVC process at a time in a checkout, and its errors told so that a
+person can mend them. What does not: what is recorded with which recipe (`settings`).
+
+DVC is a program in an environment of its own (`.venv-dvc`): Hydra and OmegaConf, which it needs, ask for a
+version of antlr4's runtime that Dagster's selections cannot be parsed with.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +23,7 @@ from typing import Any
 import yaml
 
 from ops.config.versions import Versions
-from ops.errors import DataError
+from ops.errors import DataError, PodiumError
 from ops.versioning.git import needs
 from ops.workspace import Workspace
 
@@ -27,11 +31,34 @@ LOCK_TIMEOUT_S = 300.0
 """How long a process waits for another's DVC call: a repository takes one at a time."""
 
 
+PROGRAM = "PODIUM_DVC"
+"""The environment variable that names a DVC of one's own."""
+
+
+def program(workspace: Workspace) -> str:
+    """`$PODIUM_DVC`; or the DVC that `make venv` installs, beside the checkout or this environment; or the PATH's.
+
+    Raises `PodiumError` when there is none.
+    """
+    if named := os.environ.get(PROGRAM):
+        if path := shutil.which(named):
+            return path
+        raise PodiumError(f"${PROGRAM}: {named} is no program. Name DVC's, or unset it and run `make venv`")
+    for folder in (workspace.root, Path(sys.prefix).parent):
+        if path := shutil.which("dvc", path=folder / ".venv-dvc" / "bin"):
+            return path
+    if path := shutil.which("dvc"):
+        return path
+    where = f"neither {workspace.root / '.venv-dvc'} nor the PATH has it"
+    raise PodiumError(f"DVC is not installed: {where}. Run `make venv`, or name the program in ${PROGRAM}")
+
+
 def commit(workspace: Workspace, *stages: str) -> str:
     """Record the files that `stages` have written in dvc.lock and DVC's cache, running nothing.
 
     Returns the `version` of the last one. Calls from other processes and threads wait for each other.
-    Raises `DataError` when the workspace is no git repository with DVC, a stage is unknown or a file is missing.
+    Raises `DataError` when the workspace is no git repository with DVC, a stage is unknown or a file is missing;
+    `PodiumError` without DVC.
     """
     needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
     needs(workspace, ".dvc", "has no DVC configuration", "Restore the folder .dvc, or run `dvc init`")
@@ -84,7 +111,7 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
     # A process of its own (a third of a second): DVC's Python interface works in the current
     # directory only, and changing that would change it for every thread of the caller.
     found = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments],
+        [program(workspace), *arguments],
         cwd=workspace.root,
         env={**os.environ, "DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": str(workspace.state / "dvc")},
         capture_output=True,

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from assets.resources import Podium
+from ops.versioning.dvc import program
 from ops.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.home import prepare
@@ -57,7 +58,7 @@ def dvc(root: Path, *arguments: str) -> str:
     """DVC as a person would call it: `python` in dvc.yaml is the interpreter of these tests."""
     environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    command = [sys.executable, "-m", "dvc", *arguments]
+    command = [program(Workspace(root)), *arguments]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import pytest
 import yaml
 
 from ops.config import Pool, Price, Recipe, Versions, Worker
-from ops.errors import DataError
+from ops.errors import DataError, PodiumError
 from ops.versioning import commit, data_settings, git_commit, push, revision, use_recipe, version
+from ops.versioning.dvc import program
 from ops.versioning.settings import SECTIONS
 from ops.workspace import Workspace
 
@@ -75,8 +75,7 @@ def test_committed_data_can_be_checked_out_again(workspace: Workspace) -> None:
     write(workspace, "raw/x.jsonl", "precious\n")
     commit(workspace, "one")
     shutil.rmtree(workspace.data / "raw")
-    command = [sys.executable, "-m", "dvc", "checkout", "--quiet", "one"]
-    subprocess.run(command, cwd=workspace.root, check=True, capture_output=True)
+    dvc(workspace.root, "checkout", "--quiet", "one")
     assert (workspace.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "precious\n"
 
 
@@ -155,6 +154,35 @@ def test_no_dvc_configuration_says_what_to_do(workspace: Workspace) -> None:
         commit(workspace, "one")
 
 
+def test_the_program_of_the_environment_comes_first(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own-dvc"
+    own.write_text(f'#!/bin/sh\ntouch {tmp_path}/called\nexec {program(workspace)} "$@"\n', encoding="utf-8")
+    own.chmod(0o755)
+    monkeypatch.setenv("PODIUM_DVC", str(own))
+    write(workspace, "raw/x.jsonl", "{}\n")
+    commit(workspace, "one")
+    assert (tmp_path / "called").is_file()
+    monkeypatch.setenv("PODIUM_DVC", str(tmp_path / "absent"))
+    with pytest.raises(PodiumError, match=r"PODIUM_DVC: .*absent is no program.*make venv"):
+        commit(workspace, "one")
+
+
+def test_no_dvc_says_what_to_do(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PODIUM_DVC", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "env"))
+    with pytest.raises(PodiumError, match=r"DVC is not installed: .*make venv"):
+        commit(workspace, "one")
+
+
+def test_the_project_itself_runs_without_dvcs_libraries() -> None:
+    listed = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
+    assert listed.isdisjoint({"dvc", "hydra-core", "omegaconf"})
+    assert "dvc==" in (ROOT / "constraints-dvc.txt").read_text(encoding="utf-8")
+
+
 def test_git_commit_tells_whether_code_was_changed(workspace: Workspace) -> None:
     assert git_commit(workspace) == "uncommitted"
     write(workspace, "raw/x.jsonl", "{}\n")
@@ -227,7 +255,7 @@ def remote(workspace: Workspace, tmp_path: Path) -> Path:
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "dvc", *arguments]
+    command = [program(Workspace(root)), *arguments]
     return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
 
 

@@ -36,7 +36,7 @@ def benchmark_scores(
     for benchmark, own in rows.items():
         summary = summarize(own)[benchmark]
         facts = {
-            "accuracy": dg.MetadataValue.md(f"**{percent(summary.accuracy)} %**, {summary.rows} questions"),
+            "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,

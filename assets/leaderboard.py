@@ -8,7 +8,7 @@ from assets.benchmark_scores import benchmark_scores
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.evaluation.comparison import compare
-from ops.evaluation.report import accuracy_bars, leaderboard_markdown
+from ops.evaluation.report import accuracy_bars, tables
 from ops.training.cold_start import base_policy_folder
 
 
@@ -19,7 +19,7 @@ def leaderboard(podium: Podium) -> dg.MaterializeResult:
     board = compare(*setup, run_folder(podium) / "policy", base_policy_folder(*setup)).board
     return dg.MaterializeResult(
         metadata={
-            "leaderboard": dg.MetadataValue.md(leaderboard_markdown(board)),
+            **{name: metadata.table(*columns) for name, columns in tables(board).items() if columns.rows},
             "accuracy": metadata.picture("accuracy", accuracy_bars(board)),
         }
     )

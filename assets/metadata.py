@@ -1,4 +1,4 @@
-"""How numbers become metadata that a person wants to look at: tables and pictures in markdown.
+"""How numbers become metadata that a person wants to look at: tables as Dagster draws them, pictures in markdown.
 
 What belongs here: the shapes that several assets share. What does not: any number's computation.
 """
@@ -12,15 +12,21 @@ from typing import Any
 import dagster as dg
 
 from ops.benchmarks.privacy import shown
-from ops.curation.card import table as markdown_table
 from ops.problem import Problem
 from ops.workers.client import Counts
 from ops.workers.profiles import Score
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
-    """A markdown table."""
-    return dg.MetadataValue.md(markdown_table(head, rows))
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
+    """A table, which the UI draws without being asked to. Numbers stay numbers; None is a dash. Heads differ."""
+    cells = [{name: "–" if cell is None else cell for name, cell in zip(head, row, strict=True)} for row in rows]
+    schema = [dg.TableColumn(name, _type([row[name] for row in cells])) for name in head]
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in cells], dg.TableSchema(schema))
+
+
+def _type(cells: Sequence[object]) -> str:
+    kinds = {type(cell) for cell in cells}
+    return "int" if kinds == {int} else "float" if kinds and kinds <= {int, float} else "string"
 
 
 def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:

@@ -30,6 +30,6 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
         metadata={
             "promoted": promoted,
             "version": challenger.version,
-            "checks": metadata.table(("", "check", "value", "bound", "what it says"), checks),
+            "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
         }
     )

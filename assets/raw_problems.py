@@ -27,7 +27,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             "examples": metadata.examples(raw.train or raw.test),
         }
         if raw.quarantine:
-            found["quarantine"] = dg.MetadataValue.md("\n\n".join(f"`{file}`" for file in raw.quarantine))
+            found["quarantine"] = "\n".join(map(str, raw.quarantine))
         context.add_asset_metadata(found, partition_key=benchmark)
     made = versioning.record(workspace, podium.snapshot(), "raw_problems")
     return dg.MaterializeResult(data_version=dg.DataVersion(made))

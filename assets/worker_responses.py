@@ -7,6 +7,7 @@ from assets.resources import Calls, Podium, Reporter
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
+from ops.workers.profiles import profile
 from ops.workers.stage import estimate_responses, materialize_responses, open_client
 
 
@@ -36,7 +37,7 @@ def worker_responses(
         rows = found[cell]
         own = {
             "responses": len(rows),
-            "accuracy": sum(row.score for row in rows) / max(1, len(rows)),
+            "accuracy_in_percent": metadata.percent(profile(rows)[0].overall if rows else None),
             "usd": sum(row.cost_usd for row in rows),
             "unreachable": sum(row.status == "unreachable" for row in rows),
         }

@@ -1,4 +1,4 @@
-"""What a person sees of an evaluation: the table in the terminal, the leaderboard, three pictures.
+"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures.
 
 What belongs here: layout. What does not: any number's computation. Only names and
 numbers are shown, never a question or an answer (GPQA asks that its questions are
@@ -139,45 +139,53 @@ def _number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
-def leaderboard_markdown(board: Leaderboard) -> str:
-    """The same table as GitHub Markdown, with the workflow's shape of every system below it."""
-    heads = ["benchmark", "n", *board.systems]
-    lines = [_markdown(heads), _markdown(["---", *["---:"] * (len(heads) - 1)])]
-    for line in _lines(board):
-        label = f"**{line.label}**" if line.is_mean else line.label
-        # Two rows, not <br>: Dagster's markdown leaves tags out and would join the numbers.
-        accuracies, costs = zip(*(cell.partition("\n")[::2] for cell in line.cells), strict=True)
-        lines += [_markdown([label, str(line.n), *accuracies]), _markdown(["", "", *costs])]
-    lines += [
-        "",
-        _markdown(["system", "mean steps", "format compliance", "more than one worker", "unscorable"]),
-    ]
-    lines.append(_markdown(["---", "---:", "---:", "---:", "---:"]))
-    lines += [_markdown([name, *_habits(list(scores.values()))]) for name, scores in board.systems.items()]
-    return "\n".join([f"{TITLE}.", "", *lines, "", *strategy_lines(board)])
+class Columns(NamedTuple):
+    """A table for whoever draws it: heads that differ, and rows of text and numbers."""
+
+    head: list[str]
+    rows: list[list[str | int | float]]
 
 
-def strategy_lines(board: Leaderboard) -> list[str]:
-    """Markdown lines: how often each system and, on each benchmark, the first of them follows which strategy.
+def tables(board: Leaderboard) -> dict[str, Columns]:
+    """The leaderboard in tables: accuracies, what a question cost, how the workflows look, which strategies.
 
-    Shares are of well-formed workflows. `patterns` counts the distinct ones (who works on what is seen by
-    whom), `diversity` is their entropy in bits. Systems that write no workflows are left out; nobody: no lines.
+    `strategies`: how often each system and, on each benchmark, the first of them follows which strategy. Shares
+    are of well-formed workflows; `patterns` counts the distinct ones (who works on what is seen by whom),
+    `diversity` is their entropy in bits. Systems that write no workflows are left out there.
     """
+    systems = list(board.systems)
+    cells = [(line, *zip(*(cell.partition("\n")[::2] for cell in line.cells), strict=True)) for line in _lines(board)]
+    accuracies: list[list[str | int | float]] = [
+        # No-break spaces: a narrow column would put the two numbers below each other.
+        [line.label, line.n, *(text.replace(" ", "\N{NO-BREAK SPACE}") for text in shown)]
+        for line, shown, _ in cells
+    ]
+    habits = [[name, *_habits(list(scores.values()))] for name, scores in board.systems.items()]
+    return {
+        "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies),
+        "tokens_and_usd_a_question": Columns(
+            ["benchmark", *systems], [[line.label, *(text or "–" for text in spent)] for line, _, spent in cells]
+        ),
+        "workflows": Columns(
+            ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
+        ),
+        "strategies": _strategies(board),
+    }
+
+
+def _strategies(board: Leaderboard) -> Columns:
     groups = {name: list(scores.values()) for name, scores in board.systems.items()}
     first = next(iter(board.systems), "")
     groups |= {
         f"{first} on {name}": [board.systems[first][name]] for name in board.benchmarks if name in board.systems[first]
     }
     rows = {name: row for name, scores in groups.items() if (row := _strategy(scores))}
-    if not rows:
-        return []
     shown = [shape for shape in SHAPES if any(shapes[shape] for shapes, _ in rows.values())]
-    heads = ["strategy", *(shape.replace("_", " ") for shape in shown), "patterns", "diversity (bits)"]
-    lines = [_markdown(heads), _markdown(["---", *["---:"] * (len(heads) - 1)])]
-    for name, (shapes, varied) in rows.items():
-        shares = [f"{shapes[shape] / shapes.total():.0%}" for shape in shown]
-        lines.append(_markdown([name, *shares, str(varied.distinct), f"{varied.entropy:.2f}"]))
-    return [*lines, ""]
+    head = ["strategy", *(shape.replace("_", " ") for shape in shown), "patterns", "diversity (bits)"]
+    return Columns(head, [
+        [name, *(f"{shapes[shape] / shapes.total():.0%}" for shape in shown), varied.distinct, round(varied.entropy, 2)]
+        for name, (shapes, varied) in rows.items()
+    ])  # fmt: skip
 
 
 def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
@@ -188,10 +196,10 @@ def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
     return (shapes, diversity(patterns.elements())) if shapes else None
 
 
-def _habits(scores: list[Summary]) -> list[str]:
+def _habits(scores: list[Summary]) -> list[str | int | float]:
     rows = sum(s.rows for s in scores)
     if not rows:
-        return ["–", "–", "–", "–"]
+        return ["–"] * 4
     written = {id(s): s.rows * s.format_compliance for s in scores}
     workflows = sum(written.values())
 
@@ -204,12 +212,8 @@ def _habits(scores: list[Summary]) -> list[str]:
         f"{steps:.2f}",
         f"{workflows / rows:.1%}",
         f"{several:.1%}",
-        str(sum(s.unscorable for s in scores)),
+        sum(s.unscorable for s in scores),
     ]
-
-
-def _markdown(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 # ── pictures ─────────────────────────────────────────────────────────────────

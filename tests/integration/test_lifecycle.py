@@ -319,7 +319,10 @@ def test_the_metadata_is_worth_looking_at(instance: dg.DagsterInstance) -> None:
 
     assert "data:image/png;base64," in str(metadata("conductor")["reward_curve"].value)
     assert "algebraist" in str(metadata("conductor")["worker_use"].value)
-    assert "| best worker" in str(metadata("leaderboard")["leaderboard"].value)
+    board = metadata("leaderboard")["accuracy_in_percent"]
+    assert isinstance(board, dg.TableMetadataValue)
+    assert [column.name for column in board.schema.columns if column.name.startswith("best worker")]
+    assert "±" in str(board.records[0].data["Conductor"])
     assert "±" in str(metadata("worker_profiles")["by_domain"].value)
     assert metadata("benchmark_scores")["calls_live"].value == 0
 

@@ -66,16 +66,19 @@ def test_means_weigh_benchmarks_alike(board: report.Leaderboard) -> None:
     assert math.isnan(board.mean("oracle", ["gpqa_diamond"]).mean)
 
 
-def test_markdown_is_a_table_with_the_shape_of_the_workflows(board: report.Leaderboard) -> None:
-    text = report.leaderboard_markdown(board)
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    first = lines[: lines.index(next(line for line in lines if line.startswith("| system")))]
-    assert {line.count(" | ") for line in first} == {6}
-    assert "| **in-domain mean** | 20 | 85.0 ± 8.3 |" in text
-    assert "<" not in text
-    assert "| Conductor | 2.00 | 100.0% | 100.0% | 0 |" in text
-    assert "| best worker (b) | 1.00 | 100.0% | 0.0% | 0 |" in text
-    assert "SECRET" not in text
+def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows(board: report.Leaderboard) -> None:
+    tables = report.tables(board)
+    accuracies = tables["accuracy_in_percent"]
+    assert accuracies.head == ["benchmark", "n", *board.systems]
+    mean = next(row for row in accuracies.rows if row[0] == "in-domain mean")
+    assert mean[1:3] == [20, "85.0 ± 8.3".replace(" ", "\N{NO-BREAK SPACE}")]
+    assert [row[0] for row in tables["tokens_and_usd_a_question"].rows] == [row[0] for row in accuracies.rows]
+    assert ["Conductor", "2.00", "100.0%", "100.0%", 0] in tables["workflows"].rows
+    assert ["best worker (b)", "1.00", "100.0%", "0.0%", 0] in tables["workflows"].rows
+    for columns in tables.values():
+        assert len(set(columns.head)) == len(columns.head)
+        assert {len(row) for row in columns.rows} <= {len(columns.head)}
+    assert "SECRET" not in str(tables)
 
 
 @pytest.mark.parametrize(
@@ -117,20 +120,18 @@ def test_strategies_of_every_system_and_of_the_first_on_each_benchmark() -> None
         oracle=rows("mmlu", 1, 3),
         cold_start=rows("mmlu", 1, 4, **fan_in),
     )
-    assert report.strategy_lines(board) == [
-        "| strategy | verify last | aggregate | patterns | diversity (bits) |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        "| Conductor | 75% | 25% | 2 | 0.81 |",
-        "| cold start | 0% | 100% | 1 | 0.00 |",
-        "| Conductor on math500 | 0% | 100% | 1 | 0.00 |",
-        "| Conductor on mmlu | 100% | 0% | 1 | 0.00 |",
-        "",
+    strategies = report.tables(board)["strategies"]
+    assert strategies.head == ["strategy", "verify last", "aggregate", "patterns", "diversity (bits)"]
+    assert strategies.rows == [
+        ["Conductor", "75%", "25%", 2, 0.81],
+        ["cold start", "0%", "100%", 1, 0.0],
+        ["Conductor on math500", "0%", "100%", 1, 0.0],
+        ["Conductor on mmlu", "100%", "0%", 1, 0.0],
     ]
-    assert "| Conductor on mmlu | 100% | 0% | 1 | 0.00 |" in report.leaderboard_markdown(board)
 
 
 def test_systems_that_write_no_workflows_have_no_strategy(board: report.Leaderboard) -> None:
-    assert report.strategy_lines(board) == []
+    assert report.tables(board)["strategies"].rows == []
 
 
 def test_strategies_by_step_are_a_picture() -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME …]`: run the benchmarks and write `.podium/bench.json`."""
+"""`python -m tests.bench [NAME …]`: run the benchmarks and write `.podium/bench.json`; 1 where a bound is passed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ops.workspace import Workspace
 from tests.bench.row import Row, report
 
 
-def main() -> None:
+def main() -> int:
     silence()
     from tests.bench import cache, client, curation, executor, faults, grammar, grpo
 
@@ -23,9 +23,10 @@ def main() -> None:
         print(f"running {name} …", flush=True)
         rows += benchmarks[name]()
     file = Workspace.find().state / "bench.json"
-    report(rows, file)
+    held = report(rows, file)
     print(f"written to {file.relative_to(Workspace.find().root)}")
+    return 0 if held else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -59,8 +59,8 @@ def fan_in() -> list[Row]:
     one_by_one = _median(lambda: serially(FAN_IN, "A question.", offered, client))
     path = _median(critical)
     return [
-        Row("executor, five-step fan-in: critical path", ours, path, "ratio <= 1.15", "s"),
-        Row("executor, five-step fan-in: serial steps", ours, one_by_one, "ratio <= 0.46", "s"),
+        Row("executor, five-step fan-in", ours, "its critical path", path, 1.15, "s"),
+        Row("executor, five-step fan-in", ours, "its steps one by one", one_by_one, 0.46, "s"),
     ]
 
 
@@ -79,8 +79,8 @@ def batch() -> list[Row]:
     closest = sorted(found, key=lambda one: one.ours / one.bound)[BATCHES // 2]
     name = f"executor, {ROLLOUTS} rollouts over 7 workers with limits"
     return [
-        Row(f"{name}: lower bound", closest.ours, closest.bound, "ratio <= 1.15", "s"),
-        Row(f"{name}: serial steps", closest.ours, closest.serial, "ratio < 1", "s"),
+        Row(name, closest.ours, "max(critical path, work ÷ limit)", closest.bound, 1.15, "s"),
+        Row(name, closest.ours, "each one's steps one by one", closest.serial, 1.0, "s"),
     ]
 
 
@@ -137,7 +137,7 @@ async def serially(workflow: Workflow, question: str, offered: Sequence[Worker],
 
 
 def cpu() -> list[Row]:
-    """CPU time of a whole call (execution, scheduler, client, cache, ledger) over that of LiteLLM alone."""
+    """CPU time of a whole call (execution, scheduler, client, cache, ledger) beside that of LiteLLM alone."""
     import litellm
 
     worker = load_pool(Workspace.find().config, "quickstart").worker("guesser")
@@ -165,8 +165,8 @@ def cpu() -> list[Row]:
         whole = _cpu_ms(lambda: ours(client))
         zero = _cpu_ms(lambda: _executed(workflow, worker))
     return [
-        Row("executor + client: CPU of a call over LiteLLM's", whole, reference, "ours - reference <= 1", "ms/call"),
-        Row("executor alone: CPU of a call, client at zero", zero, reference, "ours <= 1", "ms/call"),
+        Row("executor and client: CPU of a call", whole, "bare LiteLLM", reference, 1.75, "CPU ms"),
+        Row("executor alone: CPU of a call that takes no time", zero, "bare LiteLLM", reference, 0.05, "CPU ms"),
     ]
 
 

@@ -1,14 +1,19 @@
-"""The grammar: whole workflows read a second, and a megabyte of malice."""
+"""The grammar: whole workflows against the parts of Python's library that read the same lists, a megabyte of malice
+against a megabyte of prose.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 import time
+from collections.abc import Callable
 
 from ops.workflow.grammar import Step, Workflow, parse
 from tests.bench.row import Row
 
 COUNT = 20_000
-ROUNDS = 3
+ROUNDS = 5
 REASONING = "The question has two parts, so two models look at it from different ends before a third one decides. " * 3
 HOSTILE = {
     "quotes": 'subtasks = ["' + '"' * 1_000_000,
@@ -19,16 +24,22 @@ HOSTILE = {
     "escapes": 'subtasks=["\\x"]' * 66_666,
 }
 """A megabyte each; the tests have more kinds, none of them slower."""
+NAIVE = re.compile(r"(?:model_id|subtasks|access_list) = (\[.*\])")
 
 
 def rows() -> list[Row]:
-    """Completions of about 570 characters, three steps each, read and validated; then the hostile ones."""
+    """Completions of about 570 characters, three steps each, read and validated; then the hostile ones.
+
+    The fastest of rounds in turn counts: whatever else the machine does only adds.
+    """
     texts = [f"{REASONING}\n{_workflow(number).render()}" for number in range(COUNT)]
-    fastest = min(_seconds(texts) for _ in range(ROUNDS))
-    worst = max(min(_seconds([text]) for _ in range(5)) for text in HOSTILE.values())
+    ours, naive = _fastest(COUNT, lambda: _parse(texts), lambda: _read_naively(texts))
+    prose = f"{REASONING * (1_000_000 // len(REASONING))}\n{_workflow(0).render()}"
+    kinds = [lambda text=text: _parse([text]) for text in (prose, *HOSTILE.values())]
+    benign, *hostile = _fastest(1, *kinds)
     return [
-        Row("grammar: workflows read and validated", COUNT / fastest, 10_000, "ours >= 10000", "workflows/CPU s"),
-        Row("grammar: slowest hostile megabyte", worst * 1000, 50, "ratio <= 1", "CPU ms"),
+        Row("grammar: a workflow read and checked", ours * 1e6, "re and ast.literal_eval", naive * 1e6, 3.0, "CPU µs"),
+        Row("grammar: slowest hostile megabyte", max(hostile) * 1e3, "a megabyte of prose", benign * 1e3, 12, "CPU ms"),
     ]
 
 
@@ -40,8 +51,23 @@ def _workflow(number: int) -> Workflow:
     ))  # fmt: skip
 
 
-def _seconds(texts: list[str]) -> float:
-    began = time.process_time()  # one thread that waits for nothing: what else the machine does is left out
+def _parse(texts: list[str]) -> None:
     for text in texts:
         parse(text, offered=7)
-    return time.process_time() - began
+
+
+def _read_naively(texts: list[str]) -> None:
+    """What a short script does: no other spelling, no bound, no check of what it read."""
+    for text in texts:
+        assert len([ast.literal_eval(found) for found in NAIVE.findall(text)]) == 3
+
+
+def _fastest(count: int, *ways: Callable[[], None]) -> list[float]:
+    """CPU seconds of each way for each of `count` texts; the ways take turns."""
+    taken: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS):
+        for way, times in zip(ways, taken, strict=True):
+            began = time.process_time()
+            way()
+            times.append((time.process_time() - began) / count)
+    return [min(times) for times in taken]

@@ -14,11 +14,12 @@ import time
 from collections.abc import Sequence
 
 import dagster as dg
+import yaml
 from rich.console import Console
 
 from ops.quality.suite import docs_folder
 from ops.workspace import Workspace
-from pipelines.home import bury_dead_runs, prepare
+from pipelines.home import CODE_LOCATION, bury_dead_runs, prepare
 
 HOST = "127.0.0.1"
 GRACE_S = 15.0
@@ -36,7 +37,7 @@ def main() -> int:
     with dg.DagsterInstance.get() as instance:
         bury_dead_runs(instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
-    servers = [_start(_dagster(dagster_port), workspace)]
+    servers = [_start(_dagster(workspace, dagster_port), workspace)]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")
     if workspace.mlflow_uri.startswith("http"):
         console.print(f"MLflow   {workspace.mlflow_uri}")
@@ -69,8 +70,16 @@ def free_port(wished: int) -> int:
     raise OSError(f"no free port from {wished} to {wished + 99}")
 
 
-def _dagster(port: int) -> list[str]:
-    arguments = ["-m", "pipelines.definitions", "--host", HOST, "--port", str(port)]
+def code_location(workspace: Workspace) -> list[str]:
+    """The arguments by which Dagster's commands load this code under its name, which only a file can give it."""
+    module = {"module_name": "pipelines.definitions", "location_name": CODE_LOCATION}
+    file = workspace.dagster_home / "workspace.yaml"
+    file.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}), encoding="utf-8")
+    return ["--workspace", str(file)]
+
+
+def _dagster(workspace: Workspace, port: int) -> list[str]:
+    arguments = [*code_location(workspace), "--host", HOST, "--port", str(port)]
     return [sys.executable, "-m", "dagster", "dev", "--log-level", "warning", *arguments]
 
 

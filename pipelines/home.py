@@ -33,6 +33,9 @@ QUIET = {
 }
 """No tool reports home. What the user has set stays."""
 
+CODE_LOCATION = "podium"
+"""What the UI calls this code; pyproject.toml says the same to `dagster dev` in the project's folder."""
+
 PROCESS = "podium/process"
 """Run tag: the process that executes a run, so that a later one can tell whether it still lives."""
 
@@ -72,7 +75,7 @@ def only_one(workspace: Workspace) -> Iterator[None]:
 
 def this_process() -> dict[str, str]:
     """Run tags: this process; and the code location, without which a job's page does not list the run."""
-    return {PROCESS: name_of(os.getpid()), ".dagster/repository": "__repository__@pipelines.definitions"}
+    return {PROCESS: name_of(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
 
 
 def bury_dead_runs(instance: dg.DagsterInstance) -> int:

@@ -7,6 +7,8 @@ What belongs here: the command line and its printing. What does not: answering
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,4 +81,13 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # This process imports a lot, answers one question and ends: nothing that it imports is garbage, what
+    # transformers would do with scikit-learn and SciPy (assisted decoding, other models' losses) no Conductor
+    # does, and taking torch apart again takes a second. Stores are closed and traces flushed when `main` returns.
+    gc.disable()
+    for unused in ("sklearn", "scipy"):
+        sys.modules[unused] = None  # type: ignore[assignment]
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

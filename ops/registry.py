@@ -26,6 +26,7 @@ from ops.errors import PodiumError
 from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.evaluation.statistics import mean_of
+from ops.libraries import need_mlflow
 from ops.policy import PolicyCard
 from ops.promotion import Verdict
 from ops.workspace import Workspace
@@ -263,6 +264,7 @@ def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
 @contextmanager
 def connected(workspace: Workspace) -> Iterator[MlflowClient]:
     """A client of the workspace's store, to which mlflow's own functions are set meanwhile."""
+    need_mlflow()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     import mlflow

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
+from ops.libraries import need_mlflow
 from ops.problem import Problem
 from ops.workflow.execution import messages_of
 from ops.workflow.recursion import RecursiveTrace
@@ -43,6 +44,7 @@ def export(
     that were not run are spans of no length, so the tree shows the whole workflow. `tags` belong to a trace
     of its own (no `parent`). The store is the one that mlflow is set to.
     """
+    need_mlflow()
     import mlflow
     from mlflow.entities import SpanType
 

@@ -7,16 +7,22 @@ what was found (`math`, `choice`, `text`, `code`).
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 TAIL = 60_000
 """Characters of a response that are read: the answer stands at its end."""
 
-_BOXED = re.compile(r"\\f?boxed[ \t]*$")
+_BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
 _NOUN = r"\b(?:answer|(?:option|choice)(?=[ \t*_]{0,6}(?::|is)))[ \t*_\"]{0,6}"
 _SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 _TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
-_FORMULA = re.compile(r"\$\$([^$]{1,2000})\$\$|\$([^$\n]{1,2000})\$|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]")
+FORMULA = re.compile(
+    r"(?<!\\)\$\$((?:\\.|[^$\\]){1,2000})\$\$|(?<!\\)\$((?:\\[^\n]|[^$\\\n]){1,2000})\$"
+    r"|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]",
+    re.DOTALL,
+)
+"""A formula between its signs; a dollar sign behind a backslash is money."""
 _NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
 
 
@@ -25,13 +31,20 @@ def tail(response: str) -> str:
     return response[-TAIL:]
 
 
-def boxed(response: str) -> str | None:
-    r"""Content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None when there is none."""
-    text = tail(response)
-    if "boxed" not in text:
-        return None
-    found: tuple[int, str] | None = None
-    stack: list[tuple[int, bool]] = []
+class Box(NamedTuple):
+    r"""One `\boxed{content}` or `\fbox{content}`: it stands from `start` to `end`."""
+
+    start: int
+    end: int
+    content: str
+
+
+def boxes(text: str) -> list[Box]:
+    """The balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
+    if "box" not in text:
+        return []
+    found: list[Box] = []
+    stack: list[tuple[int, int | None]] = []
     position = 0
     while position < len(text):
         char = text[position]
@@ -39,14 +52,22 @@ def boxed(response: str) -> str | None:
             position += 2
             continue
         if char == "{":
-            stack.append((position, _BOXED.search(text[max(0, position - 12) : position]) is not None))
+            window = max(0, position - 14)
+            command = _BOXED.search(text[window:position])
+            stack.append((position, window + command.start() if command else None))
         elif char == "}" and stack:
-            start, is_box = stack.pop()
-            if is_box and (found is None or start > found[0]):
-                found = (start, text[start + 1 : position])
+            brace, start = stack.pop()
+            if start is not None:
+                found.append(Box(start, position + 1, text[brace + 1 : position].strip()))
         position += 1
-    if found is not None:
-        return found[1].strip()
+    return sorted(found)
+
+
+def boxed(response: str) -> str | None:
+    r"""Content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None when there is none."""
+    text = tail(response)
+    if found := boxes(text):
+        return found[-1].content
     bare = None
     for bare in _BOXED_BARE.finditer(text):  # noqa: B007 (the last match is wanted)
         pass
@@ -96,7 +117,7 @@ def last_formula(response: str) -> str | None:
     """The last `$…$`, `\\(…\\)` or `\\[…\\]`, or else the last number."""
     text = tail(response)
     last = None
-    for last in _FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
+    for last in FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
         pass
     if last is not None:
         return next(group for group in last.groups() if group is not None).strip()

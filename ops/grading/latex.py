@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ops.grading import units
 
-_GREEK = (
+GREEK = (
     "alpha",
     "beta",
     "gamma",
@@ -51,84 +51,117 @@ _FUNCTIONS = (
     "max",
     "det",
 )
-NAMES = frozenset((*_GREEK, *_FUNCTIONS, "sqrt", "frac", "infty", "circ", "cup", "cap", "cdot", "times", "pm"))
+NAMES = frozenset((*GREEK, *_FUNCTIONS, "sqrt", "frac", "infty", "circ", "cup", "cap", "cdot", "times", "pm"))
 """Letter sequences that are mathematics, not words."""
 
-_SYMBOLS = {
-    "−": "-",
-    "–": "-",
-    "×": r"\times ",
-    "·": r"\cdot ",
-    "π": r"\pi ",
-    "°": r"^\circ",
-    "∞": r"\infty ",
-    "≤": r"\le ",
-    "≥": r"\ge ",
-    "∪": r"\cup ",
-    "±": r"\pm ",
-    "∈": r"\in ",
-    "²": "^2",
-    "³": "^3",
-    "½": r"\frac{1}{2}",
-    "θ": r"\theta ",
-    "\u00a0": " ",
-    "\u2009": " ",
-    "\u202f": " ",
-    "’": "'",
-    "′": "'",
-    r"\tfrac": r"\frac",
-    r"\dfrac": r"\frac",
-    r"\cfrac": r"\frac",
-    r"\leq": r"\le",
-    r"\geq": r"\ge",
-    r"\neq": r"\ne",
-    r"\lbrace": r"\{",
-    r"\rbrace": r"\}",
-    r"\langle": "(",
-    r"\rangle": ")",
-    r"\lbrack": "[",
-    r"\rbrack": "]",
-    r"\degree": r"^\circ",
-    r"\infin ": r"\infty ",
-    "{,}": ",",
-    r"\textdollar": r"\$",
-}
+_CHARACTERS = str.maketrans(
+    {
+        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "°": r"^\circ ", "∞": r"\infty ",
+        "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ",
+        "±": r"\pm ", "∈": r"\in ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "√": r"\sqrt ", "∛": r"\sqrt[3] ",
+        "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ",
+        "φ": r"\phi ", "ω": r"\omega ", "μ": r"\mu ", "σ": r"\sigma ", "⟨": "(", "⟩": ")",
+        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "’": "'", "′": "'",
+        "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
+        "⅕": r"\frac{1}{5}", "⅖": r"\frac{2}{5}", "⅗": r"\frac{3}{5}", "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}",
+        "⅚": r"\frac{5}{6}", "⅐": r"\frac{1}{7}", "⅛": r"\frac{1}{8}", "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}",
+        "⅞": r"\frac{7}{8}", "⅑": r"\frac{1}{9}", "⅒": r"\frac{1}{10}",
+    }
+)  # fmt: skip
+_RAISED, _LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ"
+_LEVELS = str.maketrans(_RAISED + _LOWERED, "0123456789+-n" * 2)
+_COMMANDS = {
+    "tfrac": r"\frac", "dfrac": r"\frac", "cfrac": r"\frac", "leq": r"\le", "leqslant": r"\le", "geq": r"\ge",
+    "geqslant": r"\ge", "neq": r"\ne", "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
+    "rangle": ")", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|", "vert": "|", "degree": r"^\circ ",
+    "infin": r"\infty ", "textdollar": r"\$", "varnothing": r"\emptyset ", "empty": r"\emptyset ",
+    "thickapprox": r"\approx", "bar": r"\overline", "colon": ":", "R": r"\mathbb{R}", "Reals": r"\mathbb{R}",
+    "dots": r"\ldots", "cdots": r"\ldots", "lparen": "(", "rparen": ")",
+}  # fmt: skip
+_COMMAND = re.compile(r"\\(" + "|".join(sorted(_COMMANDS, key=len, reverse=True)) + r")(?![A-Za-z])")
+_FONT = re.compile(
+    r"\\(?:math(?:rm|bf|it|sf|tt|normal|cal|up)|bold(?:symbol|math)?|bm|operatorname\*?|vec|overrightarrow|"
+    r"displaystyle|textstyle)\s*\{"
+)
+SCALES = {"hundred": "10^2", "thousand": "10^3", "million": "10^6", "billion": "10^9", "trillion": "10^{12}",
+          "dozen": "12"}  # fmt: skip
+BASES = {
+    name: str(base)
+    for base, name in enumerate(
+        ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+         "fourteen", "fifteen", "sixteen"), start=2,
+    )
+}  # fmt: skip
+_SCALE = re.compile(r"(?<=[\d}])\s*(?:\\text\s*\{\s*)?\b(" + "|".join(SCALES) + r")s?\b(\s*\})?(?!ths?\b)")
+_BASE_BELOW = re.compile(
+    r"_\s*\{\s*\(?(?:\\text\s*\{)?\s*\(?\s*(?:base[\s~]*)?\}?\s*(\d+|" + "|".join(BASES) + r")\s*\)?\s*\}?\s*\)?\s*\}"
+    r"|_\s*\\text\s*\{\s*(" + "|".join(BASES) + r")\s*\}"
+)
+_BASE_BEHIND = re.compile(
+    r"(?<=[\dA-F])\s*(?:\\text\s*\{)?\s*\(?\s*(?:in\s+)?base[\s~-]*\}?\s*(\d+|" + "|".join(BASES) + r")\s*\)?\s*\}?\s*$"
+)
+_PLAIN = re.compile(r"(?<!\\)\\(?:[,;:> ]|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~")
+_JOINS = r"(?:\s*,)?\s+(?:and|or)\s+"
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\\!\s*", ""),
+        (r"(?<=\d)\{,\}(?=\d)", ","),
+        (r"(?<=,)\s*(?:\\[,;: ]|\\q?quad(?![A-Za-z])|~)", " "),
         (r"\\(?:displaystyle|textstyle|limits|left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", " "),
-        (r"(?<!\\)\\(?:[,;:> ]|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
-        (r"\\(?:math(?:rm|bf|it|sf)|boldsymbol|bm|operatorname\*?|vec|overrightarrow)\s*\{([^{}]*)\}", r"\1"),
-        (r"\\(?:textbf|textrm|textit|textsf|texttt|mbox|hbox|emph)\s*\{", r"\\text{"),
+        (r"\\text\s*\{[\s.]*\}", " "),
+        (r"\\(?:textbf|textrm|textit|textsf|texttt|textnormal|mbox|hbox|emph)\s*\{", r"\\text{"),
+        (r"\\text\s*\{\s*([-+]?[\d.,/]*\d)\s*\}", r"\1"),
+        (r"\\text\s*\{\s*([-+]?[\d.,/]*\d)\s+(?=[A-Za-z]{2})", r"\1\\text{ "),
+        (r"\\text\s*\{\s*(\\?\$)\s*\}", r"\\$"),
+        (r"\\text\s*\{\s*(\(?[A-Z]\)?(?:\s*,\s*\(?[A-Z]\)?)+)\s*\}", r"\1"),
+        (r"(?<=\\text\{)\s*[Aa]n?\s+(?=[a-z]{3})", ""),
         (r"\^\{\\circ\s*\}|\^\\circ", r"^\\circ "),
-        (r"\\begin\{(?:b|v|B|small|p)?matrix\}|\\begin\{array\}(?:\{[^{}]*\})?", r"\\begin{pmatrix}"),
-        (r"\\end\{(?:b|v|B|small|p)?matrix\}|\\end\{array\}", r"\\end{pmatrix}"),
+        (r"\\begin\{(?:b|B|small|p)?matrix\}|\\begin\{array\}(?:\{[^{}]*\})?", r"\\begin{pmatrix}"),
+        (r"\\end\{(?:b|B|small|p)?matrix\}|\\end\{array\}", r"\\end{pmatrix}"),
         (r"\*\*", "^"),
-        (r"\\text\{\s*,?\s*(?:and|or)\s*\}", ","),
-        (r"(?<=[\d)}\]])\s*,?\s+(?:and|or)\s+(?=[\d\\({\[.-]|[a-z]\s*=)", ","),
+        (r"[:=]=", "="),
+        (r"\\text\s*\{\s*,?\s*(?:and|or)\s*\}", ","),
+        (r"(?:,\s*)+,", ","),
+        (r"(?:(?<=[\d)}\]])|(?<=circ )|(?<=\b[a-zA-Z]))" + _JOINS + r"(?=[\d\\({\[.-]|[A-Za-z]\s*(?:[=<>]|\\[lg]e)|[A-Z]$)",
+         ","),
         (r"(?<!\\)\b(infinity|infty|inf|oo)\b", r"\\infty "),
+        (r"(?<![\w)}\]\s])\s*\+\s*\\infty", r"\\infty"),
         (r"<=|=<", r"\\le "),
         (r">=", r"\\ge "),
-        (r"(?<![\\A-Za-z])(" + "|".join(_GREEK + _FUNCTIONS) + r")(?![A-Za-z])", r"\\\1 "),
+        (r"(?<![\\A-Za-z])(" + "|".join(GREEK + _FUNCTIONS) + r")(?![A-Za-z])", r"\\\1 "),
         (r"(?<![\\A-Za-z])sqrt\s*\(([^()]{1,200})\)", r"\\sqrt{\1}"),
         (r"(?<![\\A-Za-z])sqrt\s*(\d+|[a-z])", r"\\sqrt{\1}"),
         (r"(?<=[\w)}])\s*\*\s*(?=[\w(\\])", r"\\cdot "),
         (r"\^\(([^()]{1,60})\)", r"^{\1}"),
+        (r"\{([^{}]{1,80})\\over(?![A-Za-z])([^{}]{1,80})\}", r"\\frac{\1}{\2}"),
         (r"(?<![\d/.])(\d+)\s+(\d+)/(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
         (r"\\frac\s*([A-Za-z\d])\s*\{", r"\\frac{\1}{"),
         (r"(\\frac\{[^{}]*\})\s*([A-Za-z\d])", r"\1{\2}"),
+        (r"(\\sqrt\[3\])\s*\(?(\d+|[a-z])\)?", r"\1{\2}"),
         (r"\\sqrt\s*([A-Za-z\d])", r"\\sqrt{\1}"),
         (r"([\^_])\s*\{\s*(\w)\s*\}", r"\1\2"),
     )
-)
+)  # fmt: skip
+_ROOT_SIGN = re.compile(r"(√|∛)\s*(?:\(([^()]{1,200})\)|(\d+|(?=[a-zπ])[a-zπ]))")
+_LEVEL = re.compile(f"([{_RAISED}]+)|([{_LOWERED}]+)")
 _SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<=\d)(\s+)(?=\d)|\s+")
 _TEXT_UNIT = re.compile(
-    r"(?P<value>.*[\w})\]!%])\s*\\text\{(?P<unit>[^{}]*)\}\s*(?:\^\{?(?P<power>[1-9])\}?)?\s*", re.S
+    r"(?P<value>.*[\w})\]!%])\s*\\text\s*\{(?P<unit>[^{}]*)\}\s*(?:\^\{?(?P<power>[1-9])\}?)?\s*", re.S
 )
-_PLAIN_UNIT = re.compile(r"(?P<value>[-+]?[\d.,/]*\d(?:\\frac\{\d+\}\{\d+\})?)\s*(?P<unit>[A-Za-zµΩ]{2}[\w./^ *]*)")
+_WORD = r"[A-Za-zµΩ][A-Za-z'-]*(?:/[A-Za-z]+)*(?:\^\{?[1-9]\}?)?\.?"
+_PLAIN_UNIT = re.compile(rf"(?P<value>\S|\S.*?[\w)}}\]!])(?:(?<=\d)|\s+)(?P<unit>{_WORD}(?:\s+{_WORD}){{0,7}})", re.S)
+_PERCENT = re.compile(r"\s*(?:\\?%|(?:\\text\s*\{\s*)?\b(?:per ?cent|percentage|pct)\.?\s*\}?)$")
+_MEASURED = re.compile(r"(?:[\d}\])!]|\\pi|(?<![\\A-Za-z])[A-Za-z])\s*$")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]?)\s*(?:US|USD)?\s*\\?\$\s*(?=[\d.\\-])")
+_NO_UNIT = re.compile(
+    r"\b(?:and|or|not|no|plus|minus|times|over|more|less|fewer|than|least|most|at|if|unless|except|when|where|for|each|"
+    r"mod|modulo|hundreds?|thousands?|[mb]illions?|trillions?|dozens?|score|gross|half|halves|thirds?|quarters?|squared|"
+    r"cubed|root|factorial|choose|between|percent|base|point|divided|multiplied|out|[a-z]+(?:red|and|ion)ths?|tenths?)\b",
+    re.I,
+)
+"""Words that make another value of the number before them, or a hedge: what they stand in is no unit."""
 
 
 class Clean(NamedTuple):
@@ -141,16 +174,36 @@ class Clean(NamedTuple):
 
 def clean(text: str) -> Clean:
     """`text`'s one spelling. Equal results mean equal answers; the converse needs `math.judge`."""
-    text = _unwrap(text.strip())
-    for old, new in _SYMBOLS.items():
-        text = text.replace(old, new)
+    return measured(spelled(text))
+
+
+def spelled(text: str) -> str:
+    """`text` with one spelling for each sign and command; its spaces and units are left."""
+    text = _ROOT_SIGN.sub(lambda m: rf"\sqrt{'[3]' if m[1] == '∛' else ''}{{{m[2] or m[3]}}}", _unwrap(text.strip()))
+    text = _LEVEL.sub(lambda m: f"{'^' if m[1] else '_'}{{{m[0].translate(_LEVELS)}}}", text)
+    text = _without_fonts(_COMMAND.sub(lambda m: _COMMANDS[m[1]], text.translate(_CHARACTERS)))
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
-    text, unit = _split_unit(text)
-    percent = bool(re.search(r"\\?%$", text)) or unit in ("%", "percent")
-    text = re.sub(r"\s*\\?%$", "", text)
-    return Clean(squeeze(text), "" if percent else unit, percent)
+    if "base" in text or "_" in text:
+        text = _BASE_BELOW.sub(lambda m: _below(m[1] or m[2]), text)
+        text = _BASE_BEHIND.sub(lambda m: _below(m[1]), text)
+    text = _SCALE.sub(lambda m: rf"\cdot {SCALES[m[1]]} " + ("" if m[2] or r"\text" not in m[0] else r"\text{"), text)
+    text = _PLAIN.sub(" ", text)
+    return text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
+
+
+def _below(base: str) -> str:
+    base = BASES.get(base, base)
+    return f"_{base}" if len(base) == 1 else f"_{{{base}}}"
+
+
+def measured(text: str) -> Clean:
+    """A spelled `text` without its spaces, its unit or per cent told apart."""
+    bare = _PERCENT.sub("", text)
+    if bare != text:
+        return Clean(squeeze(bare), "", True)
+    value, unit = _split_unit(text)
+    return Clean(squeeze(value), unit)
 
 
 def _unwrap(text: str) -> str:
@@ -166,7 +219,7 @@ def _unwrap(text: str) -> str:
         ):
             inner = text[len(start) : len(text) - len(end)]
             wrapped = len(text) > len(start) + len(end) and text.startswith(start) and text.endswith(end)
-            if wrapped and start not in inner:
+            if wrapped and start not in inner.replace("\\$", "") and not inner.endswith("\\"):
                 text = inner.strip()
                 break
         else:
@@ -174,29 +227,74 @@ def _unwrap(text: str) -> str:
     return text
 
 
+def _without_fonts(text: str) -> str:
+    r"""Without `\mathbf{…}` and its like around anything, however deep; what stood inside stays."""
+    if not _FONT.search(text):
+        return text
+    kept: list[str] = []
+    fonts: list[bool] = []
+    position = 0
+    while position < len(text):
+        font = _FONT.match(text, position) if text[position] == "\\" else None
+        if font:
+            fonts.append(True)
+            position = font.end()
+            continue
+        length = 2 if text[position] == "\\" else 1
+        is_font = bool(fonts) and fonts.pop() if text[position] == "}" else False
+        if text[position] == "{":
+            fonts.append(False)
+        if not is_font:
+            kept.append(text[position : position + length])
+        position += length
+    return "".join(kept)
+
+
 def _split_unit(text: str) -> tuple[str, str]:
     if match := _CURRENCY.match(text):
-        rest, unit = _split_unit(text[match.end() :])
-        return match.group("sign") + rest, unit if unit not in ("", "dollars", "dollar") else "$"
+        rest, _ = _split_unit(text[match.end() :])
+        return match.group("sign") + rest, "$"
     if match := _TEXT_UNIT.fullmatch(text):
         unit = match.group("unit").strip()
-        if not re.fullmatch(r"\W*|(?:and|or|if|for|where|when)", unit):
+        if unit and not re.fullmatch(r"\W*", unit) and not _NO_UNIT.search(unit):
             value, power = match.group("value").replace("^\\circ", "").strip(), match.group("power")
             return value, f"{unit}^{power}" if power else unit
-    if text.endswith(r"^\circ"):
-        return text.removesuffix(r"^\circ").strip(), "degrees"
+    if re.search(r"\^\\circ\s*[CF]?$", text):
+        head, _, scale = text.rpartition(r"^\circ")
+        return head.strip(), f"degrees {scale.strip()}".strip()
     plain = _PLAIN_UNIT.fullmatch(text)
-    if plain and units.parse(plain.group("unit")) is not None:
-        return plain.group("value"), plain.group("unit").strip()
+    if plain and _is_plain_unit(plain.group("value"), plain.group("unit")):
+        return plain.group("value").strip(), plain.group("unit").strip()
     return text, ""
+
+
+def _is_plain_unit(value: str, unit: str) -> bool:
+    """Whether `unit`, in plain letters behind `value`, says what is counted or measured."""
+    known = units.parse(unit) is not None
+    if words(value) is not None or not _MEASURED.search(value) or _NO_UNIT.search(unit):
+        return False
+    # A lone letter is an unknown: `4t` is no four tonnes; `70 ab` may be a product.
+    return (known and len(unit) > 1) or text_like(unit)
+
+
+def text_like(unit: str) -> bool:
+    """Whether plain letters are words of a language, not names of unknowns."""
+    names = [re.match(r"[A-Za-z]*", word).group() for word in unit.split()]  # type: ignore[union-attr]
+    return all(len(name) > 2 or name.lower() in _SMALL for name in names) and any(
+        len(name) > 2 and name not in NAMES for name in names
+    )
+
+
+_SMALL = frozenset({"a", "an", "of", "in", "to", "by", "it", "he", "we", "on", "sq", "cu", "is", "do", "so"})
 
 
 def squeeze(text: str) -> str:
     """Without spaces, but for those that end a command before a letter; thousands without commas."""
     text = re.sub(r"(?<!\d)(\d{1,3}(?: \d{3})+)(?!\d)", lambda m: m.group(1).replace(" ", ""), text)
-    text = _SPACE.sub(lambda m: f"{m.group(1)} " if m.group(1) else " " if m.group(2) else "", text)
-    if re.fullmatch(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", text):
+    # `81, 256` are two numbers, `81,256` is one.
+    if re.fullmatch(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", text.replace("- ", "-")):
         text = text.replace(",", "")
+    text = _SPACE.sub(lambda m: f"{m.group(1)} " if m.group(1) else " " if m.group(2) else "", text)
     text = re.sub(r"(?<![\d.])\.(?=\d)", "0.", text)
     return text.removeprefix("+")
 
@@ -210,5 +308,10 @@ def words(value: str) -> str | None:
     runs = [run for run in re.findall(r"(?<![\\A-Za-z])[A-Za-z]{3,}", bare) if run.lower() not in NAMES]
     if bare == value and not any(len(run) > 3 for run in runs) and not (runs and re.fullmatch(r"[A-Za-z ]+", bare)):
         return None
-    kept = re.sub(r"[^a-z0-9.+/-]", "", bare.lower())
-    return re.sub(r"(?<!\d)\.|\.(?!\d)|-(?!\d)", "", kept) or None
+    return letters(bare) or None
+
+
+def letters(text: str) -> str:
+    """Letters and figures with their signs and points, in lower case; nothing else."""
+    kept = re.sub(r"[^a-z0-9.+/-]", "", text.lower())
+    return re.sub(r"(?<!\d)\.|\.(?!\d)|-(?!\d)", "", kept)

@@ -1,51 +1,44 @@
 r"""Mathematics: is the response's final answer equal to the gold one?
 
-What belongs here: taking an answer apart (lists, sets, tuples, intervals, unions,
-matrices, `\pm`, equations, units) and comparing the parts: as strings, then as exact
-numbers, then by math-verify. What does not: finding it in the text (`extract`), rewriting
-it (`latex`), SymPy itself (`symbolic`).
+What belongs here: comparing the parts of two answers: as strings, then as exact numbers, then
+by math-verify; which sides of an equation are only the answer's name. What does not: finding the
+answer in the text (`statement`), rewriting it (`latex`), its parts (`structure`), SymPy (`symbolic`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
-from ops.grading import extract, latex, numbers, symbolic, units
+from ops.grading import latex, numbers, statement, symbolic, units
+from ops.grading.structure import Node, as_list, as_matrix, split, take_apart
 from ops.problem import Grade, Problem
 
 MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""
 
-_OPEN, _CLOSE = "([{", ")]}"
-_CHAIN = re.compile(r"(.+?)(<|\\lt|\\le|\\l(?:eq)?)(?![a-z])\s*([a-z])(<|\\lt|\\le)(?![a-z])(.+)")
-_ONE_SIDED = re.compile(r"([a-z])\s*(<|>|\\lt|\\gt|\\le|\\ge)(?![a-z])(.+)")
-_NAMED = re.compile(r"\\?[A-Za-z](?:_\{?\w{1,3}\}?|'|\([a-z]\)|(?:\+[A-Za-z]){1,4})?")
-"""A name that stands for its value: `x`, `x_1`, `f(x)`, and the `m+n` that contests ask for."""
-_BASE = re.compile(r"(\d+)(?:_\{?(\d+)\}?)?")
-
-
-class Node(NamedTuple):
-    r"""An answer taken apart: a "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets."""
-
-    kind: Literal["leaf", "list", "row", "union", "matrix"]
-    text: str = ""
-    items: tuple[Node, ...] = ()
-    brackets: str = ""
-    shape: tuple[int, ...] = ()
+_NAMED = re.compile(r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]\)|(?:\+[A-Za-z]){1,4})?")
+"""A name in a gold answer that stands for its value: `x`, `x_1`, `f(x)`, and the `m+n` that contests ask for."""
+_BASED = re.compile(r"([-+]?)\(?(\d[\dA-Fa-f.]*|\\frac\{\d+\}\{\d+\})\)?_\{?(\d+)\}?")
+_MODULUS = re.compile(r"(?:\\p?mod|\\bmod)\s*(?:\d+|\{[^{}]*\})$|\(\\?(?:text\{)?mod\}?\s*\d+\)$")
+_NAME = re.compile(
+    r"(?:m|\\measured|\\text\{m\})?\\(?:angle|triangle|overline|vec|hat|widehat|bar|overrightarrow)\{?\s*\w+\}?"
+    r"|\\?[A-Za-z]+(?:_\{?\w+\}?)?'*(?:\^\{?(?:-1|\\circ|T|')\}?)?(?:\(.{1,40}\))?(?:\^\\circ)?"
+    r"|\|\\?\w+\||\[\w+\]|\\(?:sin|cos|tan|cot|sec|csc)\^?2?\s*\(?(?:\\?[A-Za-z]+)\)?"
+    r"|\\[A-Za-z]+\{\w+\}"
+)
+_VARIABLE = re.compile(r"\\text\{[^{}]*\}|\\([A-Za-z]+)|[A-Za-z]")
+_APPROXIMATE = ("\\approx", "\\simeq")
+_SET = re.compile(
+    r"\bsets? of\b|\b(?:all|what are the|list the|find the)\b[^.?]{0,80}\b(?:values|solutions|roots|zeros|integers|numbers)\b"
+    r"|separated by (?:a )?commas?|\blist\b", re.I
+)  # fmt: skip
+_ORDERED = re.compile(r"\b(?:ordered|pairs?|triples?|tuples?|points?|coordinates|vectors?|interval)\b", re.I)
 
 
 def extracted(_problem: Problem, response: str) -> str:
-    r"""The last `\boxed{…}`, else what follows the last "Answer:", else the last formula or number."""
-    if (inside := extract.boxed(response)) is not None:
-        return inside
-    if lines := extract.answer_lines(response):
-        return lines[-1]
-    bare = response.strip()
-    if len(bare) < 200 and "\n" not in bare and latex.words(latex.clean(bare).value) is None:
-        return bare
-    return extract.last_formula(response) or extract.last_line(response)
+    r"""The answer that the response states last, in a box or behind "Answer:"; see `statement.stated`."""
+    return statement.stated(response)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -56,23 +49,48 @@ def judge(problem: Problem, answer: str) -> Grade:
         return Grade(1.0, answer, "same text")
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], "far longer than an answer")
-    same = same_answer(problem.answer, answer)
-    if not same and "$" in answer:
-        formula = extract.last_formula(answer)
-        same = formula is not None and formula != answer and same_answer(problem.answer, formula)
-    return Grade(1.0, answer, "equal") if same else Grade(0.0, answer, f"not equal to {problem.answer[:80]}")
+    if same_answer(problem.answer, answer, problem.question):
+        return Grade(1.0, answer, "equal")
+    return Grade(0.0, answer, f"not equal to {problem.answer[:80]}")
 
 
-def same_answer(gold: str, answer: str) -> bool:
-    """Whether two answers are equal as mathematics."""
-    left, right = latex.clean(gold), latex.clean(answer)
-    if not _units_agree(left.unit, right.unit):
+def same_answer(gold: str, answer: str, question: str = "") -> bool:
+    """Whether two answers are equal as mathematics; `question` says whether a set was asked for."""
+    left, right = latex.spelled(gold), latex.spelled(answer)
+    if left and left.replace(" ", "") == right.replace(" ", ""):
+        return True
+    left, right = _without_modulus(left), _without_modulus(right.replace("\\equiv", "="))
+    gold_node = take_apart(left)
+    if gold_node == Node("leaf"):
         return False
-    if left.value == right.value and left.percent == right.percent:
-        return bool(left.value)
-    if left.percent or right.percent:
-        return _same_percent(left, right)
-    return _same(_take_apart(left.value), _take_apart(right.value))
+    for reading in _exact_readings(right):
+        node = take_apart(reading)
+        if _same(gold_node, node) or _same_set(gold_node, node, question):
+            return True
+        # `30,150` is a number or two; beside a list it is two.
+        if {gold_node.kind, node.kind} == {"leaf", "list"} and _same(as_list(left), as_list(reading)):
+            return True
+    return False
+
+
+def _without_modulus(text: str) -> str:
+    return _MODULUS.sub("", text).strip()
+
+
+def _exact_readings(text: str) -> list[str]:
+    r"""`2\sqrt5` and `4.47` of `2\sqrt5 \approx 4.47`; the value alone of `x \approx 4.47`."""
+    parts = [part.strip() for part in split(text, _APPROXIMATE)]
+    return [part for part in parts if part and not _NAME.fullmatch(part)] if len(parts) > 1 else parts
+
+
+def _same_set(gold: Node, answer: Node, question: str) -> bool:
+    """Whether the members are the same in another order, where the question asks for a set."""
+    if {gold.kind, answer.kind} - {"list", "row"} or not _SET.search(question) or _ORDERED.search(question):
+        return False
+    return _in_any_order(gold.items, answer.items)
+
+
+# ── units ────────────────────────────────────────────────────────────────────
 
 
 def _units_agree(gold: str, answer: str) -> bool:
@@ -80,15 +98,24 @@ def _units_agree(gold: str, answer: str) -> bool:
     if not gold or not answer or gold == answer:
         return True
     left, right = units.parse(gold), units.parse(answer)
-    if left is None or right is None:
-        return gold.rstrip("s").lower() == answer.rstrip("s").lower()
-    return left == right
+    if left is not None and right is not None:
+        return left == right
+    # What is counted: `positive integers` are `integers`, `units^2` are `square units`.
+    left_nouns, right_nouns = _nouns(gold), _nouns(answer)
+    return left_nouns <= right_nouns or right_nouns <= left_nouns
 
 
-def _same_percent(gold: latex.Clean, answer: latex.Clean) -> bool:
-    left, right = numbers.exact(gold.value), numbers.exact(answer.value)
+def _nouns(text: str) -> set[str]:
+    text = re.sub(r"(\w+)\^2", r"square \1", text.lower()).replace("sq ", "square ").replace("sq. ", "square ")
+    return {word.strip(".").removesuffix("es").removesuffix("s") for word in text.split()}
+
+
+def _same_percent(gold: Node, answer: Node) -> bool:
+    if gold.unit or answer.unit:
+        return False
+    left, right = numbers.exact(gold.text), numbers.exact(answer.text)
     if left is None or right is None:
-        return _same(_take_apart(gold.value), _take_apart(answer.value))
+        return _same_text(gold.text, answer.text)
     if left == right:
         return True
     if answer.percent:
@@ -96,126 +123,33 @@ def _same_percent(gold: latex.Clean, answer: latex.Clean) -> bool:
     return left / 100 == right
 
 
-# ── taking apart ─────────────────────────────────────────────────────────────
-
-
-def split(text: str, separators: Sequence[str]) -> list[str]:
-    """`text` split at separators outside every bracket; intervals' unlike brackets pair up."""
-    parts, depth, start, position = [], 0, 0, 0
-    while position < len(text):
-        if text[position] == "\\" and text[position + 1 : position + 2] in ("{", "}"):
-            depth += 1 if text[position + 1] == "{" else -1
-            position += 2
-            continue
-        if text[position] in _OPEN:
-            depth += 1
-        elif text[position] in _CLOSE:
-            depth -= 1
-        separator = next((s for s in separators if text.startswith(s, position)), None) if depth == 0 else None
-        if separator:
-            parts.append(text[start:position])
-            position += len(separator)
-            start = position
-        else:
-            position += 1
-    return [*parts, text[start:]]
-
-
-def _enclosed(text: str) -> tuple[str, str] | None:
-    """(brackets, inside) when one pair of brackets encloses the whole of `text`."""
-    if text.startswith("\\{") and text.endswith("\\}"):
-        brackets, inside = "{}", text[2:-2]
-    elif len(text) > 2 and text[0] in "([" and text[-1] in ")]":
-        brackets, inside = text[0] + text[-1], text[1:-1]
-    else:
-        return None
-    depth = 0
-    for char in inside.replace("\\{", "{").replace("\\}", "}"):
-        depth += (char in _OPEN) - (char in _CLOSE)
-        if depth < 0:
-            return None
-    return brackets, inside
-
-
-def _take_apart(text: str, depth: int = 0) -> Node:
-    leaf = Node("leaf", text)
-    if depth > 6 or not text:
-        return leaf
-    if text.startswith("\\begin{pmatrix}") and text.endswith("\\end{pmatrix}"):
-        return _matrix(text, depth)
-    text = _as_interval(re.sub(r"^[A-Za-z]\\in(?![A-Za-z])\s*", "", text))
-    if len(union := split(text, ("\\cup",))) > 1:
-        return Node("union", text, tuple(_take_apart(part.strip(), depth + 1) for part in union))
-    parts = split(text, (",", ";"))
-    if len(parts) > 1:
-        return _list([part for part in parts if part], "", depth)
-    if inner := _enclosed(text):
-        brackets, inside = inner
-        parts = split(inside, (",", ";"))
-        if brackets == "{}":
-            return _list(parts, "{}", depth)
-        if len(parts) > 1:
-            return Node("row", text, tuple(_take_apart(part, depth + 1) for part in parts), brackets)
-        if brackets == "()":
-            return _take_apart(inside, depth + 1)
-    if "\\pm" in text:
-        return _list([text], "", depth)
-    return Node("leaf", text)
-
-
-def _list(parts: Sequence[str], brackets: str, depth: int) -> Node:
-    signed = [sign for part in parts for sign in _both_signs(part)]
-    return Node("list", ",".join(parts), tuple(_take_apart(part, depth + 1) for part in signed), brackets)
-
-
-def _both_signs(text: str) -> list[str]:
-    if "\\pm" not in text:
-        return [text]
-    pattern = re.compile(r"\\pm\s*")
-    return [pattern.sub("+", text).removeprefix("+"), pattern.sub("-", text)]
-
-
-def _matrix(text: str, depth: int) -> Node:
-    inside = text.removeprefix("\\begin{pmatrix}").removesuffix("\\end{pmatrix}")
-    rows = [row.split("&") for row in re.split(r"\\\\(?:\[[^\]]*\])?", inside) if row.strip()]
-    cells = tuple(_take_apart(cell, depth + 1) for row in rows for cell in row)
-    return Node("matrix", text, cells, "", tuple(len(row) for row in rows))
-
-
-def _as_interval(text: str) -> str:
-    r"""`-2 \le x < 7` as `[-2,7)`; `x > 3` as `(3,\infty)`."""
-    if match := _CHAIN.fullmatch(text):
-        low, first, _, second, high = match.groups()
-        return f"{'[' if 'e' in first else '('}{low},{high}{']' if 'e' in second else ')'}"
-    if match := _ONE_SIDED.fullmatch(text):
-        _, sign, bound = match.groups()
-        closed, bound = "e" in sign, bound.strip()
-        if sign in ("<", "\\lt", "\\le"):
-            return f"(-\\infty,{bound}{']' if closed else ')'}"
-        return f"{'[' if closed else '('}{bound},\\infty)"
-    return text
-
-
 # ── comparing ────────────────────────────────────────────────────────────────
 
 
 def _same(gold: Node, answer: Node) -> bool:
-    if gold.kind == answer.kind == "leaf":
-        return _same_leaf(gold.text, answer.text)
-    if gold.kind == answer.kind == "matrix":
-        return gold.shape == answer.shape and _in_order(gold, answer)
-    if gold.kind == answer.kind == "row":
+    if not _units_agree(gold.unit, answer.unit):
+        return False
+    kinds = (gold.kind, answer.kind)
+    if "equation" in kinds:
+        return _same_equation(gold, answer)
+    if kinds == ("leaf", "leaf"):
+        if gold.percent or answer.percent:
+            return _same_percent(gold, answer)
+        return _same_text(gold.text, answer.text)
+    if "matrix" in kinds:
+        left, right = as_matrix(gold), as_matrix(answer)
+        return left is not None and right is not None and left.shape == right.shape and _in_order(left, right)
+    if kinds == ("row", "row"):
         return gold.brackets == answer.brackets and _in_order(gold, answer)
     if gold.kind == answer.kind and gold.kind in ("list", "union"):
         return _in_any_order(gold.items, answer.items)
-    kinds = {gold.kind: gold, answer.kind: answer}
-    if set(kinds) == {"list", "row"}:
-        # `1, -2` told as `(1, -2)`: the same order is asked for; a set in braces is no tuple.
-        return not kinds["list"].brackets and kinds["row"].brackets == "()" and _in_order(gold, answer)
-    if set(kinds) == {"matrix", "row"}:
-        return set(kinds["matrix"].shape) == {1} and kinds["row"].brackets == "()" and _in_order(gold, answer)
-    if set(kinds) == {"list", "leaf"} and len(kinds["list"].items) == 1:
-        return _same(kinds["list"].items[0], kinds["leaf"])
+    by_kind = {gold.kind: gold, answer.kind: answer}
+    if set(by_kind) == {"list", "row"}:
+        # `1, -2` told as `(1, -2)` or `[1, -2]`: the same order is asked for; a set in braces is no tuple.
+        row = by_kind["row"].brackets
+        return not by_kind["list"].brackets and row in ("()", "[]") and _in_order(gold, answer)
+    if set(by_kind) == {"list", "leaf"} and len(by_kind["list"].items) == 1:
+        return _same(by_kind["list"].items[0], by_kind["leaf"])
     return False
 
 
@@ -237,37 +171,91 @@ def _in_any_order(gold: Sequence[Node], answer: Sequence[Node]) -> bool:
     return True
 
 
-def _same_leaf(gold: str, answer: str) -> bool:
+def _same_text(gold: str, answer: str) -> bool:
     if gold == answer:
         return True
     if not gold or not answer:
         return False
     left, right = latex.words(gold), latex.words(answer)
     if left is not None or right is not None:
-        return (left or _letters(gold)) == (right or _letters(answer))
+        return (left or latex.letters(gold)) == (right or latex.letters(answer))
     a, b = numbers.exact(gold), numbers.exact(answer)
     if a is not None and b is not None:
         return a == b or numbers.rounds_to(a, answer)
-    if "_" in gold and (base := _BASE.fullmatch(gold)) and (other := _BASE.fullmatch(answer)):
-        return base.group(1) == other.group(1) and other.group(2) in (None, base.group(2))
-    if "=" in gold or "=" in answer:
-        return _same_equation(gold, answer)
+    if "_" in gold + answer and (_BASED.fullmatch(gold) or _BASED.fullmatch(answer)):
+        return _same_based(gold, answer)
     return symbolic.equal(gold, answer) is True
 
 
-def _letters(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+def _same_based(gold: str, answer: str) -> bool:
+    """`52_8` is `52` where the question names the base; `70` is no `70_7`."""
+    left, right = _BASED.fullmatch(gold), _BASED.fullmatch(answer)
+    if left is None:
+        return False
+    if right is None:
+        return left.group(1) + left.group(2).lower() == answer.lower().strip("()")
+    return [part.lower() for part in left.groups()] == [part.lower() for part in right.groups()]
 
 
-def _same_equation(gold: str, answer: str) -> bool:
-    left, right = gold.split("="), answer.split("=")
-    if len(left) > 2 or len(right) > 2:
-        # A chain `x = 2 + 3 = 5` ends with its value.
-        return _same(_take_apart(left[-1]), _take_apart(right[-1]))
-    if len(left) == len(right):
-        if left[0] == right[0]:
-            return _same(_take_apart(left[1]), _take_apart(right[1]))
-        return symbolic.equal(gold, answer) is True
-    # One side names its value (`x = 5`), the other does not (`5`).
-    (name, value), other = (left, answer) if len(left) == 2 else (right, gold)
-    return _NAMED.fullmatch(name) is not None and _same(_take_apart(value), _take_apart(other))
+# ── equations ────────────────────────────────────────────────────────────────
+
+
+def _same_equation(gold: Node, answer: Node) -> bool:
+    if gold.kind == answer.kind:
+        if gold.items[0].text == answer.items[0].text or len(gold.items) + len(answer.items) > 4:
+            # A chain `x = 2 + 3 = 5` ends with its value.
+            return _same(gold.items[-1], answer.items[-1])
+        return symbolic.equal(gold.text, answer.text) is True
+    if gold.kind == "equation":
+        # `x + y = 0` is a line, not a sum that is asked for.
+        if _NAMED.fullmatch(gold.items[0].text) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
+            return _same(gold.items[-1], answer)
+        return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer)
+    last, others = answer.items[-1], answer.items[:-1]
+    if not _same(gold, last):
+        # `70 = 50 + 20`: the value first.
+        first, others = answer.items[0], answer.items[1:]
+        if _names_value(first) or not _same(gold, first):
+            return False
+    in_degrees = last.unit.startswith("degree")
+    return all(_names_value(side) or _agrees(gold, side) or (in_degrees and "\\pi" in side.text) for side in others)
+
+
+def _names_value(side: Node) -> bool:
+    r"""Whether a side only says what the value is called: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
+
+    `2x` and `x^2` are no names: such an equation is not solved yet.
+    """
+    if side.kind in ("row", "list") and side.items:
+        return all(_names_value(item) for item in side.items)
+    text = side.text
+    if side.kind != "leaf" or numbers.exact(text) is not None:
+        return False
+    if "\\text{" in text or _NAME.fullmatch(text):
+        return bool(_unknowns(text)) or "\\text{" in text
+    unknowns = _unknowns(text)
+    return len(unknowns) > 1 or ("\\pi" in text and len(unknowns) == 1)
+
+
+def _unknowns(text: str) -> set[str]:
+    found = set()
+    for match in _VARIABLE.finditer(text):
+        command = match.group(1)
+        if match.group().startswith("\\text") or (command and command not in latex.GREEK) or command == "pi":
+            continue
+        found.add(command or match.group())
+    return found
+
+
+def _agrees(gold: Node, side: Node) -> bool:
+    """Whether a side that is no name equals the value, as far as that can be told."""
+    if gold.kind != "leaf" or side.kind != "leaf":
+        return _same(gold, side)
+    left, right = numbers.exact(gold.text), numbers.exact(side.text)
+    if left is not None and right is not None:
+        left, right = (left / 100 if gold.percent else left), (right / 100 if side.percent else right)
+        return abs(left - right) * 100 <= abs(left)
+    if right is not None and "." in side.text:
+        return True
+    verdict = symbolic.equal(gold.text, side.text)
+    return verdict is True or (verdict is None and not _unknowns(side.text))

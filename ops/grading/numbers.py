@@ -11,9 +11,10 @@ from fractions import Fraction
 
 _MAX_DIGITS = 400
 _MAX_EXPONENT = 400
-_DECIMAL = re.compile(r"([+-]?)(\d+(?:,\d{3})+|\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?")
+_DECIMAL = re.compile(r"([+-]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?")
 _POWER_OF_TEN = re.compile(r"(.+?)(?:\\times|\\cdot|[x×*·])(?:10)\^\{?([+-]?\d{1,4})\}?")
 _FRACTION = re.compile(r"([+-]?)(\d*)\\frac\{([+-]?[\d.,]+)\}\{([+-]?[\d.,]+)\}")
+_REPEATING = re.compile(r"([+-]?)(\d*)\.(\d*)\\(?:overline|dot)\{?(\d+)\}?")
 _SLASH = re.compile(r"([+-]?)(?:(\d+)[ ]+)?([\d.,]+)/([\d.,]+)")
 
 
@@ -35,7 +36,7 @@ def decimal(text: str) -> Fraction | None:
 
 
 def exact(text: str) -> Fraction | None:
-    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number or `a \times 10^{b}`; None for anything else."""
+    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for anything else."""
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         return None
@@ -46,6 +47,8 @@ def exact(text: str) -> Fraction | None:
         if head is None or abs(int(match.group(2))) > _MAX_EXPONENT:
             return None
         return head * Fraction(10) ** int(match.group(2))
+    if "." in text and (match := _REPEATING.fullmatch(text.replace(" ", ""))):
+        return _repeating(*match.groups())
     if match := _FRACTION.fullmatch(text.replace(" ", "")) or _SLASH.fullmatch(text):
         sign, whole, top, bottom = match.groups()
         numerator, denominator = decimal(top), decimal(bottom)
@@ -54,6 +57,12 @@ def exact(text: str) -> Fraction | None:
         value = Fraction(int(whole or 0)) + numerator / denominator
         return -value if sign == "-" else value
     return None
+
+
+def _repeating(sign: str, whole: str, start: str, period: str) -> Fraction:
+    tail = Fraction(int(period), 10 ** len(period) - 1) / 10 ** len(start)
+    value = Fraction(int((whole or "0") + start), 10 ** len(start)) + tail
+    return -value if sign == "-" else value
 
 
 def terminates(value: Fraction) -> bool:

@@ -28,12 +28,17 @@ def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _expressions(text: str) -> list[Any]:
+    from latex2sympy2_extended.math_normalization import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
+    # Units are split off before; math-verify's own list of them holds letters: `4t` would be 4.
+    spelling = NormalizationConfig(
+        basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all", equations=False
+    )
     return list(
         parse(
             f"${text}$",
-            extraction_config=[LatexExtractionConfig()],
+            extraction_config=[LatexExtractionConfig(normalization_config=spelling)],
             fallback_mode="no_fallback",
             parsing_timeout=None,
         )

@@ -131,7 +131,7 @@ def test_near_miss_scores_zero(gold: str, answer: str, why: str) -> None:
         (r"\boxed 7", "7"),
         ("Answer: 12\n", "12"),
         ("**Final answer:** 12", "12"),
-        ("The answer is $x = 3$", "$x = 3$"),
+        ("The answer is $x = 3$", "x = 3"),
         ("We get $a = 2$ and so $b = 7$.", "b = 7"),
         ("That makes 41 and then 42 of them", "42"),
         ("3/4", "3/4"),

@@ -1,0 +1,236 @@
+r"""The mathematical answer that a response states: boxed, announced, or in its closing sentence.
+
+What belongs here: which of several statements counts (the last), where a statement begins, what
+of its line is the answer and what a reason, a gloss or a wish. What does not: equality (`math`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ops.grading import extract, latex
+
+_MOST = 12
+"""Announcements that are read, from the end: a response states its answer late."""
+_BLOCK = 2_000
+_MARKS = r"[ \t*_\"'`]{0,6}"
+_ANNOUNCED = re.compile(
+    rf"\b(?:answer|ans){_MARKS}[:=]|<answer>|^[ \t]*####(?=[ \t]*[-\d$\\])"
+    rf"|^[ \t>#*_]{{0,8}}(?:final[ ])?(?:answer|result){_MARKS}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TOLD = re.compile(
+    rf"\banswer{_MARKS}(?:to[ ][^.\n:]{{1,80}}?[ ])?(?:therefore[ ]|thus[ ]|then[ ])?"
+    rf"\b(?:is|must[ ]be|would[ ]be|will[ ]be|should[ ]be|equals)\b(?:[ ](?:therefore|thus|then|simply|just))?{_MARKS}:?",
+    re.IGNORECASE,
+)
+_JOIN = re.compile(
+    r"[\s$]*(?:[,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad|\\[ ,;])+"
+    r"(?:[\s$,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad|\\[ ,;])*(?:\\?[A-Za-z]\w?(?:_\{?\w+\}?)?\s*=\s*)?[\s$]*"
+)
+_CUT = re.compile(
+    r"[\s,;(–—-]*\b(?:because|since|so|which|hence|thus|therefore|as[ ](?:one|required|desired|we|can|was|claimed)|"
+    r"rather[ ]than|instead[ ]of|i[ ]hope|i\.e\.|that[ ]is|and[ ](?:so|thus|hence|we|then))(?![\w}])"
+    r"|[\s,;(–—-]*\bnot\b(?=[\s$]*[-\d\\$A-Za-z(])|[\s,;(–—-]*\b(?:approximately|roughly|about|nearly)\b"
+    r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*[A-Za-z]{3})",
+    re.IGNORECASE,
+)
+_STOP = re.compile(r"[.!?](?=[*_`\"']*(?:\s|$))(?<!\bin\.)(?<!\bft\.)")
+_ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
+_OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
+_CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
+_VERB = re.compile(r"\b(?:is|are|be|equals|makes?|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
+_ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
+_VALUE = re.compile(
+    r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\\[A-Za-z{(\[$]|[-+]?[A-Za-z](?![A-Za-z])"
+    r"|[A-Z]{1,4}\s*=|[-+]?(?:sqrt|sin|cos|tan|log|ln|pi|exp)\b"
+)
+_NUMBER = re.compile(
+    r"(?<![\w.,])(?<!\w-)-?\\?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?:\s+(?:" + "|".join(latex.SCALES) + r")s?\b)?(?![\d])"
+)
+_WISH = re.compile(r"\b(?:i hope|hope this|let me know|feel free|please)\b", re.IGNORECASE)
+_LABEL = re.compile(r"\b(?:step|case|part|equation|question|problem|example|figure)\s+$", re.IGNORECASE)
+
+
+class Statement(NamedTuple):
+    """A stated answer at `position`; `firm` unless it only rounds a value or is a word."""
+
+    position: int
+    value: str
+    firm: bool
+
+
+def stated(response: str) -> str:
+    r"""The answer that is stated last: in a box, behind "Answer:" or "the answer is"; else the closing sentence's."""
+    text = _spoken(extract.tail(response))
+    statements = _boxed(text)
+    if statements and not _ANNOUNCED.search(text, statements[-1].position) and "answer" not in text[statements[-1].position:].lower():
+        return statements[-1].value
+    statements += _announced(text, [(box.start, box.end) for box in extract.boxes(text)])
+    firm = [statement for statement in statements if statement.firm]
+    if firm:
+        return max(firm).value
+    if (bare := extract.boxed(text)) is not None:
+        return bare
+    whole = text.strip()
+    if len(whole) < 200 and "\n" not in whole and latex.words(latex.clean(whole).value) is None:
+        return _without_marks(whole)
+    closing = _closing(text)
+    if statements and (not closing or not _VALUE.match(closing) or not _followed(text, max(statements).position)):
+        return max(statements).value
+    return closing or _last_value(text)
+
+
+def _spoken(text: str) -> str:
+    """What follows a thought, where anything does."""
+    _, mark, rest = text.rpartition("</think>")
+    return rest if mark and rest.strip() else text
+
+
+def _followed(text: str, position: int) -> bool:
+    """Whether a further paragraph that says something follows the line at `position`."""
+    _, _, rest = text[position:].lstrip().partition("\n")
+    return bool(rest.strip()) and not _WISH.search(rest)
+
+
+# ── boxes ────────────────────────────────────────────────────────────────────
+
+
+def _boxed(text: str) -> list[Statement]:
+    """The last box; boxes joined to it by "and", "or" or a comma are one list with it."""
+    boxes = [box for box in extract.boxes(text) if box.content]
+    if not boxes:
+        return []
+    last = boxes.pop()
+    contents, start = [last.content], last.start
+    while boxes and boxes[-1].end <= start and _JOIN.fullmatch(text[boxes[-1].end : start][:120]):
+        box = boxes.pop()
+        start = box.start
+        if box.content not in contents:
+            contents.insert(0, box.content)
+    return [Statement(last.start, ", ".join(contents), True)]
+
+
+# ── announcements ────────────────────────────────────────────────────────────
+
+
+def _announced(text: str, boxes: list[tuple[int, int]]) -> list[Statement]:
+    matches = sorted((*_ANNOUNCED.finditer(text), *_TOLD.finditer(text)), key=lambda match: match.start())
+    statements = []
+    for match in matches[-_MOST:]:
+        if any(start <= match.start() < end for start, end in boxes):
+            continue
+        block = text[match.end() : match.end() + _BLOCK]
+        rounded = _ROUNDED.match(block) is not None
+        value = _value(_line(block[_ROUNDED.match(block).end() :] if rounded else block))  # type: ignore[union-attr]
+        if value and not re.match(r"(?:the )?(?:final )?answer\b", value, re.I) and "boxed" not in value:
+            is_word = match.re is _TOLD and not _VALUE.match(value) or _ARTICLE.match(value) is not None
+            statements.append(Statement(match.start(), value, not rounded and not is_word))
+    return statements
+
+
+def _line(block: str) -> str:
+    """The first line that says something, a display or a matrix in it whole."""
+    block = block.lstrip(" \t\r\n*_>`\"':")
+    if formula := extract.FORMULA.match(block):
+        rest = block[formula.end() :].split("\n", 1)[0]
+        return block[: formula.end()] + rest
+    end = block.find("\n")
+    begin = block.find("\\begin{")
+    if 0 <= begin < (end if end >= 0 else len(block)) and (close := block.find("\\end{", begin)) > end:
+        end = block.find("\n", close)
+    return block if end < 0 else block[:end]
+
+
+def _value(line: str) -> str:
+    """A statement without its formulas' signs, its reason, its gloss and its emphasis."""
+    kept = []
+    position = 0
+    for formula in (*extract.FORMULA.finditer(line), None):
+        plain = line[position : formula.start() if formula else len(line)]
+        cuts = (match.start() for match in (_CUT.search(plain), _STOP.search(plain)) if match)
+        cut = min((cut for cut in cuts if kept or cut > 0), default=None)
+        kept.append(_without_marks(plain if cut is None else plain[:cut], kept))
+        if cut is not None or formula is None:
+            break
+        kept.append(next(group for group in formula.groups() if group is not None).strip())
+        position = formula.end()
+    return "".join(kept).strip().strip("`\"").strip()
+
+
+def _without_marks(plain: str, before: list[str] | None = None) -> str:
+    plain = _CLOSING_MARKS.sub("", plain) if not before else re.sub(r"\*\*|__", "", plain)
+    return re.sub(r"^(?:\*\*|__|[*_>\s])+(?=\S)|(?:\*\*|__|[*_\s])+$", "", _OPENING_MARKS.sub("", plain)) if not before else plain
+
+
+# ── closing sentences ────────────────────────────────────────────────────────
+
+
+def _closing(text: str) -> str:
+    """What the last sentence that holds mathematics says, if it is the last paragraph's."""
+    lines = [line for line in text.strip().splitlines() if line.strip() and not _WISH.search(line)]
+    if not lines:
+        return ""
+    paragraph = lines[-1]
+    if paragraph.strip() in ("$$", "\\]"):
+        paragraph = "\n".join(lines[-8:])
+    return _sentence_value(_last_sentence(paragraph))
+
+
+def _last_sentence(paragraph: str) -> str:
+    """The last sentence; stops inside formulas and behind figures end none."""
+    starts = [0]
+    formulas = [match.span() for match in extract.FORMULA.finditer(paragraph)]
+    for stop in re.finditer(r"[.!?][*_\"')]*\s+(?=[A-Z$\\*])", paragraph):
+        if not any(start < stop.start() < end for start, end in formulas):
+            starts.append(stop.end())
+    return paragraph[starts[-1] :]
+
+
+def _sentence_value(sentence: str) -> str:
+    gloss = re.search(r"[,(]?\s*(?:which|that)\s+is\s+(?:about|approximately|roughly)\b|\s*\(?(?:approximately|about|roughly)\b", sentence)
+    if gloss and re.search(r"[\d\\]", sentence[: gloss.start()]):
+        sentence = sentence[: gloss.start()]
+    formulas = list(extract.FORMULA.finditer(sentence))
+    start = _group_start(sentence, formulas) if formulas else -1
+    for verb in reversed(list(_VERB.finditer(sentence))):
+        if any(formula.start() < verb.start() < formula.end() for formula in formulas):
+            continue
+        rest = sentence[verb.end() :].lstrip(" \t\n*_`\"':")
+        begins = len(sentence) - len(rest)
+        if begins < start:
+            break
+        if _begins_value(rest):
+            return _value(rest)
+    return _value(sentence[start:]) if start >= 0 else ""
+
+
+def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
+    """Where the last formula begins, or the first of those that are joined to it."""
+    start = formulas[-1].start()
+    for formula in reversed(formulas[:-1]):
+        if not _JOIN.fullmatch(sentence[formula.end() : start]):
+            break
+        start = formula.start()
+    return start
+
+
+def _begins_value(text: str) -> bool:
+    if _ARTICLE.match(text):
+        return False
+    formula = extract.FORMULA.match(text)
+    return formula is not None or _VALUE.match(text) is not None
+
+
+def _last_value(text: str) -> str:
+    """The last formula or number of the text, whichever is later; else its last line."""
+    formula = number = None
+    for formula in extract.FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
+        pass
+    for match in _NUMBER.finditer(text):
+        if not _LABEL.search(text[max(0, match.start() - 12) : match.start()]):
+            number = match
+    if formula is not None and (number is None or number.start() < formula.end()):
+        return next(group for group in formula.groups() if group is not None).strip()
+    return number.group() if number else extract.last_line(text)

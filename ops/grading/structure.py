@@ -1,0 +1,242 @@
+r"""An answer taken apart: lists, sets, tuples, intervals, unions, matrices, equations, `\pm`.
+
+What belongs here: from a spelled answer (`latex.spelled`) to a tree of its parts, each leaf
+with its unit. What does not: comparing two trees (`math`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from ops.grading import latex, numbers
+
+_OPEN, _CLOSE = "([{", ")]}"
+_RELATION = re.compile(r"(\\[lg]e(?![A-Za-z])|\\ne(?![A-Za-z])|<|>)")
+_VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]+\))?")
+_ELEMENT = re.compile(r"^\\?[A-Za-z]+\\in(?![A-Za-z])\s*")
+_CONDITION = re.compile(r"\\\{\\?[a-z]+(?:\\in\\mathbb\{R\})?(?:\\mid(?![A-Za-z])|:|\||\\:)(.+)\\\}")
+_MATRIX_BEGIN, _MATRIX_END = "\\begin{pmatrix}", "\\end{pmatrix}"
+_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?=, |$)")
+_BINOMIAL = re.compile(r"\\binom\{([^{}]*)\}\{([^{}]*)\}")
+_MAX_DEPTH = 6
+
+
+class Node(NamedTuple):
+    r"""A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`."""
+
+    kind: Literal["leaf", "list", "row", "union", "matrix", "equation"]
+    text: str = ""
+    items: tuple[Node, ...] = ()
+    brackets: str = ""
+    shape: tuple[int, ...] = ()
+    unit: str = ""
+    percent: bool = False
+
+
+def take_apart(spelled: str) -> Node:
+    """The tree of a spelled answer; a unit behind the whole stands at its root."""
+    if len(merged := _THOUSANDS.sub(lambda m: m.group(1).replace(",", ""), spelled)) and ", " in merged:
+        spelled = merged
+    clean = latex.measured(spelled)
+    node = _node(clean.value, 0)
+    if node.kind == "list" and clean.unit:
+        # `30^\circ, 150^\circ`: every member has its unit, not only the last.
+        return _node(latex.squeeze(spelled), 0)
+    if node.kind == "equation":
+        last = node.items[-1]
+        last = last._replace(unit=clean.unit or last.unit, percent=clean.percent or last.percent)
+        return node._replace(items=(*node.items[:-1], last))
+    return node._replace(unit=clean.unit or node.unit, percent=clean.percent or node.percent)
+
+
+def as_list(spelled: str) -> Node:
+    """The list of members that a thousands separator may be taken to part."""
+    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", spelled):
+        spelled = spelled.replace(",", ", ")
+    return take_apart(spelled)
+
+
+def split(text: str, separators: Sequence[str]) -> list[str]:
+    """`text` split at separators outside every bracket; intervals' unlike brackets pair up."""
+    if not any(separator in text for separator in separators):
+        return [text]
+    parts, depth, start, position = [], 0, 0, 0
+    while position < len(text):
+        if text[position] == "\\" and text[position + 1 : position + 2] in ("{", "}"):
+            depth += 1 if text[position + 1] == "{" else -1
+            position += 2
+            continue
+        if text[position] in _OPEN:
+            depth += 1
+        elif text[position] in _CLOSE:
+            depth -= 1
+        separator = next((s for s in separators if text.startswith(s, position)), None) if depth == 0 else None
+        if separator:
+            parts.append(text[start:position])
+            position += len(separator)
+            start = position
+        else:
+            position += 1
+    return [*parts, text[start:]]
+
+
+def _enclosed(text: str) -> tuple[str, str] | None:
+    """(brackets, inside) when one pair of brackets encloses the whole of `text`."""
+    if text.startswith("\\{") and text.endswith("\\}"):
+        brackets, inside = "{}", text[2:-2]
+    elif len(text) > 2 and text[0] in "([" and text[-1] in ")]":
+        brackets, inside = text[0] + text[-1], text[1:-1]
+    else:
+        return None
+    depth = 0
+    for char in inside.replace("\\{", "{").replace("\\}", "}"):
+        depth += (char in _OPEN) - (char in _CLOSE)
+        if depth < 0:
+            return None
+    return brackets, inside
+
+
+def _node(text: str, depth: int) -> Node:
+    if depth > _MAX_DEPTH or not text:
+        return Node("leaf", text)
+    if _MATRIX_BEGIN in text and "=" not in text and (matrix := _matrix(text, depth)):
+        return matrix
+    text = _as_interval(_ELEMENT.sub("", text), depth)
+    if len(union := split(text, ("\\cup",))) > 1:
+        return Node("union", text, tuple(_node(part.strip(), depth + 1) for part in union))
+    parts = split(text, (",", ";"))
+    if len(parts) > 1:
+        return _list([part for part in parts if part], "", depth)
+    if len(parts := split(text, ("=",))) > 1 and all(parts):
+        return Node("equation", text, tuple(_node(part, depth + 1) for part in parts))
+    if inner := _enclosed(text):
+        brackets, inside = inner
+        parts = split(inside, (",", ";"))
+        if brackets == "{}":
+            return _list(parts, "{}", depth) if inside else Node("leaf", "\\emptyset")
+        if len(parts) > 1:
+            return Node("row", text, tuple(_node(part, depth + 1) for part in parts), brackets)
+        if brackets == "()" or inside.startswith(_MATRIX_BEGIN):
+            return _node(inside, depth + 1)
+    if "\\pm" in text:
+        return _list([text], "", depth)
+    if depth == 0:
+        return Node("leaf", text)
+    clean = latex.measured(text)
+    return Node("leaf", clean.value, unit=clean.unit, percent=clean.percent)
+
+
+def _list(parts: Sequence[str], brackets: str, depth: int) -> Node:
+    signed = [sign for part in parts for sign in _both_signs(part)]
+    return Node("list", ",".join(parts), tuple(_node(part, depth + 1) for part in signed), brackets)
+
+
+def _both_signs(text: str) -> list[str]:
+    if "\\pm" not in text:
+        return [text]
+    pattern = re.compile(r"\\pm\s*")
+    return [pattern.sub("+", text).removeprefix("+").replace("=+", "="), pattern.sub("-", text)]
+
+
+# ── matrices ─────────────────────────────────────────────────────────────────
+
+
+def _matrix(text: str, depth: int) -> Node | None:
+    """A matrix, a factor before it multiplied in; None when `text` holds more than that."""
+    if (inner := _enclosed(text)) and inner[1].startswith(_MATRIX_BEGIN):
+        text = inner[1]
+    head, _, rest = text.partition(_MATRIX_BEGIN)
+    if not rest.endswith(_MATRIX_END) or rest.count(_MATRIX_END) > 1 or _MATRIX_BEGIN in rest:
+        return None
+    factor = re.sub(r"(?:\\cdot|\\times)\s*$", "", head)
+    if factor and len(split(factor, (",", ";", "+"))) > 1:
+        return None
+    inside = rest.removesuffix(_MATRIX_END)
+    rows = [row.split("&") for row in re.split(r"\\\\(?:\[[^\]]*\])?", inside) if row.strip()]
+    cells = tuple(_node(_product(factor, cell), depth + 1) for row in rows for cell in row)
+    return Node("matrix", text, cells, "", tuple(len(row) for row in rows))
+
+
+def _product(factor: str, cell: str) -> str:
+    if not factor:
+        return cell
+    left, right = numbers.exact({"-": "-1", "+": "1"}.get(factor, factor)), numbers.exact(cell)
+    if left is None or right is None:
+        return f"{factor}({cell})" if factor in "+-" else f"({factor})\\cdot({cell})"
+    value: Fraction = left * right
+    return f"{value.numerator}/{value.denominator}"
+
+
+def as_matrix(node: Node) -> Node | None:
+    r"""`[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` read as the matrix or column that it may stand for."""
+    if node.kind == "matrix":
+        return node
+    if node.kind == "row" and node.brackets == "()":
+        return Node("matrix", node.text, node.items, "", (1,) * len(node.items))
+    rows = node.kind == "row" and node.brackets == "[]" and node.items
+    if rows and all(item.kind == "row" and item.brackets == "[]" for item in rows):
+        cells = tuple(cell for row in rows for cell in row.items)
+        return Node("matrix", node.text, cells, "", tuple(len(row.items) for row in rows))
+    if node.kind == "leaf" and (column := _BINOMIAL.fullmatch(node.text)):
+        return Node("matrix", node.text, tuple(_node(cell, 1) for cell in column.groups()), "", (1, 1))
+    return None
+
+
+# ── intervals ────────────────────────────────────────────────────────────────
+
+
+def _as_interval(text: str, depth: int) -> str:
+    r"""`-2 \le x < 7` as `[-2,7)`; `3 < x` as `(3,\infty)`; `x \ne 3` and `\mathbb{R}` likewise."""
+    if text == "\\mathbb{R}":
+        return "(-\\infty,\\infty)"
+    if "\\{" in text and (condition := _CONDITION.fullmatch(text)):
+        inside = _interval(condition.group(1)) or _joined_rays(condition.group(1))
+        return inside or text
+    return _interval(text) or (depth == 0 and _joined_rays(text)) or text
+
+
+def _interval(text: str) -> str | None:
+    parts = _RELATION.split(text)
+    signs, sides = parts[1::2], [part.strip() for part in parts[::2]]
+    if not signs or not all(sides) or len(signs) > 2 or len(split(text, (",", ";"))) > 1:
+        return None
+    downwards = {"<": False, "\\le": False, ">": True, "\\ge": True}
+    if len(signs) == 1:
+        if _VARIABLE.fullmatch(sides[1]) and not _VARIABLE.fullmatch(sides[0]):
+            sides.reverse()
+            signs = [{"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}[signs[0]]]
+        return _ray(signs[0], sides[1]) if _VARIABLE.fullmatch(sides[0]) else None
+    if "\\ne" in signs or downwards[signs[0]] != downwards[signs[1]] or not _VARIABLE.fullmatch(sides[1]):
+        return None
+    if downwards[signs[0]]:
+        sides.reverse()
+        signs.reverse()
+    return f"{'[' if 'e' in signs[0] else '('}{sides[0]},{sides[2]}{']' if 'e' in signs[1] else ')'}"
+
+
+def _ray(sign: str, bound: str) -> str:
+    if sign == "\\ne":
+        return f"(-\\infty,{bound})\\cup({bound},\\infty)"
+    closed = "e" in sign
+    if sign in ("<", "\\le"):
+        return f"(-\\infty,{bound}{']' if closed else ')'}"
+    return f"{'[' if closed else '('}{bound},\\infty)"
+
+
+def _joined_rays(text: str) -> str | None:
+    r"""`x < 2, x > 3` as a union; `x \ge -2, x \le 7`, which overlap, as what they have in common."""
+    intervals = [_interval(part.strip()) for part in split(text, (",", ";"))]
+    if len(intervals) < 2 or None in intervals:
+        return None
+    rays = sorted(str(interval) for interval in intervals)
+    left = next((ray for ray in rays if ray.startswith("(-\\infty,")), "")
+    right = next((ray for ray in rays if ray.endswith(",\\infty)")), "")
+    if len(rays) == 2 and left and right and "\\cup" not in left + right:
+        end, start = left[len("(-\\infty,") : -1], right[1 : -len(",\\infty)")]
+        low, high = numbers.exact(start), numbers.exact(end)
+        if low is not None and high is not None and low < high:
+            return f"{right[0]}{start},{end}{left[-1]}"
+    return "\\cup".join(str(interval) for interval in intervals)

@@ -25,7 +25,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds recursion test browser lint fuzz pictures selectors gold bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds recursion test browser lint fuzz pictures selectors gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ selectors: $(STAMP)  ## the selectors on measured outcomes (../shared), into doc
 
 gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders, into docs/quality.md
 	@$(BIN)/python -m tests.bench.gold
+
+forms: $(STAMP)  ## forms of answers under their graders, beside math-verify, into docs/quality.md
+	@$(BIN)/python -m tests.bench.forms
 
 bench: $(STAMP)  ## the benchmarks, into .podium/bench.json
 	@$(BIN)/python -m tests.bench

@@ -60,7 +60,7 @@ def same_answer(gold: str, answer: str, question: str = "") -> bool:
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
     left, right = _without_modulus(left), _without_modulus(right.replace("\\equiv", "="))
-    gold_node = take_apart(left)
+    gold_node = take_apart(left.removeprefix("\\approx").strip())
     if gold_node == Node("leaf"):
         return False
     for reading in _exact_readings(right):

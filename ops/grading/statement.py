@@ -33,18 +33,18 @@ _CUT = re.compile(
     r"[\s,;(–—-]*\b(?:because|since|so|which|hence|thus|therefore|as[ ](?:one|required|desired|we|can|was|claimed)|"
     r"rather[ ]than|instead[ ]of|i[ ]hope|i\.e\.|that[ ]is|and[ ](?:so|thus|hence|we|then))(?![\w}])"
     r"|[\s,;(–—-]*\bnot\b(?=[\s$]*[-\d\\$A-Za-z(])|[\s,;(–—-]*\b(?:approximately|roughly|about|nearly)\b"
-    r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*[A-Za-z]{3})",
+    r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*(?<![\\A-Za-z])[A-Za-z]{3})",
     re.IGNORECASE,
 )
-_STOP = re.compile(r"[.!?](?=[*_`\"']*(?:\s|$))(?<!\bin\.)(?<!\bft\.)")
+_STOP = re.compile(r"[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
 _VERB = re.compile(r"\b(?:is|are|be|equals|makes?|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
 _ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 _VALUE = re.compile(
-    r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\\[A-Za-z{(\[$]|[-+]?[A-Za-z](?![A-Za-z])"
-    r"|[A-Z]{1,4}\s*=|[-+]?(?:sqrt|sin|cos|tan|log|ln|pi|exp)\b"
+    r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\s*\\[A-Za-z{(\[$!]|[-+]?[A-Za-z](?![A-Za-z])"
+    r"|[A-Z]{1,4}(?:\s*=|(?![\w']))|[-+]?(?:sqrt|sin|cos|tan|log|ln|pi|exp)\b"
 )
 _NUMBER = re.compile(
     r"(?<![\w.,])(?<!\w-)-?\\?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?:\s+(?:" + "|".join(latex.SCALES) + r")s?\b)?(?![\d])"

@@ -61,6 +61,12 @@ def load(folder: Path = FOLDER) -> list[Form]:
     return [form for file in sorted(folder.glob("*.yaml")) for form in read(file)]
 
 
+def wrappings(kind: str, folder: Path = FOLDER) -> list[str]:
+    """The templates of one file."""
+    content = yaml.safe_load((folder / f"{kind}.yaml").read_text(encoding="utf-8"))
+    return [template for template, _ in content["wrappings"]]
+
+
 def read(file: Path) -> list[Form]:
     """The cases of one file; its name is their kind."""
     content = yaml.safe_load(file.read_text(encoding="utf-8"))

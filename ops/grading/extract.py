@@ -19,7 +19,7 @@ _SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 _TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
 FORMULA = re.compile(
     r"(?<!\\)\$\$((?:\\.|[^$\\]){1,2000})\$\$|(?<!\\)\$((?:\\[^\n]|[^$\\\n]){1,2000})\$"
-    r"|\\\(([^\n]{1,2000}?)\\\)|\\\[((?s:.){1,2000}?)\\\]",
+    r"|\\\(((?:\\\\|(?!\\[()])[^\n]){1,2000})\\\)|\\\[((?:\\\\|(?!\\[\[\]]).){1,2000})\\\]",
     re.DOTALL,
 )
 """A formula between its signs; a dollar sign behind a backslash is money."""

@@ -101,7 +101,8 @@ _BASE_BEHIND = re.compile(
     r"(?<=[\dA-F])\s*(?:\\text\s*\{)?\s*\(?\s*(?:in\s+)?base[\s~-]*\}?\s*(\d+|" + "|".join(BASES) + r")\s*\)?\s*\}?\s*$"
 )
 _PLAIN = re.compile(r"(?<!\\)\\(?:[,;:> ]|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~")
-_JOINS = r"(?:\s*,)?\s+(?:and|or)\s+"
+_BEFORE_JOIN = r"(?:(?<=[\d)}\]])|(?<=circ )|(?<=\b[a-zA-Z]))"
+_AFTER_JOIN = r"(?=[\d\\({\[.-]|[A-Za-z]\s*(?:[=<>]|\\[lg]e)|[A-Z]$)"
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -123,8 +124,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"[:=]=", "="),
         (r"\\text\s*\{\s*,?\s*(?:and|or)\s*\}", ","),
         (r"(?:,\s*)+,", ","),
-        (r"(?:(?<=[\d)}\]])|(?<=circ )|(?<=\b[a-zA-Z]))" + _JOINS + r"(?=[\d\\({\[.-]|[A-Za-z]\s*(?:[=<>]|\\[lg]e)|[A-Z]$)",
-         ","),
+        (_BEFORE_JOIN + r"(?:\s*,)?\s+(?:and|or)\s+" + _AFTER_JOIN, ","),
         (r"(?<!\\)\b(infinity|infty|inf|oo)\b", r"\\infty "),
         (r"(?<![\w)}\]\s])\s*\+\s*\\infty", r"\\infty"),
         (r"<=|=<", r"\\le "),
@@ -134,6 +134,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\\A-Za-z])sqrt\s*(\d+|[a-z])", r"\\sqrt{\1}"),
         (r"(?<=[\w)}])\s*\*\s*(?=[\w(\\])", r"\\cdot "),
         (r"\^\(([^()]{1,60})\)", r"^{\1}"),
+        (r"\^(-\d+|\d{2,})", r"^{\1}"),
         (r"\{([^{}]{1,80})\\over(?![A-Za-z])([^{}]{1,80})\}", r"\\frac{\1}{\2}"),
         (r"(?<![\d/.])(\d+)\s+(\d+)/(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
         (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
@@ -188,8 +189,20 @@ def spelled(text: str) -> str:
         text = _BASE_BELOW.sub(lambda m: _below(m[1] or m[2]), text)
         text = _BASE_BEHIND.sub(lambda m: _below(m[1]), text)
     text = _SCALE.sub(lambda m: rf"\cdot {SCALES[m[1]]} " + ("" if m[2] or r"\text" not in m[0] else r"\text{"), text)
-    text = _PLAIN.sub(" ", text)
+    text = _without_braces(_PLAIN.sub(" ", text).strip())
     return text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
+
+
+def _without_braces(text: str) -> str:
+    """`{3, -3}` in plain text is a set; braces around anything else say nothing."""
+    if not text.startswith("{") or not text.endswith("}"):
+        return text
+    depth = 0
+    for position, char in enumerate(text):
+        depth += (char == "{") - (char == "}")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return f"\\{text[:-1]}\\}}" if "," in text else text[1:-1]
 
 
 def _below(base: str) -> str:
@@ -274,7 +287,7 @@ def _is_plain_unit(value: str, unit: str) -> bool:
     if words(value) is not None or not _MEASURED.search(value) or _NO_UNIT.search(unit):
         return False
     # A lone letter is an unknown: `4t` is no four tonnes; `70 ab` may be a product.
-    return (known and len(unit) > 1) or text_like(unit)
+    return (known and len(re.findall(r"[A-Za-zµΩ]", unit)) > 1) or text_like(unit)
 
 
 def text_like(unit: str) -> bool:

@@ -30,9 +30,10 @@ _NAME = re.compile(
 _VARIABLE = re.compile(r"\\text\{[^{}]*\}|\\([A-Za-z]+)|[A-Za-z]")
 _APPROXIMATE = ("\\approx", "\\simeq")
 _SET = re.compile(
-    r"\bsets? of\b|\b(?:all|what are the|list the|find the)\b[^.?]{0,80}\b(?:values|solutions|roots|zeros|integers|numbers)\b"
-    r"|separated by (?:a )?commas?|\blist\b", re.I
-)  # fmt: skip
+    r"\bsets? of\b|separated by (?:a )?commas?|\blist\b"
+    r"|\b(?:all|what are the|find the)\b[^.?]{0,80}\b(?:values|solutions|roots|zeros|integers|numbers)\b",
+    re.IGNORECASE,
+)
 _ORDERED = re.compile(r"\b(?:ordered|pairs?|triples?|tuples?|points?|coordinates|vectors?|interval)\b", re.I)
 
 
@@ -84,10 +85,14 @@ def _exact_readings(text: str) -> list[str]:
 
 
 def _same_set(gold: Node, answer: Node, question: str) -> bool:
-    """Whether the members are the same in another order, where the question asks for a set."""
-    if {gold.kind, answer.kind} - {"list", "row"} or not _SET.search(question) or _ORDERED.search(question):
+    """Whether a list and a tuple hold the same in another order, where the question asks for a set.
+
+    Two numbers in a gold answer's brackets may be an interval: these are no set.
+    """
+    if {gold.kind, answer.kind} != {"list", "row"} or (gold.kind == "row" and len(gold.items) == 2):
         return False
-    return _in_any_order(gold.items, answer.items)
+    asked = _SET.search(question) is not None and _ORDERED.search(question) is None
+    return asked and _in_any_order(gold.items, answer.items)
 
 
 # ── units ────────────────────────────────────────────────────────────────────
@@ -184,6 +189,8 @@ def _same_text(gold: str, answer: str) -> bool:
         return a == b or numbers.rounds_to(a, answer)
     if "_" in gold + answer and (_BASED.fullmatch(gold) or _BASED.fullmatch(answer)):
         return _same_based(gold, answer)
+    if (a is None) != (b is None) and _unknowns(gold + " " + answer) - {"e", "i"}:
+        return False
     return symbolic.equal(gold, answer) is True
 
 
@@ -202,6 +209,8 @@ def _same_based(gold: str, answer: str) -> bool:
 
 def _same_equation(gold: Node, answer: Node) -> bool:
     if gold.kind == answer.kind:
+        if all(numbers.exact(side.text) is not None for side in gold.items):
+            return all(_same(gold.items[-1], side) for side in answer.items)
         if gold.items[0].text == answer.items[0].text or len(gold.items) + len(answer.items) > 4:
             # A chain `x = 2 + 3 = 5` ends with its value.
             return _same(gold.items[-1], answer.items[-1])

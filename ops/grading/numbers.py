@@ -36,7 +36,7 @@ def decimal(text: str) -> Fraction | None:
 
 
 def exact(text: str) -> Fraction | None:
-    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for anything else."""
+    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for others."""
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         return None
@@ -61,7 +61,7 @@ def exact(text: str) -> Fraction | None:
 
 def _repeating(sign: str, whole: str, start: str, period: str) -> Fraction:
     tail = Fraction(int(period), 10 ** len(period) - 1) / 10 ** len(start)
-    value = Fraction(int((whole or "0") + start), 10 ** len(start)) + tail
+    value: Fraction = Fraction(int((whole or "0") + start), 10 ** len(start)) + tail
     return -value if sign == "-" else value
 
 

@@ -22,13 +22,14 @@ _ANNOUNCED = re.compile(
 )
 _TOLD = re.compile(
     rf"\banswer{_MARKS}(?:to[ ][^.\n:]{{1,80}}?[ ])?(?:therefore[ ]|thus[ ]|then[ ])?"
-    rf"\b(?:is|must[ ]be|would[ ]be|will[ ]be|should[ ]be|equals)\b(?:[ ](?:therefore|thus|then|simply|just))?{_MARKS}:?",
+    rf"\b(?:is|(?:must|would|will|should)[ ]be|equals)\b(?:[ ](?:therefore|thus|then|simply|just))?{_MARKS}:?",
     re.IGNORECASE,
 )
 _JOIN = re.compile(
-    r"[\s$]*(?:[,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad|\\[ ,;])+"
-    r"(?:[\s$,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad|\\[ ,;])*(?:\\?[A-Za-z]\w?(?:_\{?\w+\}?)?\s*=\s*)?[\s$]*"
+    r"(?:[\s$,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad(?![a-z])|\\[ ,;])+"
+    r"(?:\\?[A-Za-z]\w?(?:_\{?\w+\}?)?\s{0,3}=[\s$]{0,3})?"
 )
+_SEPARATOR = re.compile(r"[,;&]|\band\b|\bor\b|quad")
 _CUT = re.compile(
     r"[\s,;(–—-]*\b(?:because|since|so|which|hence|thus|therefore|as[ ](?:one|required|desired|we|can|was|claimed)|"
     r"rather[ ]than|instead[ ]of|i[ ]hope|i\.e\.|that[ ]is|and[ ](?:so|thus|hence|we|then))(?![\w}])"
@@ -37,10 +38,16 @@ _CUT = re.compile(
     re.IGNORECASE,
 )
 _STOP = re.compile(r"[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
+_ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
-_VERB = re.compile(r"\b(?:is|are|be|equals|makes?|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
+_GLOSS = re.compile(
+    r"[,(]?\s*(?:which|that)\s+is\s+(?:about|approximately|roughly)\b|\s*\(?(?:approximately|about|roughly)\b"
+)
+_VERB = re.compile(
+    r"\b(?:is|are|be|equals|makes?|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
+)
 _ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 _VALUE = re.compile(
     r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\s*\\[A-Za-z{(\[$!]|[-+]?[A-Za-z](?![A-Za-z])"
@@ -64,10 +71,8 @@ class Statement(NamedTuple):
 def stated(response: str) -> str:
     r"""The answer that is stated last: in a box, behind "Answer:" or "the answer is"; else the closing sentence's."""
     text = _spoken(extract.tail(response))
-    statements = _boxed(text)
-    if statements and not _ANNOUNCED.search(text, statements[-1].position) and "answer" not in text[statements[-1].position:].lower():
-        return statements[-1].value
-    statements += _announced(text, [(box.start, box.end) for box in extract.boxes(text)])
+    boxes = extract.boxes(text)
+    statements = [*_boxed(text, boxes), *_announced(text, boxes)]
     firm = [statement for statement in statements if statement.firm]
     if firm:
         return max(firm).value
@@ -94,17 +99,22 @@ def _followed(text: str, position: int) -> bool:
     return bool(rest.strip()) and not _WISH.search(rest)
 
 
+def _joins(between: str) -> bool:
+    """Whether what stands between two answers makes one list of them."""
+    return len(between) <= 120 and bool(_JOIN.fullmatch(between)) and bool(_SEPARATOR.search(between))
+
+
 # ── boxes ────────────────────────────────────────────────────────────────────
 
 
-def _boxed(text: str) -> list[Statement]:
+def _boxed(text: str, boxes: list[extract.Box]) -> list[Statement]:
     """The last box; boxes joined to it by "and", "or" or a comma are one list with it."""
-    boxes = [box for box in extract.boxes(text) if box.content]
+    boxes = [box for box in boxes if box.content]
     if not boxes:
         return []
     last = boxes.pop()
     contents, start = [last.content], last.start
-    while boxes and boxes[-1].end <= start and _JOIN.fullmatch(text[boxes[-1].end : start][:120]):
+    while boxes and boxes[-1].end <= start and _joins(text[boxes[-1].end : start]):
         box = boxes.pop()
         start = box.start
         if box.content not in contents:
@@ -115,17 +125,18 @@ def _boxed(text: str) -> list[Statement]:
 # ── announcements ────────────────────────────────────────────────────────────
 
 
-def _announced(text: str, boxes: list[tuple[int, int]]) -> list[Statement]:
+def _announced(text: str, boxes: list[extract.Box]) -> list[Statement]:
+    """What follows each of the last announcements that stand in no box, where it says something."""
     matches = sorted((*_ANNOUNCED.finditer(text), *_TOLD.finditer(text)), key=lambda match: match.start())
     statements = []
     for match in matches[-_MOST:]:
-        if any(start <= match.start() < end for start, end in boxes):
+        if any(box.start <= match.start() < box.end for box in boxes):
             continue
         block = text[match.end() : match.end() + _BLOCK]
-        rounded = _ROUNDED.match(block) is not None
-        value = _value(_line(block[_ROUNDED.match(block).end() :] if rounded else block))  # type: ignore[union-attr]
-        if value and not re.match(r"(?:the )?(?:final )?answer\b", value, re.I) and "boxed" not in value:
-            is_word = match.re is _TOLD and not _VALUE.match(value) or _ARTICLE.match(value) is not None
+        rounded = _ROUNDED.match(block)
+        value = _value(_line(block[rounded.end() :] if rounded else block))
+        if value and not _ANNOUNCES.match(value) and "boxed" not in value:
+            is_word = (match.re is _TOLD and not _VALUE.match(value)) or _ARTICLE.match(value) is not None
             statements.append(Statement(match.start(), value, not rounded and not is_word))
     return statements
 
@@ -145,23 +156,28 @@ def _line(block: str) -> str:
 
 def _value(line: str) -> str:
     """A statement without its formulas' signs, its reason, its gloss and its emphasis."""
-    kept = []
+    line = _without_marks(line)
+    kept: list[str] = []
     position = 0
     for formula in (*extract.FORMULA.finditer(line), None):
         plain = line[position : formula.start() if formula else len(line)]
         cuts = (match.start() for match in (_CUT.search(plain), _STOP.search(plain)) if match)
         cut = min((cut for cut in cuts if kept or cut > 0), default=None)
-        kept.append(_without_marks(plain if cut is None else plain[:cut], kept))
+        kept.append(plain[:cut])
         if cut is not None or formula is None:
             break
-        kept.append(next(group for group in formula.groups() if group is not None).strip())
+        kept.append(_inside(formula))
         position = formula.end()
-    return "".join(kept).strip().strip("`\"").strip()
+    return "".join(kept).strip(' \t\n`"*')
 
 
-def _without_marks(plain: str, before: list[str] | None = None) -> str:
-    plain = _CLOSING_MARKS.sub("", plain) if not before else re.sub(r"\*\*|__", "", plain)
-    return re.sub(r"^(?:\*\*|__|[*_>\s])+(?=\S)|(?:\*\*|__|[*_\s])+$", "", _OPENING_MARKS.sub("", plain)) if not before else plain
+def _inside(formula: re.Match[str]) -> str:
+    return next(group for group in formula.groups() if group is not None).strip()
+
+
+def _without_marks(line: str) -> str:
+    """Without emphasis; a typed power (`x**2`) is none."""
+    return re.sub(r"^[*_>\s]+", "", _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", line)))
 
 
 # ── closing sentences ────────────────────────────────────────────────────────
@@ -182,14 +198,13 @@ def _last_sentence(paragraph: str) -> str:
     """The last sentence; stops inside formulas and behind figures end none."""
     starts = [0]
     formulas = [match.span() for match in extract.FORMULA.finditer(paragraph)]
-    for stop in re.finditer(r"[.!?][*_\"')]*\s+(?=[A-Z$\\*])", paragraph):
-        if not any(start < stop.start() < end for start, end in formulas):
-            starts.append(stop.end())
+    stops = re.finditer(r"[.!?][*_\"')]*\s+(?=[A-Z$\\*])", paragraph)
+    starts += [stop.end() for stop in stops if not any(start < stop.start() < end for start, end in formulas)]
     return paragraph[starts[-1] :]
 
 
 def _sentence_value(sentence: str) -> str:
-    gloss = re.search(r"[,(]?\s*(?:which|that)\s+is\s+(?:about|approximately|roughly)\b|\s*\(?(?:approximately|about|roughly)\b", sentence)
+    gloss = _GLOSS.search(sentence)
     if gloss and re.search(r"[\d\\]", sentence[: gloss.start()]):
         sentence = sentence[: gloss.start()]
     formulas = list(extract.FORMULA.finditer(sentence))
@@ -210,7 +225,7 @@ def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
     """Where the last formula begins, or the first of those that are joined to it."""
     start = formulas[-1].start()
     for formula in reversed(formulas[:-1]):
-        if not _JOIN.fullmatch(sentence[formula.end() : start]):
+        if not _joins(sentence[formula.end() : start]):
             break
         start = formula.start()
     return start
@@ -232,5 +247,5 @@ def _last_value(text: str) -> str:
         if not _LABEL.search(text[max(0, match.start() - 12) : match.start()]):
             number = match
     if formula is not None and (number is None or number.start() < formula.end()):
-        return next(group for group in formula.groups() if group is not None).strip()
+        return _inside(formula)
     return number.group() if number else extract.last_line(text)

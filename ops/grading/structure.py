@@ -54,7 +54,7 @@ def take_apart(spelled: str) -> Node:
 
 def as_list(spelled: str) -> Node:
     """The list of members that a thousands separator may be taken to part."""
-    if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", spelled):
+    if re.fullmatch(r"-?[1-9]\d{0,2}(?:,[1-9]\d{2})+", spelled):
         spelled = spelled.replace(",", ", ")
     return take_apart(spelled)
 

@@ -25,6 +25,7 @@ START_S = 120.0
 """Wall-clock seconds for one comparison, the import of SymPy included; its CPU limit is far lower."""
 
 _COSTLY = re.compile(r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!|(?:\^\{?\w\}?){3}")
+_IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
 
 
 class SymbolicWorker:
@@ -96,7 +97,8 @@ def equal(gold: str, answer: str) -> bool | None:
     for text in (gold, answer):
         if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text):
             return None
-    return _worker().equal(gold, answer)
+    # math-verify takes only an `i` that stands alone for the imaginary unit.
+    return _worker().equal(_IMAGINARY.sub(" i", gold), _IMAGINARY.sub(" i", answer))
 
 
 def close() -> None:

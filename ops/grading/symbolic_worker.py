@@ -17,6 +17,8 @@ from typing import Any
 
 CPU_S = 3.0
 MEMORY_BYTES = 2 << 30
+POINTS = (0.7310585786, -1.3169578969, 2.4342944819)
+"""Values for the first unknown, without a pattern; the others lie one further each."""
 
 
 class OutOfTime(BaseException):
@@ -52,7 +54,32 @@ def equal(gold: str, answer: str) -> str:
     left, right = _expressions(gold), _expressions(answer)
     if not left or not right:
         return "?"
+    # Values at a few points are far cheaper than a simplification, and what differs at one is not equal.
+    if (verdict := _by_points(left[0], right[0])) != "?":
+        return verdict
     return "1" if verify(left, right, timeout_seconds=None) and _as_close(left[0], right[0]) else "0"
+
+
+def _by_points(left: Any, right: Any) -> str:
+    """`0` when two expressions differ at one point, `1` when they agree at all, `?` where values do not tell."""
+    from sympy import Expr, Float
+
+    if not isinstance(left, Expr) or not isinstance(right, Expr):
+        return "?"
+    names = sorted({symbol.name for side in (left, right) for symbol in side.free_symbols})
+    agree = True
+    for point in POINTS if names else POINTS[:1]:
+        at = {name: Float(point + (index if point > 0 else -index)) for index, name in enumerate(names)}
+        values = [
+            side.subs({symbol: at[symbol.name] for symbol in side.free_symbols}).evalf(15) for side in (left, right)
+        ]
+        if not all(value.is_number and value.is_finite for value in values):
+            return "?"
+        a, b = (complex(value) for value in values)
+        if abs(a - b) > 1e-5 * max(abs(a), abs(b)):
+            return "0"
+        agree = agree and abs(a - b) <= 1e-12 * max(abs(a), abs(b))
+    return "1" if agree else "?"
 
 
 def _as_close(left: Any, right: Any) -> bool:

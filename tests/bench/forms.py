@@ -11,10 +11,10 @@ import json
 import logging
 import random
 import sys
-import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from ops.grading import grade, grade_many
 from ops.problem import Problem
@@ -27,25 +27,26 @@ MARK = "<!-- made by `make forms` -->"
 ROWS = Path("..") / "shared" / "benchmarks"
 PROBLEMS = 180
 SEED = 0
-EQUATIONS = ("AB = {answer}", "f(3) = {answer}", "x = {answer}", "m+n = {answer}", r"\angle APC = {answer}")
+NAMES = ("AB", "f(3)", "x", "m+n", r"\angle APC")
 BOX = r"So it is $\boxed{{answer}}$."
 
 
-class Verdict(NamedTuple):
-    """Whether a response was accepted by us and by bare math-verify (None: not asked), and the seconds of each."""
+class Question(NamedTuple):
+    """A response to judge; `kind` is its row of the table."""
 
-    ours: bool
-    reference: bool | None = None
-    ours_s: float = 0.0
-    reference_s: float = 0.0
+    kind: str
+    problem: Problem
+    response: str
+    right: bool
 
 
 class Judged(NamedTuple):
-    """One form and its verdict; `kind` is the row of the table."""
+    """Whether a response was accepted by us and by bare math-verify (None: not asked)."""
 
     kind: str
     right: bool
-    verdict: Verdict
+    ours: bool
+    reference: bool | None = None
 
 
 def bare_math_verify(gold: str, response: str) -> bool:
@@ -55,26 +56,30 @@ def bare_math_verify(gold: str, response: str) -> bool:
     return bool(verify(parse(f"${gold}$"), parse(response)))
 
 
-def timed(call: Callable[[], bool]) -> tuple[bool, float]:
-    began = time.perf_counter()
-    verdict = call()
-    return verdict, time.perf_counter() - began
+def cpu_s() -> float:
+    """CPU seconds of this process and of those that it started: load from elsewhere does not count."""
+    processes = [psutil.Process(), *psutil.Process().children()]
+    return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
 
 
-def both(problem: Problem, response: str) -> Verdict:
-    """Ours and bare math-verify's, one after the other, so that a loaded machine slows both."""
-    ours, ours_s = timed(lambda: grade(problem, response).correct)
-    reference, reference_s = timed(lambda: bare_math_verify(problem.answer, response))
-    return Verdict(ours, reference, ours_s, reference_s)
+def judge_mathematics(questions: list[Question]) -> tuple[list[Judged], float]:
+    """Ours and bare math-verify's verdicts, and our CPU seconds over its."""
+    start = cpu_s()
+    ours = [grade(question.problem, question.response).correct for question in questions]
+    between = cpu_s()
+    reference = [bare_math_verify(question.problem.answer, question.response) for question in questions]
+    ratio = (between - start) / (cpu_s() - between)
+    judged = [
+        Judged(question.kind, question.right, *verdicts)
+        for question, *verdicts in zip(questions, ours, reference, strict=True)
+    ]
+    return judged, ratio
 
 
-def judge_corpus(forms: list[Form]) -> list[Judged]:
-    """Every form of the corpus under its grader; mathematics under math-verify as well."""
-    others = [form for form in forms if form.problem.grader != "math"]
-    grades = grade_many((form.problem, form.response) for form in others)
-    judged = [Judged(form.kind, form.right, Verdict(grade.correct)) for form, grade in zip(others, grades, strict=True)]
-    mathematics = (form for form in forms if form.problem.grader == "math")
-    return [Judged(form.kind, form.right, both(form.problem, form.response)) for form in mathematics] + judged
+def judge_others(forms: list[Form]) -> list[Judged]:
+    """Choices, short text and programs."""
+    grades = grade_many((form.problem, form.response) for form in forms)
+    return [Judged(form.kind, form.right, grade.correct) for form, grade in zip(forms, grades, strict=True)]
 
 
 # ── forms of real problems ───────────────────────────────────────────────────
@@ -91,20 +96,20 @@ def real_problems(file: Path) -> list[Problem]:
     ]
 
 
-def judge_real(problems: list[Problem], wrappings: Iterable[str]) -> list[Judged]:
+def real_questions(problems: list[Problem]) -> list[Question]:
     """Gold answers in every wrapping and behind a name; each problem's wrong answer is the next one's gold."""
-    judged = []
-    templates = [("wrappings", wrapping) for wrapping in wrappings]
-    templates += [("equations in the box", wrapped(BOX, equation)) for equation in EQUATIONS]
+    questions = []
     following = [*problems[1:], problems[0]]
-    for kind, template in templates:
-        for problem, other in zip(problems, following, strict=True):
-            if kind != "wrappings" and ("=" in problem.answer or "," in problem.answer or "text" in problem.answer):
-                continue
-            judged.append(Judged(kind, True, both(problem, wrapped(template, problem.answer))))
-            if kind == "wrappings" and not bare_math_verify(problem.answer, f"${other.answer}$"):
-                judged.append(Judged(kind, False, both(problem, wrapped(template, other.answer))))
-    return judged
+    pairs = [(problem, other.answer) for problem, other in zip(problems, following, strict=True)]
+    distinct = [pair for pair in pairs if not bare_math_verify(pair[0].answer, f"${pair[1]}$")]
+    for template in wrappings("math_wrappings"):
+        questions += [Question("wrappings", p, wrapped(template, p.answer), True) for p in problems]
+        questions += [Question("wrappings", p, wrapped(template, other), False) for p, other in distinct]
+    plain = [p for p in problems if not any(sign in p.answer for sign in ("=", ",", "text", "mbox"))]
+    for name in NAMES:
+        template = wrapped(BOX, name + " = {answer}")
+        questions += [Question("equations in the box", p, wrapped(template, p.answer), True) for p in plain]
+    return questions
 
 
 # ── the table ────────────────────────────────────────────────────────────────
@@ -114,43 +119,43 @@ def cells(judged: list[Judged]) -> str:
     """Right and wrong forms, and how many of them we and math-verify accept."""
     columns = []
     for right in (True, False):
-        verdicts = [row.verdict for row in judged if row.right is right]
-        ours = sum(verdict.ours for verdict in verdicts)
-        asked = [verdict.reference for verdict in verdicts if verdict.reference is not None]
-        columns += [str(len(verdicts)), share(ours, len(verdicts)), share(sum(asked), len(asked)) if asked else "–"]
+        rows = [row for row in judged if row.right is right]
+        asked = [row.reference for row in rows if row.reference is not None]
+        columns += [str(len(rows)), share([row.ours for row in rows]), share(asked)]
     return " | ".join(columns)
 
 
-def share(count: int, total: int) -> str:
-    return f"{count} ({100 * count / total:.1f} %)" if total else "–"
-
-
-def ratio(judged: list[Judged]) -> str:
-    """Our seconds over bare math-verify's, for the same responses in the same run."""
-    return f"{sum(row.verdict.ours_s for row in judged) / sum(row.verdict.reference_s for row in judged):.2f}"
+def share(accepted: list[bool]) -> str:
+    return f"{sum(accepted)} ({100 * sum(accepted) / len(accepted):.1f} %)" if accepted else "–"
 
 
 HEADER = """| {0} | right forms | we accept | math-verify | wrong forms | we accept | math-verify |
 | --- | --- | --- | --- | --- | --- | --- |"""
 
 
-def report(forms: list[Form], corpus: list[Judged], real: list[Judged]) -> str:
+def report(forms: list[Form]) -> str:
+    """The corpus by grader and kind, then the real problems where they are."""
     graders = {form.kind: form.problem.grader for form in forms}
+    mathematics = [form for form in forms if form.problem.grader == "math"]
+    judged, ratio = judge_mathematics([Question(f.kind, f.problem, f.response, f.right) for f in mathematics])
+    judged += judge_others([form for form in forms if form.problem.grader != "math"])
     lines = [f"{len(forms)} forms.", "", HEADER.format("grader and kind")]
     for grader in dict.fromkeys(graders.values()):
-        rows = [row for row in corpus if graders[row.kind] == grader]
+        rows = [row for row in judged if graders[row.kind] == grader]
         for kind in dict.fromkeys(row.kind for row in rows):
             name = kind.removeprefix(f"{grader}_").replace("_", " ")
             lines.append(f"| {grader}, {name} | {cells([row for row in rows if row.kind == kind])} |")
         lines.append(f"| **{grader}** | {cells(rows)} |")
-    mathematics = [row for row in corpus if row.verdict.reference is not None]
-    lines += ["", f"Our time over bare math-verify's on the mathematical forms: {ratio(mathematics)}."]
-    if real:
-        lines += ["", f"{PROBLEMS} problems of MATH (seed {SEED}):", "", HEADER.format("form")]
-        for kind in dict.fromkeys(row.kind for row in real):
-            lines.append(f"| {kind} | {cells([row for row in real if row.kind == kind])} |")
-        lines += ["", f"Our time over bare math-verify's on these: {ratio(real)}."]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"Our CPU time over bare math-verify's on the mathematical forms: {ratio:.2f}."])
+
+
+def real_report(file: Path) -> str:
+    """Forms of real problems, ours and math-verify's."""
+    judged, ratio = judge_mathematics(real_questions(real_problems(file)))
+    lines = [f"{PROBLEMS} problems of MATH (seed {SEED}):", "", HEADER.format("form")]
+    kinds = dict.fromkeys(row.kind for row in judged)
+    lines += [f"| {kind} | {cells([row for row in judged if row.kind == kind])} |" for kind in kinds]
+    return "\n".join([*lines, "", f"Our CPU time over bare math-verify's on these: {ratio:.2f}."])
 
 
 def main() -> int:
@@ -158,18 +163,17 @@ def main() -> int:
     logging.disable(logging.WARNING)
     root = Workspace.find().root
     forms = load()
-    both(forms[0].problem, r"$\boxed{x + 1}$")  # imports and our worker's start are nobody's time
+    # Imports and our worker's start are nobody's time.
+    bare_math_verify("x + 1", "$1 + x$")
     grade(Problem("p", "forms", "math", "test", "?", "x+1", "math"), r"\boxed{1+x}")
     print(f"judging {len(forms)} forms …", flush=True)
-    corpus = judge_corpus(forms)
-    real: list[Judged] = []
+    text = report(forms)
     file = root / ROWS / "math_train.jsonl.gz"
     if file.is_file():
         print(f"judging {PROBLEMS} problems of MATH …", flush=True)
-        real = judge_real(real_problems(file), wrappings("math_wrappings"))
+        text += f"\n\n{real_report(file)}"
     else:
         print(f"no real problems at {file}: their table is left out")
-    text = report(forms, corpus, real)
     write_between(root / FILE, MARK, text)
     print(f"{text}\nwritten to {FILE}")
     return 0

@@ -34,10 +34,10 @@ _CUT = re.compile(
     r"[\s,;(–—-]*\b(?:because|since|so|which|hence|thus|therefore|as[ ](?:one|required|desired|we|can|was|claimed)|"
     r"rather[ ]than|instead[ ]of|i[ ]hope|i\.e\.|that[ ]is|and[ ](?:so|thus|hence|we|then))(?![\w}])"
     r"|[\s,;(–—-]*\bnot\b(?=[\s$]*[-\d\\$A-Za-z(])|[\s,;(–—-]*\b(?:approximately|roughly|about|nearly)\b"
-    r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*(?<![\\A-Za-z])[A-Za-z]{3})",
+    r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*(?<![\\A-Za-z])[A-Za-z]{3}[^()]*\))",
     re.IGNORECASE,
 )
-_STOP = re.compile(r"[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
+_STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
 _ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")

@@ -153,8 +153,10 @@ def _same(gold: Node, answer: Node) -> bool:
         # `1, -2` told as `(1, -2)` or `[1, -2]`: the same order is asked for; a set in braces is no tuple.
         row = by_kind["row"].brackets
         return not by_kind["list"].brackets and row in ("()", "[]") and _in_order(gold, answer)
-    if set(by_kind) == {"list", "leaf"} and len(by_kind["list"].items) == 1:
-        return _same(by_kind["list"].items[0], by_kind["leaf"])
+    if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
+        # `-b+2` or `2-b`: one value told in two ways.
+        items = by_kind["list"].items
+        return bool(items) and all(_same(gold, item) if gold.kind == "leaf" else _same(item, answer) for item in items)
     return False
 
 

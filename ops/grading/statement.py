@@ -38,6 +38,11 @@ _CUT = re.compile(
     re.IGNORECASE,
 )
 _STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
+_MENTIONED = re.compile(
+    r"\b(?:this|(?:check|verify|confirm|checking|verifying) (?:our|the|my|your|that(?: the| our)?)|such an|any|an)\s+$",
+    re.IGNORECASE,
+)
+"""What stands before an answer that is talked about, not stated."""
 _ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
@@ -46,7 +51,7 @@ _GLOSS = re.compile(
     r"[,(]?\s*(?:which|that)\s+is\s+(?:about|approximately|roughly)\b|\s*\(?(?:approximately|about|roughly)\b"
 )
 _VERB = re.compile(
-    r"\b(?:is|are|be|equals|makes?|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
+    r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
 )
 _ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 _VALUE = re.compile(
@@ -130,7 +135,8 @@ def _announced(text: str, boxes: list[extract.Box]) -> list[Statement]:
     matches = sorted((*_ANNOUNCED.finditer(text), *_TOLD.finditer(text)), key=lambda match: match.start())
     statements = []
     for match in matches[-_MOST:]:
-        if any(box.start <= match.start() < box.end for box in boxes):
+        mentioned = _MENTIONED.search(text[max(0, match.start() - 24) : match.start()])
+        if mentioned or any(box.start <= match.start() < box.end for box in boxes):
             continue
         block = text[match.end() : match.end() + _BLOCK]
         rounded = _ROUNDED.match(block)
@@ -145,8 +151,9 @@ def _line(block: str) -> str:
     """The first line that says something, a display or a matrix in it whole."""
     block = block.lstrip(" \t\r\n*_>`\"':")
     if formula := extract.FORMULA.match(block):
+        is_display = block.startswith(("$$", "\\["))
         rest = block[formula.end() :].split("\n", 1)[0]
-        return block[: formula.end()] + rest
+        return block[: formula.end()] + ("" if is_display else rest)
     end = block.find("\n")
     begin = block.find("\\begin{")
     if 0 <= begin < (end if end >= 0 else len(block)) and (close := block.find("\\end{", begin)) > end:

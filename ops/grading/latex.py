@@ -157,7 +157,7 @@ _PERCENT = re.compile(r"\s*(?:\\?%|(?:\\text\s*\{\s*)?\b(?:per ?cent|percentage|
 _MEASURED = re.compile(r"(?:[\d}\])!]|\\pi|(?<![\\A-Za-z])[A-Za-z])\s*$")
 _CURRENCY = re.compile(r"^(?P<sign>[-+]?)\s*(?:US|USD)?\s*\\?\$\s*(?=[\d.\\-])")
 _NO_UNIT = re.compile(
-    r"\b(?:and|or|not|no|plus|minus|times|over|more|less|fewer|than|least|most|at|if|unless|except|when|where|for|each|"
+    r"\b(?:and|or|not|no|plus|minus|times|over|than|least|most|at|if|unless|except|when|where|for|each|"
     r"mod|modulo|hundreds?|thousands?|[mb]illions?|trillions?|dozens?|score|gross|half|halves|thirds?|quarters?|squared|"
     r"cubed|root|factorial|choose|between|percent|base|point|divided|multiplied|out|[a-z]+(?:red|and|ion)ths?|tenths?)\b",
     re.I,

@@ -28,6 +28,7 @@ _NAME = re.compile(
     r"|\\[A-Za-z]+\{\w+\}"
 )
 _VARIABLE = re.compile(r"\\text\{[^{}]*\}|\\([A-Za-z]+)|[A-Za-z]")
+_CONCLUSION = re.compile(r"\\(?:Long)?[Rr]ightarrow(?![A-Za-z])|\\implies(?![A-Za-z])|\\therefore(?![A-Za-z])")
 _APPROXIMATE = ("\\approx", "\\simeq")
 _SET = re.compile(
     r"\bsets? of\b|separated by (?:a )?commas?|\blist\b"
@@ -60,7 +61,8 @@ def same_answer(gold: str, answer: str, question: str = "") -> bool:
     left, right = latex.spelled(gold), latex.spelled(answer)
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
-    left, right = _without_modulus(left), _without_modulus(right.replace("\\equiv", "="))
+    right = _CONCLUSION.split(right)[-1].replace("\\equiv", "=")
+    left, right = _without_modulus(left), _without_modulus(right)
     gold_node = take_apart(left.removeprefix("\\approx").strip())
     if gold_node == Node("leaf"):
         return False
@@ -222,14 +224,13 @@ def _same_equation(gold: Node, answer: Node) -> bool:
         if _NAMED.fullmatch(gold.items[0].text) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
             return _same(gold.items[-1], answer)
         return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer)
-    last, others = answer.items[-1], answer.items[:-1]
-    if not _same(gold, last):
-        # `70 = 50 + 20`: the value first.
-        first, others = answer.items[0], answer.items[1:]
-        if _names_value(first) or not _same(gold, first):
-            return False
-    in_degrees = last.unit.startswith("degree")
-    return all(_names_value(side) or _agrees(gold, side) or (in_degrees and "\\pi" in side.text) for side in others)
+    if _same(gold, answer.items[-1]):
+        # A chain ends with its value; `2x = 70` is no value of x.
+        other = answer.items[0]
+        return len(answer.items) > 2 or _names_value(other) or not _unknowns(other.text) or _agrees(gold, other)
+    # `70 = 50 + 20`: the value first.
+    first, others = answer.items[0], answer.items[1:]
+    return not _names_value(first) and _same(gold, first) and all(_agrees(gold, side) for side in others)
 
 
 def _names_value(side: Node) -> bool:

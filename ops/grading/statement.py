@@ -33,11 +33,12 @@ _SEPARATOR = re.compile(r"[,;&]|\band\b|\bor\b|quad")
 _CUT = re.compile(
     r"[\s,;(–—-]*\b(?:because|since|so|which|hence|thus|therefore|as[ ](?:one|required|desired|we|can|was|claimed)|"
     r"rather[ ]than|instead[ ]of|i[ ]hope|i\.e\.|that[ ]is|and[ ](?:so|thus|hence|we|then))(?![\w}])"
-    r"|[\s,;(–—-]*\bnot\b(?=[\s$]*[-\d\\$A-Za-z(])|[\s,;(–—-]*\b(?:approximately|roughly|about|nearly)\b"
+    r"|[\s,;(–—-]*\bnot\b(?=[\s$]*[-\d\\$A-Za-z(])|[\s,;(–—-]*\b(?:approximately|roughly|about|nearly)(?=\s*(?:[-\d$\\]|$))"
     r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*(?<![\\A-Za-z])[A-Za-z]{3}[^()]*\))",
     re.IGNORECASE,
 )
 _STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
+_ALIGNED = re.compile(r"\\begin\{(align|gather|eqnarray|multline)\*?\}(.{1,4000}?)\\end\{\1\*?\}", re.DOTALL)
 _MENTIONED = re.compile(
     r"\b(?:this|(?:check|verify|confirm|checking|verifying) (?:our|the|my|your|that(?: the| our)?)|such an|any|an)\s+$",
     re.IGNORECASE,
@@ -48,7 +49,7 @@ _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\ap
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
 _GLOSS = re.compile(
-    r"[,(]?\s*(?:which|that)\s+is\s+(?:about|approximately|roughly)\b|\s*\(?(?:approximately|about|roughly)\b"
+    r"[,(]?\s*(?:(?:which|that)\s+is\s+)?\(?\b(?:approximately|about|roughly)\s+(?=[-\d$\\])"
 )
 _VERB = re.compile(
     r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
@@ -61,6 +62,7 @@ _VALUE = re.compile(
 _NUMBER = re.compile(
     r"(?<![\w.,])(?<!\w-)-?\\?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?:\s+(?:" + "|".join(latex.SCALES) + r")s?\b)?(?![\d])"
 )
+_SCALED = re.compile(r"\s*(?:" + "|".join(latex.SCALES) + r"|percent)s?\b")
 _WISH = re.compile(r"\b(?:i hope|hope this|let me know|feel free|please)\b", re.IGNORECASE)
 _LABEL = re.compile(r"\b(?:step|case|part|equation|question|problem|example|figure)\s+$", re.IGNORECASE)
 
@@ -93,9 +95,16 @@ def stated(response: str) -> str:
 
 
 def _spoken(text: str) -> str:
-    """What follows a thought, where anything does."""
+    """What follows a thought, where anything does; aligned equations as the last of them."""
     _, mark, rest = text.rpartition("</think>")
-    return rest if mark and rest.strip() else text
+    return _ALIGNED.sub(_last_row, rest if mark and rest.strip() else text)
+
+
+def _last_row(aligned: re.Match[str]) -> str:
+    rows = [row for row in aligned.group(2).split("\\\\") if row.strip()]
+    if "box" in aligned.group(2) or not rows:
+        return aligned.group()
+    return "$$" + re.sub(r"^\s*(?:=|\\equiv)", "", rows[-1].replace("&", "")).strip() + "$$"
 
 
 def _followed(text: str, position: int) -> bool:
@@ -225,21 +234,26 @@ def _sentence_value(sentence: str) -> str:
             break
         if _begins_value(rest):
             return _value(rest)
-    return _value(sentence[start:]) if start >= 0 else ""
+    if start < 0:
+        return ""
+    scale = _SCALED.match(sentence, formulas[-1].end())
+    return _value(sentence[start : scale.end() if scale else formulas[-1].end()])
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
     """Where the last formula begins, or the first of those that are joined to it."""
     start = formulas[-1].start()
     for formula in reversed(formulas[:-1]):
-        if not _joins(sentence[formula.end() : start]):
+        # `$m/n$, and $m + n = 7$`: what was asked for stands behind it.
+        alike = ("=" in formula.group()) == ("=" in formulas[-1].group())
+        if not alike or not _joins(sentence[formula.end() : start]):
             break
         start = formula.start()
     return start
 
 
 def _begins_value(text: str) -> bool:
-    if _ARTICLE.match(text):
+    if _ARTICLE.match(text) or re.match(r"\$?\w+\$?-[a-z]", text):
         return False
     formula = extract.FORMULA.match(text)
     return formula is not None or _VALUE.match(text) is not None

@@ -22,7 +22,7 @@ from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.training.trainer import last_checkpoint, run
 from ops.workers.ledger import Ledger
 from ops.workspace import Workspace
-from tests.unit.training.tiny import ROOT, tiny_plan
+from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,7 +50,6 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     root = tmp_path_factory.mktemp("ranks")
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
     plan, folder = tiny_plan(root, dtype="bfloat16", steps=STEPS, **options)
-    (root / "config").symlink_to(ROOT / "config")
     ended = threading.Event()
     killer = threading.Thread(target=kill_second_rank, args=(folder, ended))
     killer.start()

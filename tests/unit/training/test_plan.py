@@ -12,8 +12,9 @@ import yaml
 
 from ops.config import Recipe, load, load_pool, load_recipe
 from ops.errors import ConfigError, DataError
+from ops.policy import PolicyCard
 from ops.training.grpo import train
-from ops.training.plan import RunPlan, command, describe
+from ops.training.plan import RunPlan, command, describe, write_run
 from ops.workspace import Workspace
 
 CONFIG = Workspace.find().config
@@ -96,6 +97,27 @@ def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) ->
     launched = command(_plan(deepspeed="zero3.json", processes=2), tmp_path)
     assert "--use_deepspeed" in launched and launched[launched.index("--num_processes") + 1] == "2"
     assert launched[-2:] == ["--run", str(tmp_path)]
+
+
+def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path) -> None:
+    workspace, pool = Workspace(tmp_path), load_pool(CONFIG, "quickstart")
+    quick = load_recipe(CONFIG, "quickstart")
+    grpo = quick.grpo.model_copy(update={"deepspeed": "zero3.json", "processes": 2, "micro_batch": 128})
+    recipe = quick.model_copy(update={"grpo": grpo})
+    workspace.data.mkdir()
+    (workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
+    base = tmp_path / "base"
+    base.mkdir()
+    PolicyCard(recipe="r", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8).write(
+        base
+    )
+    zero3, zero2 = ({"zero_optimization": {"stage": stage}} for stage in (3, 2))
+    folder = write_run(workspace, recipe, pool, base, zero3)
+    launched = command(RunPlan.read(folder), folder)
+    file = Path(launched[launched.index("--deepspeed_config_file") + 1])
+    assert json.loads(file.read_text(encoding="utf-8")) == zero3
+    assert write_run(workspace, recipe, pool, base, zero3) == folder
+    assert write_run(workspace, recipe, pool, base, zero2) != folder
 
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
 from ops.miniature.problems import generate
 from ops.policy import PolicyCard
 from ops.training.examples import Example
-from ops.training.plan import PLAN, RunPlan
+from ops.training.plan import DEEPSPEED, PLAN, RunPlan
 from ops.training.supervised import fit, scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
@@ -63,4 +64,6 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     run = folder / "run"
     run.mkdir()
     (run / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    if recipe.grpo.deepspeed:
+        shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run / DEEPSPEED)
     return plan, run

@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from ops.config import digest
 from ops.config.versions import Versions
 from ops.errors import DataError, PodiumError
 from ops.versioning.git import needs
@@ -101,9 +102,8 @@ def version(workspace: Workspace, stage: str) -> str:
 
 
 def revision(workspace: Workspace) -> str:
-    """Twelve hex digits of the SHA-256 of dvc.lock: the data that a model was made of. Raises `DataError`."""
-    _locked_stages(workspace)
-    return hashlib.sha256(_lock(workspace).read_bytes()).hexdigest()[:12]
+    """Twelve hex digits over what dvc.lock records, in whatever order: the data of a model. Raises `DataError`."""
+    return digest(_locked_stages(workspace))
 
 
 def _dvc(workspace: Workspace, *arguments: str) -> str | None:

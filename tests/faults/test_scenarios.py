@@ -81,7 +81,8 @@ def test_killed_five_times_each_answer_is_had_once(server: FaultServer, tmp_path
     process = start()
     printed = process.communicate()[0]
     assert process.returncode == 0, printed
-    assert printed.split()[0] == str(precache_run.PROBLEMS), printed
+    # Before it a warning: some questions had to wait until the killed calls could no longer be answered.
+    assert printed.splitlines()[-1].split()[0] == str(precache_run.PROBLEMS), printed
     counts = server.served()
     assert len(counts) == precache_run.PROBLEMS
     # What was answered more than once had been on its way at a kill.

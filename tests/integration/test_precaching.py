@@ -117,12 +117,13 @@ def test_a_new_worker_is_one_more_column_and_nothing_else(
     assert missing(instance) == {f"{benchmark}|algebraist" for benchmark in TRAINING_BENCHMARKS}
     second = materialize(shortlisted, instance, "worker_responses", ("algebraist",))
     assert (second["calls_live"], second["calls_cached"]) == (COLUMN, 0)
-    assert "| algebraist" in second["estimate"]
+    assert [record.data["worker"] for record in second["estimate"].records] == ["algebraist"]
     assert missing(instance) == set()
     assert {file: file.read_bytes() for file in tables} == before
 
     profiles = materialize(shortlisted, instance, "worker_profiles")
-    assert all(f"{name} |" in profiles["by_domain"] for name in ("librarian", "guesser", "algebraist"))
+    columns = {column.name for column in profiles["by_domain"].schema.columns}
+    assert columns >= {"librarian", "guesser", "algebraist"}
     assert "data:image/png;base64," in profiles["accuracy_against_cost"]
     assert "±" in profiles["oracle"]
 

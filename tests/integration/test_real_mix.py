@@ -47,12 +47,15 @@ def recipe(folder: Path) -> Recipe:
     return Recipe.model_validate(values)
 
 
+CONFIG = Path(__file__).parents[2] / "config"
+
+
 def curate(root: Path, folder: Path) -> tuple[Workspace, Mix]:
     workspace, asked = Workspace(root), recipe(folder)
     for name in asked.benchmarks:
         materialize_raw(workspace, asked, name)
     materialize_shortlist(workspace, asked)
-    return workspace, materialize_mix(workspace, asked, load_pool(workspace.config, asked.pool))
+    return workspace, materialize_mix(workspace, asked, load_pool(CONFIG, asked.pool))
 
 
 @pytest.fixture(scope="module")

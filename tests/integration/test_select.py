@@ -43,4 +43,4 @@ def test_an_asset_is_materialized_by_a_selection(home: Workspace) -> None:
     with dg.DagsterInstance.get() as instance:
         event = instance.get_latest_materialization_event(dg.AssetKey("worker_pool"))
     assert event is not None and event.asset_materialization is not None
-    assert event.asset_materialization.metadata["fingerprint"].value
+    assert event.asset_materialization.metadata["answers_key"].value

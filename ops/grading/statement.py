@@ -67,6 +67,10 @@ _WISH = re.compile(r"\b(?:i hope|hope this|let me know|feel free|please)\b", re.
 _LABEL = re.compile(r"\b(?:step|case|part|equation|question|problem|example|figure)\s+$", re.IGNORECASE)
 
 
+_COMPUTATION = re.compile(r"(?=.*\d[\s)]*[-+*×·](?!\s*10\s*\^)[\s(]*\d)[\d\s()+*×·/.^-]+")
+"""A sum that nobody has added up; `6 × 10^{23}` and `1/2` are values."""
+
+
 class Statement(NamedTuple):
     """A stated answer at `position`; `firm` unless it only rounds a value or is a word."""
 
@@ -89,6 +93,8 @@ def stated(response: str) -> str:
     if len(whole) < 200 and "\n" not in whole and latex.words(latex.clean(whole).value) is None:
         return _without_marks(whole)
     closing = _closing(text)
+    if _COMPUTATION.fullmatch(closing):  # not announced, and not carried out
+        return _last_value(text)
     if statements and (not closing or not _VALUE.match(closing) or not _followed(text, max(statements).position)):
         return max(statements).value
     return closing or _last_value(text)

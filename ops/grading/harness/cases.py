@@ -108,15 +108,25 @@ def _sweep(walled: bool) -> None:
         except ProcessLookupError:
             pass
     for place in (os.getcwd(), "/tmp") if walled else (os.getcwd(),):
+        left: list[tuple[Callable[..., None], str]] = []
+        device = os.lstat(place).st_dev
         for folder, folders, files in os.walk(place, topdown=True):
+            # What is mounted below it (a project that lies in /tmp, its libraries) can only be read, and is large.
+            folders[:] = [name for name in folders if _device(os.path.join(folder, name)) == device]
             for name in folders:
                 _try(os.chmod, os.path.join(folder, name), 0o700)
-            for name in files:
-                _try(os.unlink, os.path.join(folder, name))
-        for folder, folders, files in os.walk(place, topdown=False):
             for name in (*folders, *files):
                 path = os.path.join(folder, name)
-                _try(os.rmdir if name in folders and not os.path.islink(path) else os.unlink, path)
+                left.append((os.rmdir if name in folders and not os.path.islink(path) else os.unlink, path))
+        for remove, path in reversed(left):
+            _try(remove, path)
+
+
+def _device(path: str) -> int:
+    try:
+        return os.lstat(path).st_dev
+    except OSError:  # gone
+        return -1
 
 
 def _try(change: Callable[..., None], *arguments: Any) -> None:

@@ -88,7 +88,7 @@ def test_a_price_edited_while_a_life_runs(served: Any, tab: Any) -> None:
         calls, trained = booked(workspace), set(workspace.runs.iterdir())
 
         page.goto(f"{served.dagster}/locations/podium/sensors/pool_changed")
-        page.get_by_role("switch").or_(page.locator("label.bp5-switch, [data-testid*=switch] ~ *")).first.click()
+        page.locator("label[class*=formatSwitch]").first.click()
         wait(lambda: instance.get_runs(dg.RunsFilter(job_name="costs")))
         [costs] = instance.get_runs(dg.RunsFilter(job_name="costs"))
         wait(lambda: status(costs.run_id) in DONE)

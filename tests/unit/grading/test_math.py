@@ -166,7 +166,7 @@ def test_two_integers_are_equal_only_when_they_are(gold: int, answer: int) -> No
     assert grade(problem(str(gold)), rf"\boxed{{{answer:,}}}").correct == (gold == answer)
 
 
-@pytest.mark.parametrize("response", ["EXPR: (((40)*3)-16)-12", "The plan is: 40*3 - 16 - 12", "So it is (104 - 6) - 6."])
+@pytest.mark.parametrize("response", ["EXPR: (((40)*3)-16)-12", "The plan is: 40*3 - 16 - 12", "It is (104 - 6) - 6."])
 def test_a_computation_that_nobody_carried_out_is_no_closing_value(response: str) -> None:
     assert grade(problem("92"), response).score == 0.0
     assert grade(problem("92"), f"{response}\nAnswer: 92").score == 1.0

@@ -1,56 +1,53 @@
-"""Group commit: replies that arrive together are stored and booked in one transaction.
+"""Group commit: calls that leave together, and replies that arrive together, cost one transaction each.
 
-What belongs here: the moment between a reply and its being safe on disk. What does
-not: the tables (cache, ledger) and the calls (client).
+What belongs here: the moments before a call leaves and after its reply came, until they are safe on disk. What
+does not: the tables (cache, ledger) and the calls (client).
 """
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ops.errors import CacheUnavailable
-from ops.workers.cache import ResponseCache
-from ops.workers.ledger import Bill, Ledger
+from ops.workers.cache import ClaimLost, ResponseCache
+from ops.workers.ledger import Bill, Departure, Ledger, Reservation
+from ops.workers.together import Together
 from ops.workers.types import Response
 
 
-class _Entry(NamedTuple):
+class _Reply(NamedTuple):
     bill: Bill
     key: str
     material: str
     response: Response
     keep: bool
-    done: asyncio.Future[None]
 
 
 class BookingDesk:
-    """Stores and books the replies of one turn of the event loop together.
+    """Marks calls as sent, and stores and books their replies, those of one turn of the event loop together.
 
-    A commit costs a tool worker's call as much as the call; shared by those that are
-    in flight it costs next to nothing. Responses are stored before they are booked: a
-    kill -9 between the two leaves a call that the ledger counts as lost rather than one paid for twice.
+    Responses are stored before they are booked: a kill -9 between the two leaves a call that
+    the ledger counts as lost rather than one paid for twice.
     """
 
     def __init__(self, cache: ResponseCache, ledger: Ledger) -> None:
         self._cache, self._ledger = cache, ledger
-        self._waiting: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
+        self._departures = Together(self._mark_sent, undo=ledger.recall)
+        self._replies = Together(self._book)
+
+    async def depart(self, departure: Departure, timeout_s: float) -> Reservation:
+        """Return the reservation of a call that may leave now, when that is on disk: in the claims and in the books.
+
+        Raises `ClaimLost` when its claim is another's by now: then the call must not be made.
+        """
+        return await self._departures.do((departure, timeout_s))
 
     async def book(self, bill: Bill, key: str, material: str, response: Response, *, keep: bool) -> None:
         """Return when the bill, and the response if it is one to `keep`, are on disk.
 
         A caller that is cancelled meanwhile loses neither.
         """
-        loop = asyncio.get_running_loop()
-        entry = _Entry(bill, key, material, response, keep, loop.create_future())
-        waiting = self._waiting.get(loop)
-        if waiting is None:
-            self._waiting[loop] = [entry]
-            loop.call_soon(self._flush, loop)
-        else:
-            waiting.append(entry)
-        await entry.done
+        await self._replies.do(_Reply(bill, key, material, response, keep))
 
     def measure_lost(self) -> bool:
         """Count lost calls whose questions the cache can answer at what the answers cost; whether there were any.
@@ -61,20 +58,14 @@ class BookingDesk:
         self._ledger.measure(costs)
         return bool(costs)
 
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        entries = self._waiting.pop(loop)
-        failure: sqlite3.Error | OSError | CacheUnavailable | None = None
+    def _mark_sent(self, leaving: Sequence[tuple[Departure, float]]) -> list[Reservation | Exception]:
+        ours = self._cache.mark_sent({call.key: timeout_s for call, timeout_s in leaving})
+        marked = iter(self._ledger.mark_sent(*(call for call, _ in leaving if call.key in ours)))
+        return [next(marked) if call.key in ours else ClaimLost() for call, _ in leaving]
+
+    def _book(self, replies: Sequence[_Reply]) -> Sequence[None]:
         try:
-            try:
-                self._cache.put_many([(e.key, e.material, e.response) for e in entries if e.keep])
-            finally:
-                self._ledger.settle(*(entry.bill for entry in entries))
-        except (sqlite3.Error, OSError, CacheUnavailable) as error:
-            failure = error
-        for entry in entries:
-            if entry.done.cancelled():
-                continue
-            if failure is None:
-                entry.done.set_result(None)
-            else:
-                entry.done.set_exception(failure)
+            self._cache.put_many([(reply.key, reply.material, reply.response) for reply in replies if reply.keep])
+        finally:
+            self._ledger.settle(*(reply.bill for reply in replies))
+        return [None] * len(replies)

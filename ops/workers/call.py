@@ -19,9 +19,8 @@ from typing import Any
 
 from ops.errors import OverBudget, WorkerUnreachable
 from ops.workers.booking import BookingDesk
-from ops.workers.cache import Claim
 from ops.workers.failures import Transient, describe, read_failure
-from ops.workers.ledger import Bill, Ledger, Reservation
+from ops.workers.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.lost import may_be_billed
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
@@ -62,10 +61,10 @@ class Caller:
         default_factory=weakref.WeakKeyDictionary
     )
 
-    async def call(self, seat: Seat, messages: Sequence[Message], key: str, material: str, claim: Claim) -> Response:
+    async def call(self, seat: Seat, messages: Sequence[Message], key: str, material: str) -> Response:
         """Ask until there is an answer, the retries are over, or the worker's circuit is open.
 
-        Raises as `ops.workers.types.Client` says, and `ClaimLost` when the claim proves to be another's:
+        Raises as `ops.workers.types.Client` says, and `ClaimLost` when the key's claim proves to be another's:
         then nothing was sent.
         """
         worker, breaker = seat.worker, seat.breaker
@@ -73,7 +72,7 @@ class Caller:
         try:
             while True:
                 try:
-                    return await self._attempt(seat, messages, key, material, claim, retries)
+                    return await self._attempt(seat, messages, key, material, retries)
                 except Transient as error:
                     if retries == worker.retries or breaker.is_probe(key):
                         breaker.failed(key, str(error))
@@ -92,7 +91,7 @@ class Caller:
         return min(self.backoff_s * 2.0**retries, _LONGEST_BACKOFF_S) + random.uniform(0, self.backoff_s)
 
     async def _attempt(
-        self, seat: Seat, messages: Sequence[Message], key: str, material: str, claim: Claim, retries: int
+        self, seat: Seat, messages: Sequence[Message], key: str, material: str, retries: int
     ) -> Response:
         """One request. Raises `Transient`, or what `call` raises."""
         prompt_chars = sum(len(message["content"]) for message in messages)
@@ -105,8 +104,8 @@ class Caller:
                 reservation = await self._reserve(seat, messages)
                 try:
                     if seat.remote:  # a tool in this process ends with it, and nobody bills what it did
-                        claim.sent(seat.worker.timeout_s)
-                        reservation = self.ledger.mark_sent(reservation, self.account.purpose, seat.worker.name, key)
+                        departure = Departure(reservation, self.account.purpose, seat.worker.name, key)
+                        reservation = await self.desk.depart(departure, seat.worker.timeout_s)
                     sent = time.monotonic()
                     reply = await self._send(seat, messages, sent)
                 except BaseException as error:

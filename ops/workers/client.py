@@ -145,7 +145,7 @@ class WorkerClient:
                 self._count(cached=1)
                 return claim
             try:
-                return await self._caller.call(seat, messages, key, material, claim)
+                return await self._caller.call(seat, messages, key, material)
             except ClaimLost:
                 continue  # nothing was sent: another process makes the call
             finally:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ops.errors import OverBudget
 from ops.workers.books import Books, this_month
@@ -53,6 +54,15 @@ class Reservation:
     usd: float
     sent: int = 0
     """Its number among the calls that have left (`Ledger.mark_sent`); 0 before, and where nobody else could bill it."""
+
+
+class Departure(NamedTuple):
+    """A call that leaves: its reservation, what it is for, and its question's `key` in the cache."""
+
+    reservation: Reservation
+    purpose: str
+    worker: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +132,24 @@ class Ledger(Books):
                 granted.append(Reservation(run, worst))
         return granted
 
-    def mark_sent(self, reservation: Reservation, purpose: str, worker: str, key: str) -> Reservation:
-        """Note that the call leaves now, and give its reservation from here on: on disk when this returns.
+    def mark_sent(self, *calls: Departure) -> list[Reservation]:
+        """Note that calls leave now, and give their reservations from here on: on disk when this returns.
 
-        Should this process die, the call counts as spent. Only for calls that somebody else serves and bills.
+        Should this process die, they count as spent. Only for calls that somebody else serves and bills.
         """
-        values = (time.time(), reservation.run, purpose, worker, this_month(), key, reservation.usd, *this_process())
+        now, month = time.time(), this_month()
+        with self._lock, self._file.writing() as connection:
+            return [
+                replace(held, sent=int(connection.execute(_SENT, (
+                    now, held.run, purpose, worker, month, key, held.usd, *this_process()
+                )).lastrowid or 0))
+                for held, purpose, worker, key in calls
+            ]  # fmt: skip
+
+    def recall(self, reservation: Reservation) -> None:
+        """Unmark a call that did not leave after all; its room stays reserved."""
         with self._file.connection() as connection:
-            return replace(reservation, sent=int(connection.execute(_SENT, values).lastrowid or 0))
+            connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,))
 
     def settle(self, *bills: Bill) -> None:
         """Book what calls really cost, in one transaction; it is on disk when this returns.

@@ -53,8 +53,10 @@ class MachineLimits:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._slots: dict[int, int] = {}
-        """Slot → the open file whose lock holds it."""
+        self._held: set[int] = set()
+        self._files: dict[str, int] = {}
+        """Open files by name. They stay open: opening a slot's costs a call far more than locking it."""
+        weakref.finalize(self, _close, self._files)
         self._head: object | None = None
         self._lock = threading.Lock()
         self._open_files()
@@ -73,9 +75,8 @@ class MachineLimits:
     def give(self, slot: int) -> None:
         """Give a slot back."""
         with self._lock:
-            file = self._slots.pop(slot)
-            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone would leave it to a child that inherited the file
-            os.close(file)
+            self._held.remove(slot)
+            fcntl.flock(self._file(_slot_file(slot)), fcntl.LOCK_UN)
 
     @contextmanager
     def times(self) -> Iterator[Times]:
@@ -113,17 +114,14 @@ class MachineLimits:
             elif self._head is not caller:
                 return None
             for slot in range(slots):
-                if slot not in self._slots and self._hold(slot):
+                if slot not in self._held and self._hold(slot):
                     return slot
             return None
 
     def _hold(self, slot: int) -> bool:
-        file = os.open(self._folder / f"slot-{slot:03}", os.O_RDWR | os.O_CREAT, 0o644)
-        if _locked(file):
-            self._slots[slot] = file
-            return True
-        os.close(file)
-        return False
+        if locked := _locked(self._file(_slot_file(slot))):
+            self._held.add(slot)
+        return locked
 
     def _step_back(self, caller: object) -> None:
         with self._lock:
@@ -133,18 +131,18 @@ class MachineLimits:
 
     def _open_files(self) -> None:
         self._pid = os.getpid()
-        self._queue, self._state = (
-            os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o644) for name in ("queue", "times")
-        )
-        for file in (self._queue, self._state):
-            weakref.finalize(self, os.close, file)
+        self._queue, self._state = self._file("queue"), self._file("times")
+
+    def _file(self, name: str) -> int:
+        if (file := self._files.get(name)) is None:
+            file = self._files[name] = os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o644)
+        return file
 
     def _after_fork(self) -> None:
         """A child shares its parent's open files, and with them its locks: it opens files of its own."""
         if self._pid != os.getpid():
-            for file in self._slots.values():
-                os.close(file)
-            self._slots, self._head = {}, None
+            _close(self._files)
+            self._held, self._head = set(), None
             self._open_files()
 
 
@@ -152,6 +150,15 @@ def machine_limits(folder: Path, worker: Worker) -> MachineLimits:
     """The limits of `worker` that all processes with the same `folder` share: of this name, model and endpoint."""
     place = digest([worker.name, worker.model, worker.api_base])
     return MachineLimits(folder / f"{re.sub(r'[^-.A-Za-z0-9]', '_', worker.name)}-{place}")
+
+
+def _slot_file(slot: int) -> str:
+    return f"slot-{slot:03}"
+
+
+def _close(files: dict[str, int]) -> None:
+    while files:
+        os.close(files.popitem()[1])
 
 
 def _locked(file: int) -> bool:

@@ -80,6 +80,16 @@ class SqliteFile:
                 self._connection.close()
             self._connection = None
 
+    def set_aside(self, why: Exception) -> None:
+        """Keep what is no database any more under another name; the next use begins a new file."""
+        self.close()
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        log.warning("%s cannot be read (%s): set aside as %s, a new one begins", self.path, why, aside.name)
+        for suffix in ("", "-wal", "-shm"):
+            source = self.path.with_name(self.path.name + suffix)
+            if source.exists():
+                source.replace(aside.with_name(aside.name + suffix))
+
     def _open(self) -> sqlite3.Connection:
         # A connection inherited through a fork must be neither used nor closed: both
         # would release locks that the parent holds. It is only forgotten.

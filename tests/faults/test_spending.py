@@ -16,7 +16,7 @@ from ops.errors import PodiumError, WorkerUnreachable
 from ops.workers.books import Spent
 from ops.workers.cache import cache_key
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
+from ops.workers.ledger import Departure, Ledger
 from ops.workers.types import Response
 from tests.faults.remote import PRICE, FaultServer
 from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS
@@ -125,7 +125,8 @@ def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost
     with client.ledger._file.writing() as connection:  # as a kill between the two leaves it
         connection.execute("DELETE FROM spending")
     key = cache_key(worker.identity, [{"role": "user", "content": QUESTION}], 0)
-    client.ledger.lose(client.ledger.mark_sent(client.ledger.reserve("run", 1e-3, 10.0), "test", "remote", key))
+    held = client.ledger.reserve("run", 1e-3, 10.0)
+    client.ledger.lose(*client.ledger.mark_sent(Departure(held, "test", "remote", key)))
     assert client.ledger.spent("run") == pytest.approx(1e-3)
     assert ask(make_client(cap_usd=1e-3), worker, "another").text  # room is short: the cache is asked what is known
     spent = client.ledger.by_run()["run"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ops.workers.cache.keys import Marks
@@ -18,13 +18,6 @@ class ClaimLost(Exception):
 
 class Claim(Protocol):
     """The right to make one call. Give it up through `release`, once, whatever became of the call."""
-
-    def sent(self, seconds: float) -> None:
-        """The call leaves now, and its answer may come for so long: should this process die, nobody asks sooner.
-
-        Raises `ClaimLost`: then the call must not be made.
-        """
-        ...
 
     def release(self) -> None: ...
 
@@ -73,6 +66,10 @@ class Backend(Protocol):
 
     def claim(self, *keys: str) -> Sequence[Claim | None]:
         """The right to make the call of each key; None while another has it."""
+        ...
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """As `ResponseCache` says."""
         ...
 
     def close(self) -> None: ...

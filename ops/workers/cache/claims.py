@@ -10,21 +10,25 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from ops.workers.cache.backend import ClaimLost
 from ops.workers.processes import ProcessId, State, state_of, this_process
 from ops.workers.store import SqliteFile, statements
 
 log = logging.getLogger(__name__)
 
-CLAIMS = statements(
-    """CREATE TABLE claims (
-        key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
-    ) WITHOUT ROWID"""
+_STEPS = (
+    statements(
+        """CREATE TABLE IF NOT EXISTS claims (
+            key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
+        ) WITHOUT ROWID"""
+    ),
 )
 """`until`: 0 before the call was sent; then when its answer can no longer come (seconds since the epoch)."""
 _MINE = "key = ? AND pid = ? AND started = ?"
+_INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES (?, ?, ?)"
+_TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
 _LOOK_AGAIN_S = 0.25
 """So long another process is taken to be in the state that it was last seen in."""
 
@@ -35,24 +39,22 @@ class LocalClaim:
     def __init__(self, claims: LocalClaims, key: str) -> None:
         self._claims, self._key = claims, key
 
-    def sent(self, seconds: float) -> None:
-        self._claims.mark_sent(self._key, seconds)
-
     def release(self) -> None:
         self._claims.drop(self._key)
 
 
 class LocalClaims:
-    """The table `claims` of a cache's file, as this process sees it.
+    """`claims.sqlite` in a cache's folder, as this process sees it.
 
-    A claim ends with its response's being stored, with its release, or with its process: a claim
+    A file of its own: it stays small, so a commit costs a fiftieth of one among the responses.
+    A claim ends when its response is stored, with its release, or with its process: a claim
     of a process that is gone is taken over, but not before `until`: the call that it had sent may
     have been served, and is paid for. One that is suspended may lose its claim likewise; it hears
     of that before it sends its call.
     """
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, folder: Path) -> None:
+        self._file = SqliteFile(folder / "claims.sqlite", _STEPS)
         self._held: set[str] = set()
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
@@ -65,29 +67,27 @@ class LocalClaims:
         """
         if not self._swept:
             self._sweep()
-        query = "SELECT pid, started, until FROM claims WHERE key = ?"
+        query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({','.join('?' * len(keys))})"
         with self._file.connection() as connection:
-            rows = [connection.execute(query, (key,)).fetchone() for key in keys]
-        free = [row is None or self._may_be_taken(ProcessId(*row[:2]), row[2]) for row in rows]
-        taken = [False] * len(keys)
-        if any(free):
+            rows = {key: row for key, *row in connection.execute(query, keys)}
+        held = {key: row for key, row in rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
+        taken: set[str] = set()
+        if free := [key for key in keys if key not in held]:
             with self._file.writing() as connection:
-                taken = [
-                    is_free and _take(connection, key, row) for key, row, is_free in zip(keys, rows, free, strict=True)
-                ]
+                taken = _take(connection, free, rows)
         with self._lock:
-            self._held.update(key for key, is_ours in zip(keys, taken, strict=True) if is_ours)
-        return [LocalClaim(self, key) if is_ours else None for key, is_ours in zip(keys, taken, strict=True)]
+            self._held |= taken
+        return [LocalClaim(self, key) if key in taken else None for key in keys]
 
-    def mark_sent(self, key: str, seconds: float) -> None:
-        """Note that the call leaves now, and may be answered for so long. Raises `ClaimLost`."""
-        values = (time.time() + seconds, key, *this_process())
-        with self._file.connection() as connection:
-            if connection.execute(f"UPDATE claims SET until = ? WHERE {_MINE}", values).rowcount != 1:
-                raise ClaimLost
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """Note that the calls of these keys leave now, and how long an answer may come; those that are still ours."""
+        now, query = time.time(), f"UPDATE claims SET until = ? WHERE {_MINE}"
+        with self._file.writing() as connection:
+            rows = [(now + rest, key, *this_process()) for key, rest in seconds.items()]
+            return {row[1] for row in rows if connection.execute(query, row).rowcount == 1}
 
     def drop(self, key: str) -> None:
-        """Give a claim up, unless its response was stored: then it is gone already."""
+        """Give a claim up, unless its response was stored: then it has ended already."""
         with self._lock:
             if key not in self._held:
                 return
@@ -95,10 +95,19 @@ class LocalClaims:
         with self._file.connection() as connection:
             connection.execute(f"DELETE FROM claims WHERE {_MINE}", (key, *this_process()))
 
-    def ended(self, keys: Iterable[str]) -> None:
-        """The rows of these keys were deleted, with their responses' being stored."""
+    def end(self, keys: Sequence[str]) -> None:
+        """The responses of these keys are stored: whoever still wants them finds them there."""
         with self._lock:
             self._held.difference_update(keys)
+        with self._file.writing() as connection:
+            connection.executemany("DELETE FROM claims WHERE key = ?", [(key,) for key in keys])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def set_aside(self, why: Exception) -> None:
+        """Begin anew: the file is no database any more."""
+        self._file.set_aside(why)
 
     def _may_be_taken(self, holder: ProcessId, until: float) -> bool:
         state = self._state(holder)
@@ -131,10 +140,16 @@ class LocalClaims:
                 connection.executemany(query, [(*holder, time.time()) for holder in gone])
 
 
-def _take(connection: sqlite3.Connection, key: str, row: tuple[int, float, float] | None) -> bool:
-    """Take a claim that was free, or held as `row` says, when it was looked at; whether it still was."""
-    if row is None:
-        query = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES (?, ?, ?)"
-        return connection.execute(query, (key, *this_process())).rowcount == 1
-    query = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
-    return connection.execute(query, (*this_process(), key, *row)).rowcount == 1
+def _take(
+    connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]
+) -> set[str]:
+    """Take claims that were free, or held as `rows` says, when they were looked at; those that still were."""
+    taken = set()
+    for key in keys:
+        if (row := rows.get(key)) is None:
+            done = connection.execute(_INSERT, (key, *this_process()))
+        else:
+            done = connection.execute(_TAKE_OVER, (*this_process(), key, *row))
+        if done.rowcount == 1:
+            taken.add(key)
+    return taken

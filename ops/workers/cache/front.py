@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from ops.errors import CacheUnavailable
 from ops.workers.cache.backend import CACHE_URL, Backend, Claim
 from ops.workers.cache.local import LocalBackend
 from ops.workers.cache.rows import Row, decode, encode
+from ops.workers.together import Together
 from ops.workers.types import Response
 
 log = logging.getLogger(__name__)
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
+
+
+class _Taken(NamedTuple):
+    """What became of an attempt at a claim, and whether the response is there by now."""
+
+    claim: Claim | None
+    stored: bool
 
 
 class ResponseCache:
@@ -39,7 +46,7 @@ class ResponseCache:
         self._chars = 0
         self._bound = memory_chars
         self._lock = threading.Lock()
-        self._wanted: dict[asyncio.AbstractEventLoop, list[tuple[str, asyncio.Future[Claim | None]]]] = {}
+        self._claims = Together(self._take, undo=_release)
 
     def get(self, key: str) -> Response | None:
         """The response of that key with `cached=True`, or None."""
@@ -93,16 +100,23 @@ class ResponseCache:
         the holder had sent can no longer come.
         """
         pause = _FIRST_POLL_S
-        while (claim := await self._take(key)) is None:
+        while True:
+            taken = await self._claims.do(key)
+            if taken.stored and (response := self.get(key)) is not None:
+                _release(taken)
+                return response
+            if taken.claim is not None:
+                return taken.claim
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL_S)
-            if (response := self.get(key)) is not None:
-                return response
-        # Stored between the caller's look-up and now, by another process or by a thread of this one?
-        if (response := self.get(key)) is not None:
-            claim.release()
-            return response
-        return claim
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """Note that the calls of these keys leave now, and for how long an answer may come; those that we still claim.
+
+        Should this process die, nobody asks again sooner. Where a claim is another's by now the call must not be
+        made: this process was suspended, or cut off, for too long.
+        """
+        return self.backend.mark_sent(seconds)
 
     def __len__(self) -> int:
         """How many responses are stored."""
@@ -112,32 +126,11 @@ class ResponseCache:
         """Close the file or the connections; the next use opens them again."""
         self.backend.close()
 
-    async def _take(self, key: str) -> Claim | None:
-        """One attempt; those of one turn of the event loop share a transaction."""
-        loop = asyncio.get_running_loop()
-        taken: asyncio.Future[Claim | None] = loop.create_future()
-        if (wanted := self._wanted.get(loop)) is None:
-            self._wanted[loop] = [(key, taken)]
-            loop.call_soon(self._take_wanted, loop)
-        else:
-            wanted.append((key, taken))
-        try:
-            return await taken
-        except asyncio.CancelledError:
-            if not taken.cancelled() and taken.exception() is None and (claim := taken.result()) is not None:
-                claim.release()  # it was taken, and nobody is there to use it
-            raise
-
-    def _take_wanted(self, loop: asyncio.AbstractEventLoop) -> None:
-        wanted = [(key, taken) for key, taken in self._wanted.pop(loop) if not taken.cancelled()]
-        try:
-            claims = self.backend.claim(*(key for key, _ in wanted))
-        except (sqlite3.Error, OSError, CacheUnavailable) as error:
-            for _, taken in wanted:
-                taken.set_exception(error)
-            return
-        for (_, taken), claim in zip(wanted, claims, strict=True):
-            taken.set_result(claim)
+    def _take(self, keys: Sequence[str]) -> list[_Taken]:
+        claims = self.backend.claim(*keys)
+        # Looked at after the claims were taken: what another stored since the caller's look-up is there.
+        stored = self.backend.holds(keys)
+        return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
 
     def _recall(self, key: str) -> Response | None:
         with self._lock:
@@ -153,6 +146,11 @@ class ResponseCache:
             self._chars += len(response.text)
             while self._chars > self._bound and len(self._memory) > 1:
                 self._chars -= len(self._memory.popitem(last=False)[1].text)
+
+
+def _release(taken: _Taken) -> None:
+    if taken.claim is not None:
+        taken.claim.release()
 
 
 def open_cache(folder: Path, *, memory_chars: int = 64_000_000) -> ResponseCache:

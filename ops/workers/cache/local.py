@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ops.workers.cache.claims import CLAIMS, LocalClaim, LocalClaims
+from ops.workers.cache.claims import LocalClaim, LocalClaims
 from ops.workers.cache.keys import OPENING, Marks, marks
 from ops.workers.cache.rows import Head, Row
 from ops.workers.store import SqliteFile, statements
@@ -49,7 +49,7 @@ _STEPS = (
         "key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL)"
     ),
     _add_marks,
-    CLAIMS,
+    statements("DROP TABLE IF EXISTS claims"),  # once a table of this file
 )
 _INSERT = """
 INSERT OR REPLACE INTO responses (key, response, checksum, material, created, worker, messages)
@@ -60,24 +60,26 @@ _COLUMNS = "CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLO
 
 
 class LocalBackend:
-    """`responses.sqlite` in a folder.
+    """`responses.sqlite` in a folder, and the claims beside it.
 
     A file that is no database any more is set aside, with a warning, and a new one begun.
     """
 
     def __init__(self, folder: Path) -> None:
         self._file = SqliteFile(folder / "responses.sqlite", _STEPS)
-        self._claims = LocalClaims(self._file)
+        self._claims = LocalClaims(folder)
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
     def select(self, key: str) -> tuple[bytes, str] | None:
         query = "SELECT CAST(response AS BLOB), CAST(checksum AS BLOB) FROM responses WHERE key = ?"
-        row = self._saving(lambda: self._one(query, key))
+        row = _saving(lambda: self._one(query, key), self._set_aside)
         return None if row is None else (row[0], _text(row[1]))
 
     def insert(self, rows: Sequence[Row]) -> None:
-        self._saving(lambda: self._insert(rows))
+        _saving(lambda: self._insert(rows), self._set_aside)
+        keys = [row.key for row in rows]
+        _saving(lambda: self._claims.end(keys), self._claims.set_aside)
 
     def delete(self, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
@@ -128,10 +130,14 @@ class LocalBackend:
             yield from (_text(material) for (material,) in found)
 
     def claim(self, *keys: str) -> list[LocalClaim | None]:
-        return self._saving(lambda: self._claims.take(keys))
+        return _saving(lambda: self._claims.take(keys), self._claims.set_aside)
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        return _saving(lambda: self._claims.mark_sent(seconds), self._claims.set_aside)
 
     def close(self) -> None:
         self._file.close()
+        self._claims.close()
 
     # ── reading and writing ──────────────────────────────────────────────────
 
@@ -148,8 +154,6 @@ class LocalBackend:
             connection.executemany(_INSERT, values)
             if new:
                 connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new.items()))
-            connection.executemany("DELETE FROM claims WHERE key = ?", [(row.key,) for row in rows])
-        self._claims.ended(row.key for row in rows)
         self._known |= new.keys()
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
@@ -170,26 +174,20 @@ class LocalBackend:
             yield from (row[1:] for row in page)
             last = page[-1][0]
 
-    def _saving(self, work: Callable[[], T]) -> T:
-        """Do it; if the file proves to be no database any more, on a new one."""
-        try:
-            return work()
-        except sqlite3.OperationalError:  # locked, full, read-only: the file is sound
-            raise
-        except sqlite3.DatabaseError as error:
-            self._set_aside(error)
-            return work()
-
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        self._file.close()
+    def _set_aside(self, why: Exception) -> None:
         self._known = set()
-        path = self._file.path
-        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        log.warning("%s cannot be read (%s): set aside as %s, a new cache begins", path, error, aside.name)
-        for suffix in ("", "-wal", "-shm"):
-            source = path.with_name(path.name + suffix)
-            if source.exists():
-                source.replace(aside.with_name(aside.name + suffix))
+        self._file.set_aside(why)
+
+
+def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
+    """Do it; if the file proves to be no database any more, on a new one."""
+    try:
+        return work()
+    except sqlite3.OperationalError:  # locked, full, read-only: the file is sound
+        raise
+    except sqlite3.DatabaseError as error:
+        set_aside(error)
+        return work()
 
 
 def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> Row:

@@ -11,13 +11,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from ops.errors import CacheUnavailable, ConfigError
-from ops.workers.cache.backend import CACHE_URL, ClaimLost
+from ops.workers.cache.backend import CACHE_URL
 from ops.workers.cache.keys import Marks, marks
 from ops.workers.cache.rows import Head, Row
 
@@ -126,6 +126,9 @@ class SharedBackend:
         with self._asking():
             return self._claims.take(keys)
 
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        return self._claims.mark_sent(seconds)
+
     def close(self) -> None:
         """Close the connections; claims that are still held stay this process's."""
         with self._asking():
@@ -161,10 +164,6 @@ class SharedClaim:
 
     def __init__(self, claims: _Claims, key: str, token: str) -> None:
         self._claims, self._key, self._token = claims, key, token
-
-    def sent(self, seconds: float) -> None:
-        """The claim lasts so long at least, whatever becomes of this process. Raises `ClaimLost`."""
-        self._claims.mark_sent(self._key, self._token, seconds)
 
     def release(self) -> None:
         """Give it up. A server that is gone needs no telling: the claim runs out by itself."""
@@ -207,15 +206,17 @@ class _Claims:
                 self._thread = threading.Thread(target=self._keep, name="cache claims", daemon=True)
                 self._thread.start()
 
-    def mark_sent(self, key: str, token: str, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        with self._asking():
-            kept = self._client.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until))
-        if not kept:
-            raise ClaimLost
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         with self._lock:
-            if self._held.get(key, ("",))[0] == token:
-                self._held[key] = token, until
+            tokens = {key: self._held[key][0] for key in seconds.keys() & self._held.keys()}
+        until = {key: time.monotonic() + seconds[key] for key in tokens}
+        with self._asking(), self._client.pipeline(transaction=False) as pipeline:
+            for key, token in tokens.items():
+                pipeline.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until[key]))
+            kept = {key for key, renewed in zip(tokens, pipeline.execute(), strict=True) if renewed}
+        with self._lock:
+            self._held.update((key, (tokens[key], until[key])) for key in kept & self._held.keys())
+        return kept
 
     def drop(self, key: str, token: str) -> None:
         with self._lock:

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from ops.workers.cache import ClaimLost, ResponseCache
+from ops.workers.cache import ResponseCache
 from ops.workers.types import Response
 
 RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
@@ -38,9 +36,10 @@ def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCac
 
 def test_a_failed_call_hands_the_claim_to_one_of_those_who_wait(open_cache: OpenCache) -> None:
     async def scenario() -> None:
-        claim = await open_cache().claim("key")
+        cache = open_cache()
+        claim = await cache.claim("key")
         assert not isinstance(claim, Response)
-        claim.sent(60.0)
+        assert cache.mark_sent({"key": 60.0}) == {"key"}
         waiting = [asyncio.create_task(open_cache().claim("key")) for _ in range(3)]
         await asyncio.sleep(0.1)
         claim.release()
@@ -98,15 +97,13 @@ def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
 _HOLDER = """
     import asyncio, sys, time
     from pathlib import Path
-    from ops.workers.cache import ClaimLost, ResponseCache
+    from ops.workers.cache import ResponseCache
     cache = ResponseCache(Path(sys.argv[1]))
-    waiting, sent = (asyncio.run(cache.claim(key)) for key in ("waiting", "sent"))
-    sent.sent(float(sys.argv[2]))
+    claims = [asyncio.run(cache.claim(key)) for key in ("waiting", "sent")]
+    cache.mark_sent({"sent": float(sys.argv[2])})
     print("held", flush=True)
     sys.stdin.readline()
-    try:
-        waiting.sent(60.0)
-    except ClaimLost:
+    if not cache.mark_sent({"waiting": 60.0}):
         print("lost", flush=True)
 """
 
@@ -159,8 +156,8 @@ def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp
 
 
 def test_a_process_that_got_the_pid_of_a_dead_one_is_another(tmp_path: Path) -> None:
-    ResponseCache(tmp_path).get("key")
-    with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
+    assert ResponseCache(tmp_path).mark_sent({"key": 1.0}) == set()
+    with sqlite3.connect(tmp_path / "claims.sqlite") as connection:
         connection.execute("INSERT INTO claims VALUES ('key', ?, ?, 0)", (os.getpid(), 1.0))
     connection.close()
     assert ResponseCache(tmp_path).backend.claim("key")[0] is not None
@@ -170,10 +167,7 @@ def test_an_old_claim_is_no_entry(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = cache.backend.claim("key")[0]
     assert claim is not None
-    claim.sent(1.0)
+    assert cache.mark_sent({"key": 1.0, "never claimed": 1.0}) == {"key"}
     assert (len(cache), cache.get("key"), cache.holds(["key"])) == (0, None, set())
-    with pytest.raises(ClaimLost):
-        other = ResponseCache(tmp_path / "other").backend.claim("key")[0]
-        assert other is not None
-        other.release()
-        other.sent(1.0)
+    claim.release()
+    assert cache.mark_sent({"key": 1.0}) == set()

@@ -16,7 +16,7 @@ from ops.workers.cache import ResponseCache, cache_key, cache_material
 from ops.workers.cache.admin import holdings
 from ops.workers.cache.misses import why_miss
 from ops.workers.cache.rows import encode
-from ops.workers.ledger import Bill, Ledger
+from ops.workers.ledger import Bill, Departure, Ledger
 from ops.workers.types import Response
 
 IDENTITY = {"model": "openai/some-model", "temperature": 0.2}
@@ -151,5 +151,5 @@ def test_an_old_ledger_keeps_its_sums_and_goes_on(tmp_path: Path) -> None:
     assert ledger.by_purpose("run")["precache"].calls == 3
     [call] = ledger.latest(10)
     assert (call.purpose, call.usd, call.prompt_tokens) == ("training", 0.2, 4)
-    ledger.lose(ledger.mark_sent(ledger.reserve("run", 0.03, 1.0), "training", "w", "key"))
+    ledger.lose(*ledger.mark_sent(Departure(ledger.reserve("run", 0.03, 1.0), "training", "w", "key")))
     assert (ledger.by_run()["run"].lost, ledger.spent("run")) == (1, pytest.approx(0.98))

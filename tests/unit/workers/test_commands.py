@@ -11,7 +11,7 @@ from ops.config import Worker, load_pool
 from ops.problem import Problem
 from ops.workers.__main__ import main
 from ops.workers.cache import ResponseCache, cache_key, cache_material
-from ops.workers.ledger import Bill, Ledger
+from ops.workers.ledger import Bill, Departure, Ledger
 from ops.workers.precache import solo_messages
 from ops.workers.types import Response
 from ops.workspace import Workspace
@@ -117,7 +117,7 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
     assert "of run held-run" in out
-    ledger.lose(ledger.mark_sent(held, "precache", "solver", "a key of no entry"))
+    ledger.lose(*ledger.mark_sent(Departure(held, "precache", "solver", "a key of no entry")))
     assert main(["ledger"]) == 0
     out = capsys.readouterr().out
     assert "lost: 1 calls of run held-run" in out

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ops.errors import OverBudget
 from ops.workers.books import Spent
-from ops.workers.ledger import Bill, Ledger, Reservation
+from ops.workers.ledger import Bill, Departure, Ledger, Reservation
 
 
 def bill(reservation: Reservation, usd: float, purpose: str = "test", worker: str = "w") -> Bill:
@@ -282,10 +282,10 @@ def test_kill_9_loses_no_settled_cost_and_frees_what_was_reserved(tmp_path: Path
 _SENDER = """
     import sys, time
     from pathlib import Path
-    from ops.workers.ledger import Ledger
+    from ops.workers.ledger import Departure, Ledger
     ledger = Ledger(Path(sys.argv[1]))
     queued, sent = ledger.reserve_many("run", [0.4, 0.3], 1.0)
-    ledger.mark_sent(sent, "test", "w", "key")
+    ledger.mark_sent(Departure(sent, "test", "w", "key"))
     print("ready", flush=True)
     time.sleep(60)
 """
@@ -308,7 +308,7 @@ def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free
     assert ledger.open_reservations() == {}
     assert ledger.unmeasured() == ["key"]
 
-    held = ledger.mark_sent(ledger.reserve("run", 0.7, 1.0), "test", "w", "key")
+    [held] = ledger.mark_sent(Departure(ledger.reserve("run", 0.7, 1.0), "test", "w", "key"))
     ledger.settle(Bill(held, "test", "w", 0.1, 10, 5, key="key"))
     # The same question's answer says what the lost one cost; it was paid for all the same.
     assert ledger.by_run() == {"run": Spent(0.2, 1, 10, 5, lost=1, lost_usd=0.1)}
@@ -318,7 +318,7 @@ def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:
     settled, refused, lost = (
-        ledger.mark_sent(held, "test", "w", f"key {number}")
+        ledger.mark_sent(Departure(held, "test", "w", f"key {number}"))
         for number, held in enumerate(ledger.reserve_many("run", [0.25, 0.25, 0.25], 1.0))
     )
     ledger.settle(bill(settled, 0.125))

@@ -35,7 +35,7 @@ _CALL = """
 INSERT INTO calls (at, run, purpose, worker, prompt_tokens, completion_tokens, usd) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 _SENT = """
-INSERT INTO sent (at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
 _BLOCK_CALLS = 16
@@ -137,14 +137,14 @@ class Ledger(Books):
 
         Should this process die, they count as spent. Only for calls that somebody else serves and bills.
         """
-        now, month = time.time(), this_month()
+        now, month, process = time.time(), this_month(), this_process()
         with self._lock, self._file.writing() as connection:
-            return [
-                replace(held, sent=int(connection.execute(_SENT, (
-                    now, held.run, purpose, worker, month, key, held.usd, *this_process()
-                )).lastrowid or 0))
-                for held, purpose, worker, key in calls
-            ]  # fmt: skip
+            first = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM sent").fetchone()[0]
+            connection.executemany(_SENT, [
+                (first + index, now, held.run, purpose, worker, month, key, held.usd, *process)
+                for index, (held, purpose, worker, key) in enumerate(calls)
+            ])  # fmt: skip
+        return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
     def recall(self, reservation: Reservation) -> None:
         """Unmark a call that did not leave after all; its room stays reserved."""
@@ -157,9 +157,7 @@ class Ledger(Books):
         What was lost of the same questions is from here on counted at the same cost.
         """
         now, month = time.time(), this_month()
-        calls = [
-            (b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills
-        ]
+        calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
         with self._lock, self._file.writing() as connection:
             connection.executemany(_CALL, [(now, *call) for call in calls])
             connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])

@@ -25,6 +25,9 @@ BUSY_TIMEOUT_S = 60.0
 PAGES_KIB = 32_768
 """Memory for pages of the file: enough for all but the leaves of a tree of ten million keys."""
 
+_AT_ONCE = 500
+"""Values in one statement: SQLite has a limit."""
+
 Step = Callable[[sqlite3.Connection], None]
 """One change of a schema. It runs inside a transaction, so never `executescript`, which commits."""
 
@@ -153,3 +156,13 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Parts that are small enough for one statement."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def placeholders(values: Sequence[str]) -> str:
+    """What stands in a statement's `IN (…)` for these values."""
+    return ",".join("?" * len(values))

@@ -22,9 +22,11 @@ from tests.faults.remote import FaultServer
 
 AT_ONCE = 32
 CALLS = 320
-ROUNDS = 5
+ROUNDS = 11
 """The two ways take turns; the row shows the median round of each, so that a busy moment counts for neither."""
 BARE = "bare LiteLLM"
+AT_MOST = 1.2
+"""Runs on a quiet machine lie between 1.0 and 1.13, whichever of our parts is left out."""
 LATENCY_S = 0.1
 """Of the remote worker: short for a language model."""
 
@@ -51,8 +53,8 @@ def rows() -> list[Row]:
         ):
             server.order(latency_s=latency_s)
             ours, bare = _compare(worker, Path(folder) / worker.name)
-            found.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, 1.10, "ms"))
-            found.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, 1.25, "CPU ms"))
+            found.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms"))
+            found.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms"))
     return found
 
 

@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ops.workers.processes import ProcessId, State, state_of, this_process
-from ops.workers.store import SqliteFile, statements
+from ops.workers.store import SqliteFile, batched, placeholders, statements
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ _STEPS = (
 )
 """`until`: 0 before the call was sent; then when its answer can no longer come (seconds since the epoch)."""
 _MINE = "key = ? AND pid = ? AND started = ?"
-_INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES (?, ?, ?)"
+_INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES {} RETURNING key"
+_SENT = "UPDATE claims SET until = ? WHERE pid = ? AND started = ? AND key IN ({}) RETURNING key"
 _TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
 _LOOK_AGAIN_S = 0.25
 """So long another process is taken to be in the state that it was last seen in."""
@@ -67,9 +69,11 @@ class LocalClaims:
         """
         if not self._swept:
             self._sweep()
-        query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({','.join('?' * len(keys))})"
+        rows: dict[str, list[Any]] = {}
         with self._file.connection() as connection:
-            rows = {key: row for key, *row in connection.execute(query, keys)}
+            for some in batched(keys):
+                query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
+                rows |= {key: row for key, *row in connection.execute(query, some)}
         held = {key: row for key, row in rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
         taken: set[str] = set()
         if free := [key for key in keys if key not in held]:
@@ -81,10 +85,14 @@ class LocalClaims:
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """Note that the calls of these keys leave now, and how long an answer may come; those that are still ours."""
-        now, query = time.time(), f"UPDATE claims SET until = ? WHERE {_MINE}"
+        now = time.time()
+        ours: set[str] = set()
         with self._file.writing() as connection:
-            rows = [(now + rest, key, *this_process()) for key, rest in seconds.items()]
-            return {row[1] for row in rows if connection.execute(query, row).rowcount == 1}
+            for rest in set(seconds.values()):
+                for some in batched([key for key in seconds if seconds[key] == rest]):
+                    update = connection.execute(_SENT.format(placeholders(some)), (now + rest, *this_process(), *some))
+                    ours.update(key for (key,) in update.fetchall())
+        return ours
 
     def drop(self, key: str) -> None:
         """Give a claim up, unless its response was stored: then it has ended already."""
@@ -140,16 +148,15 @@ class LocalClaims:
                 connection.executemany(query, [(*holder, time.time()) for holder in gone])
 
 
-def _take(
-    connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]
-) -> set[str]:
+def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:
     """Take claims that were free, or held as `rows` says, when they were looked at; those that still were."""
-    taken = set()
-    for key in keys:
-        if (row := rows.get(key)) is None:
-            done = connection.execute(_INSERT, (key, *this_process()))
-        else:
-            done = connection.execute(_TAKE_OVER, (*this_process(), key, *row))
-        if done.rowcount == 1:
+    taken: set[str] = set()
+    for some in batched([key for key in keys if key not in rows]):
+        new = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(some))), [
+            value for key in some for value in (key, *this_process())
+        ])  # fmt: skip
+        taken.update(key for (key,) in new.fetchall())
+    for key in rows.keys() & keys:
+        if connection.execute(_TAKE_OVER, (*this_process(), key, *rows[key])).rowcount == 1:
             taken.add(key)
     return taken

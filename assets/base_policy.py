@@ -7,8 +7,8 @@ from assets.resources import Calls, Podium, Reporter
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
+from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.workers.stage import open_client
 
 
 @dg.asset(

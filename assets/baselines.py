@@ -7,10 +7,12 @@ from assets.base_policy import base_policy
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter
 from assets.worker_pool import worker_pool
-from ops.evaluation.stage import COLD_START, score_policy
+from ops.evaluation.stored import COLD_START
+from ops.precaching.opening import open_client
+from ops.precaching.profiles import oracle, profile
+from ops.stages.evaluation import score_policy
+from ops.stages.responses import answer_evaluation
 from ops.training.cold_start import base_policy_folder
-from ops.workers.profiles import oracle, profile
-from ops.workers.stage import answer_evaluation, open_client
 
 
 @dg.asset(

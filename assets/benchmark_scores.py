@@ -10,8 +10,9 @@ from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
-from ops.evaluation.stage import CONDUCTOR, score_policy
-from ops.workers.stage import open_client
+from ops.evaluation.stored import CONDUCTOR
+from ops.precaching.opening import open_client
+from ops.stages.evaluation import score_policy
 from ops.workflow.strategy import diversity
 
 

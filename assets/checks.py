@@ -1,8 +1,5 @@
 """The checks that gate the data: each stage's suite runs when the stage is materialized and blocks what follows.
 
-What belongs here: which suite guards which asset, and how its report is shown. What does not:
-the suites (`ops.quality`).
-
 A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
 follows reads them all.
 """

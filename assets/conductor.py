@@ -17,7 +17,7 @@ from assets import gate, metadata
 from assets.base_policy import base_policy
 from assets.resources import Calls, OnProgress, Podium, Reporter
 from assets.training_mix import training_mix
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.training import lifeline
 from ops.training.cold_start import base_policy_folder

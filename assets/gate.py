@@ -1,7 +1,5 @@
 """Blocking beyond one run: an asset materialized alone refuses data whose newest check failed.
 
-What belongs here: asking the instance about upstream checks. What does not: the checks (`checks`).
-
 Dagster's blocking checks hold back what follows in the same run only. A person who materializes one
 asset from the UI starts a run of its own, and the assets that spend money ask here first.
 """
@@ -10,7 +8,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
 
 BLOCKING = {
     "raw_problems": ("well_formed", "gold_scores_one"),

@@ -1,7 +1,4 @@
-"""How numbers become metadata that a person wants to look at: tables as Dagster draws them, pictures in markdown.
-
-What belongs here: the shapes that several assets share. What does not: any number's computation.
-"""
+"""How numbers become metadata that a person wants to look at: tables as Dagster draws them, pictures in markdown."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from ops.benchmarks.privacy import shown
-from ops.problem import Problem
+from ops.core.problem import Problem
+from ops.precaching.profiles import Score
 from ops.workers.client import Counts
-from ops.workers.profiles import Score
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:

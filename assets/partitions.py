@@ -1,8 +1,4 @@
-"""Along what the data is cut: benchmarks (fixed), workers (dynamic), and their cross product.
-
-What belongs here: the partitions definitions and the arithmetic of ranges of keys. What does
-not: which partitions a run covers (`pipelines.lifecycle`).
-"""
+"""Along what the data is cut: benchmarks (fixed), workers (dynamic), and their cross product."""
 
 from __future__ import annotations
 
@@ -11,8 +7,8 @@ from collections.abc import Sequence
 import dagster as dg
 
 from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, Recipe
-from ops.errors import ConfigError
-from ops.workers.stage import Cell
+from ops.core.errors import ConfigError
+from ops.precaching.stored import Cell
 
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 workers = dg.DynamicPartitionsDefinition(name="worker")

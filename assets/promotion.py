@@ -6,10 +6,10 @@ from assets import metadata
 from assets.conductor import run_folder
 from assets.registered_model import registered_model
 from assets.resources import Podium
-from ops import registry
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
-from ops.promotion import decide
+from ops.release import registry
+from ops.release.promotion import decide
 
 
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})

@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata, partitions
 from assets.resources import Podium
 from ops import versioning
-from ops.benchmarks.stage import materialize_raw
+from ops.stages.problems import materialize_raw
 
 
 @dg.asset(

@@ -5,9 +5,10 @@ import dagster as dg
 from assets.conductor import conductor, run_folder
 from assets.leaderboard import leaderboard
 from assets.resources import Podium
-from ops import registry, versioning
-from ops.errors import PodiumError
+from ops import versioning
+from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
+from ops.release import registry
 from ops.training.plan import RunResult
 
 

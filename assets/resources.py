@@ -1,7 +1,4 @@
-"""What every asset is handed: the checkout with its recipe, and where progress goes.
-
-What belongs here: the two resources. What does not: anything that acts on them.
-"""
+"""What every asset is handed: the checkout with its recipe, and where progress goes."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from ops.config import Pool, Recipe, Snapshot
+from ops.core.progress import time_left
+from ops.core.workspace import Workspace
 from ops.grading import configure
+from ops.local_models.vllm_server import serving
+from ops.precaching.estimate import Estimate
 from ops.versioning import git_commit
 from ops.workers.client import Counts
-from ops.workers.commands.progress import time_left
-from ops.workers.estimate import Estimate
-from ops.workers.vllm_server import serving
-from ops.workspace import Workspace
 
 SNAPSHOT = "podium/snapshot"
 """Run tag: the key of the snapshot that a run works from, a file in `.podium/snapshots`."""

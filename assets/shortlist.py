@@ -8,7 +8,7 @@ from assets import metadata
 from assets.raw_problems import raw_problems
 from assets.resources import Podium
 from ops import versioning
-from ops.curation.stage import materialize_shortlist
+from ops.stages.curation import materialize_shortlist
 
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})

@@ -7,7 +7,7 @@ from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.worker_responses import worker_responses
 from ops import versioning
-from ops.curation.stage import materialize_mix
+from ops.stages.curation import materialize_mix
 
 
 @dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})

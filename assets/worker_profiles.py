@@ -6,9 +6,9 @@ from assets import metadata
 from assets.resources import Podium
 from assets.worker_responses import worker_responses
 from ops import versioning
-from ops.workers.plot import accuracy_against_cost
-from ops.workers.profiles import Profile, mean_score
-from ops.workers.stage import materialize_profiles
+from ops.precaching.plot import accuracy_against_cost
+from ops.precaching.profiles import Profile, mean_score
+from ops.stages.responses import materialize_profiles
 
 
 @dg.asset(deps=[worker_responses], group_name="workers", kinds={"python", "dvc"})

@@ -7,8 +7,9 @@ from assets.resources import Calls, Podium, Reporter
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
-from ops.workers.profiles import profile
-from ops.workers.stage import estimate_responses, materialize_responses, open_client
+from ops.precaching.opening import open_client
+from ops.precaching.profiles import profile
+from ops.stages.responses import estimate_responses, materialize_responses
 
 
 @dg.asset(

@@ -1,7 +1,7 @@
 """The serving agent: MLflow loads this file by path (models-from-code), from wherever the model lies.
 
 What belongs here: the Responses protocol, in and out. What does not: how a
-question is answered (`ops.serving`). `ops` travels inside the model.
+question is answered (`ops.release.serving`). `ops` travels inside the model.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ConductorAgent(ResponsesAgent):
         self._lock = Lock()
 
     def predict(self, request: ResponsesAgentRequest) -> ResponsesAgentResponse:
-        """Answer one question. Raises the errors of `ops.serving`, whose texts say what to do."""
-        from ops.serving import NoWorkflowError, question
+        """Answer one question. Raises the errors of `ops.release.serving`, whose texts say what to do."""
+        from ops.release.serving import NoWorkflowError, question
 
         inputs = request.custom_inputs or {}
         problem = question(_last_question(request), inputs)
@@ -52,7 +52,7 @@ class ConductorAgent(ResponsesAgent):
         return _response(answer, "completed", served.as_outputs())
 
     def _loaded(self) -> Any:
-        from ops.serving import Service
+        from ops.release.serving import Service
 
         with self._lock:
             if self._service is None:
@@ -63,7 +63,7 @@ class ConductorAgent(ResponsesAgent):
         # The response cache of the checkout that released the model, where it is at hand.
         import os
 
-        from ops.workspace import Workspace
+        from ops.core.workspace import Workspace
 
         root = Path(os.environ.get("PODIUM_ROOT") or self._settings.get("root") or "")
         return Workspace(root if (root / "config").is_dir() else Path.home() / ".cache" / "podium")
@@ -73,7 +73,7 @@ def _show(served: Any) -> None:
     """The steps as spans below the span that MLflow opens for a request, where it does."""
     import mlflow
 
-    from ops.tracing import export
+    from ops.release.tracing import export
 
     if (request := mlflow.get_current_active_span()) is not None:
         export(served.trace, "workflow", parent=request)

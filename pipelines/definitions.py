@@ -1,7 +1,4 @@
-"""The one place where assets, checks, jobs, schedule, sensor and resources come together.
-
-What belongs here: assembly. What does not: anything with a decision in it.
-"""
+"""The one place where assets, checks, jobs, schedule, sensor and resources come together."""
 
 from __future__ import annotations
 

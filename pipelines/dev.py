@@ -1,7 +1,4 @@
-"""`python -m pipelines.dev`, what `make dev` calls: the Dagster UI with its daemon, and MLflow, until Ctrl-C.
-
-What belongs here: starting and ending the two servers. What does not: what they serve.
-"""
+"""`python -m pipelines.dev`, what `make dev` calls: the Dagster UI with its daemon, and MLflow, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ import dagster as dg
 import yaml
 from rich.console import Console
 
+from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
-from ops.workspace import Workspace
 from pipelines.home import CODE_LOCATION, bury_dead_runs, prepare
 
 HOST = "127.0.0.1"

@@ -1,8 +1,4 @@
-"""The Dagster instance of this checkout: its folder, its quiet tools, and what a killed run left behind.
-
-What belongs here: preparing a process before it talks to Dagster. What does not: what runs
-(`lifecycle`) and what is shown (`terminal`).
-"""
+"""The Dagster instance of this checkout: its folder, its quiet tools, and what a killed run left behind."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from contextlib import contextmanager
 import dagster as dg
 from filelock import FileLock, Timeout
 
-from ops.errors import PodiumError
-from ops.training.lifeline import name_of
-from ops.workspace import Workspace
+from ops.core.errors import PodiumError
+from ops.core.processes import name_of
+from ops.core.workspace import Workspace
 
 QUIET = {
     "DAGSTER_DISABLE_TELEMETRY": "yes",

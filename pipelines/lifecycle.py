@@ -1,8 +1,5 @@
 """The jobs `lifecycle` (every asset, in order, in one process) and `costs` (what another price changes).
 
-What belongs here: which assets a stage materializes and over which partitions. What does
-not: the assets (`assets`) and what starts the job (`retraining`, `run`).
-
 A Dagster asset job holds assets of one partitions definition only, and a run carries one range
 of partition keys; the life of the data is cut along benchmarks, along workers × benchmarks, and
 not at all. So `lifecycle` is a job of one op a stage, and each op executes one asset run in its

@@ -1,14 +1,11 @@
-"""Pages of `docs/` whose tables a command writes between two equal marks.
-
-What belongs here: replacing what stands between them. What does not: the tables.
-"""
+"""Pages of `docs/` whose tables a command writes between two equal marks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ops.benchmarks.store import write_text
-from ops.errors import DataError
+from ops.core.errors import DataError
 
 
 def write_between(file: Path, mark: str, text: str) -> None:

@@ -1,8 +1,4 @@
-"""`python -m pipelines.recursion`, what `make recursion` calls: the quickstart in rounds, as a table in docs.
-
-What belongs here: the demonstration's course and its table. What does not: the lessons
-(`ops.training.recursive`), the loop (`ops.workflow.recursion`), the sums (`ops.evaluation.rounds`).
-"""
+"""`python -m pipelines.recursion`, what `make recursion` calls: the quickstart in rounds, as a table in docs."""
 
 from __future__ import annotations
 
@@ -14,18 +10,18 @@ from pathlib import Path
 from rich.console import Console
 
 from assets.resources import Podium
-from ops.benchmarks.stage import evaluation_questions
+from ops.benchmarks.raw import evaluation_questions
+from ops.conductor.policy import Conductor
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, Execution, Pool, Recipe, Recursion
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.evaluation.rounds import Depth, in_rounds, under
-from ops.policy import Conductor
-from ops.problem import Problem
+from ops.precaching.opening import open_client
 from ops.training.plan import RunResult
 from ops.training.recursive import recursive_policy
 from ops.training.telemetry import silence
-from ops.workers.stage import open_client
 from ops.workflow.recursion import RecursiveTrace
-from ops.workspace import Workspace
 from pipelines.pages import write_between
 
 FILE = Path("docs") / "results.md"

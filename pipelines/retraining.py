@@ -1,13 +1,9 @@
-"""What starts a retraining: the clock, and a change of the pool. Both start stopped: retraining spends money.
-
-What belongs here: when to launch which job. What does not: how little of it suffices (`ops.drift` says what a
-change requires; the content keys of each stage skip what is there already).
-"""
+"""What starts a retraining: the clock, and a change of the pool. Both start stopped: retraining spends money."""
 
 import dagster as dg
 
 from assets.resources import Podium
-from ops import drift
+from ops.release import drift
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 UNFINISHED = [

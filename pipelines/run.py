@@ -1,8 +1,4 @@
-"""`python -m pipelines.run`, what `make run` calls: one whole lifecycle in this process, shown to a person.
-
-What belongs here: the command line, one run at a time, and how its end is told. What does
-not: the stages (`lifecycle`), the drawing (`terminal`).
-"""
+"""`python -m pipelines.run`, what `make run` calls: one whole lifecycle in this process, shown to a person."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ops.errors import PodiumError
-from ops.workspace import Workspace
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,8 +1,4 @@
-"""`python -m pipelines.seeds 1 2 3`, what `make seeds` calls: the quickstart on several seeds, as a table in docs.
-
-What belongs here: running the lifecycle once a seed and writing down what each gave. What
-does not: any measurement of its own, but for the greedy reading of both policies.
-"""
+"""`python -m pipelines.seeds 1 2 3`, what `make seeds` calls: the quickstart on several seeds, as a table in docs."""
 
 from __future__ import annotations
 
@@ -13,16 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assets.resources import Podium
-from ops.benchmarks.stage import evaluation_questions
+from ops.benchmarks.raw import evaluation_questions
+from ops.conductor.policy import Conductor
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
+from ops.core.workspace import Workspace
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.runner import evaluate, summarize
-from ops.policy import Conductor
+from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder
 from ops.training.plan import RunResult
-from ops.workers.stage import open_client
-from ops.workspace import Workspace
 from pipelines.pages import write_between
 from pipelines.run import main as run_lifecycle
 

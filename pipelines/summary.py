@@ -1,7 +1,4 @@
-"""The end of a lifecycle, told to a person: the table, what training did, where to look, how to ask.
-
-What belongs here: layout of what is stored. What does not: any number's computation.
-"""
+"""The end of a lifecycle, told to a person: the table, what training did, where to look, how to ask."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from rich.console import Console
 
 from assets.conductor import run_folder
 from assets.resources import Calls, Podium
-from ops import registry
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.report import money, table
+from ops.release import registry
 from ops.training.plan import RunResult
 
 

@@ -1,8 +1,4 @@
-"""What a person at a terminal sees while the lifecycle runs: stages, progress bars, worker calls.
-
-What belongs here: rendering. What does not: what runs (`lifecycle`), the final report
-(`ops.evaluation.report`).
-"""
+"""What a person at a terminal sees while the lifecycle runs: stages, progress bars, worker calls."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from rich.progress import (
 )
 
 from assets.resources import Calls, OnProgress
-from ops.workers.estimate import Estimate
+from ops.precaching.estimate import Estimate
 
 PLAIN_EVERY_S = 20.0
 """Without a terminal (a log file), progress is a line this often."""

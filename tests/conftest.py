@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ops.config import Grading
+from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
-from ops.workspace import Workspace
 from pipelines.home import quiet
 
 ROOT = Path(__file__).parents[1]

@@ -1,8 +1,4 @@
-"""`Benchmark`: what every benchmark is, and how its problems are loaded from any source.
-
-What belongs here: what the seven have in common. What does not: the columns and
-cautions of one of them (its own file) and how rows are checked (`rows`).
-"""
+"""`Benchmark`: what every benchmark is, and how its problems are loaded from any source."""
 
 from __future__ import annotations
 
@@ -17,9 +13,9 @@ from ops.benchmarks.hub import Hub
 from ops.benchmarks.order import shuffled
 from ops.benchmarks.rows import Row, RowError, Unique, problem_of
 from ops.config import BenchmarkSource
-from ops.errors import ConfigError, DataError
-from ops.problem import Domain, GraderName, Problem, Split
-from ops.workspace import Workspace
+from ops.core.errors import ConfigError, DataError
+from ops.core.problem import Domain, GraderName, Problem, Split
+from ops.core.workspace import Workspace
 
 EVALUATION_SEED = 0
 """Evaluation questions do not change with a recipe's seed: scores of all seeds and versions stay paired."""

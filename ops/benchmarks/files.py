@@ -1,9 +1,4 @@
-"""Benchmark files as rows: JSON lines, CSV and Parquet, told apart by their suffix.
-
-What belongs here: opening and taking apart, and which faults concern the file and which one row.
-What does not: what a row must hold (`rows`) and what becomes of a malformed one (`quarantine`).
-Rows come one at a time, so that a malformed one stands beside its neighbours instead of ending them.
-"""
+"""Benchmark files as rows: JSON lines, CSV and Parquet, told apart by their suffix."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ops.benchmarks.rows import Row, RowError
-from ops.errors import DataError
+from ops.core.errors import DataError
 
 Scanned = Row | RowError
 """A row, or why one line is none."""

@@ -1,9 +1,4 @@
-"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut one upstream split into ours.
-
-What belongs here: the call to `datasets`, what its errors mean, and the check that the revision asked
-for is the one that came. What does not: which columns mean what (each benchmark's own file). Tested
-against local folders and a stand-in server on loopback; not tried against the live hub.
-"""
+"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut one upstream split into ours."""
 
 from __future__ import annotations
 
@@ -15,8 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 from ops.benchmarks.order import shuffled
 from ops.benchmarks.rows import Row
-from ops.errors import DataError
-from ops.problem import Split
+from ops.core.errors import DataError
+from ops.core.problem import Split
 
 Item = TypeVar("Item")
 

@@ -1,14 +1,9 @@
-"""Which benchmarks must not be shown, and what is shown in their place.
-
-What belongs here: the one rule that reports, logs, the UI, traces and tables ask. What does not:
-who is licensed to read a question (workers are, or it could not be asked), and the files that a
-recipe names, `data/raw` and the response cache, which hold questions by necessity and stay on disk.
-"""
+"""Which benchmarks must not be shown, and what is shown in their place."""
 
 from __future__ import annotations
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.problem import Problem
+from ops.core.problem import Problem
 
 
 def is_confidential(benchmark: str) -> bool:

@@ -1,8 +1,4 @@
-"""Tests of programs as benchmark files write them, turned into `CodeTest`s.
-
-What belongs here: the three ways a row may state its tests. What does not: running
-them (`ops.grading`), or which benchmark uses which (its own file).
-"""
+"""Tests of programs as benchmark files write them, turned into `CodeTest`s."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ops.errors import DataError
-from ops.problem import CodeTest
+from ops.core.errors import DataError
+from ops.core.problem import CodeTest
 
 Fail = Callable[[str, str, str], DataError]
 KINDS = ("stdin", "call", "unittest")

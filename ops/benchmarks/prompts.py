@@ -1,14 +1,10 @@
-"""What a worker is asked: the question, the choices and the form of the answer.
-
-What belongs here: the text that every worker sees first. What does not: what the
-Conductor is shown (`ops.workflow.prompt`) and what earlier steps add (`ops.workflow.execution`).
-"""
+"""What a worker is asked: the question, the choices and the form of the answer."""
 
 from __future__ import annotations
 
 import string
 
-from ops.problem import GraderName, Problem
+from ops.core.problem import GraderName, Problem
 
 ANSWER_FORMAT: dict[GraderName, str] = {
     "math": r"Give the final answer in \boxed{}.",

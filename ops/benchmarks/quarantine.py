@@ -1,8 +1,5 @@
 """Malformed rows: set aside in a readable file with the reason, counted, and too many of them refused.
 
-What belongs here: the quarantine file and the decision that a split has too many. What does not: what
-makes a row malformed (`rows`, `files`).
-
 The files lie in `.podium/quarantine`, outside of DVC: they follow from the sources and no stage reads
 them, and they hold other people's rows, which should not travel with the data's versions.
 """
@@ -15,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.rows import RowError, is_identifier
 from ops.benchmarks.store import write_text
-from ops.errors import DataError
-from ops.problem import Split
-from ops.workspace import Workspace
+from ops.core.errors import DataError
+from ops.core.problem import Split
+from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from ops.benchmarks.base import Benchmark, Loaded

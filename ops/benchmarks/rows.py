@@ -1,9 +1,4 @@
-"""One row of a benchmark: where it came from, and turning a checked row into a `Problem`.
-
-What belongs here: what makes a row malformed, and how a person is told. What does not: reading
-files (`files`), what becomes of malformed rows (`quarantine`), and the peculiarities of one
-benchmark (its own file).
-"""
+"""One row of a benchmark: where it came from, and turning a checked row into a `Problem`."""
 
 from __future__ import annotations
 
@@ -15,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ops.benchmarks.programs import code_tests
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.problem import Domain, GraderName, Problem, Split
 from ops.grading.readable import unreadable
-from ops.problem import Domain, GraderName, Problem, Split
 
 GRADER_ALIASES = {"mcq": "choice"}
 """Names that benchmark files use for our graders."""

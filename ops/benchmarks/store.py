@@ -1,8 +1,4 @@
-"""Problems as JSON lines: the one format in which stages hand problems to each other.
-
-What belongs here: writing and reading our own rows. What does not: other people's
-benchmark files (`files`, `rows`).
-"""
+"""Problems as JSON lines: the one format in which stages hand problems to each other."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from pathlib import Path
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row, unique
-from ops.errors import DataError
-from ops.problem import Problem
+from ops.core.errors import DataError
+from ops.core.problem import Problem
 
 
 def write_text(file: Path, text: str) -> None:

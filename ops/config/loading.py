@@ -14,7 +14,7 @@ from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
 from ops.config.secret import KEY_SHAPE, names_a_key
 from ops.config.variants import PoolFile
-from ops.errors import ConfigError
+from ops.core.errors import ConfigError
 
 S = TypeVar("S", bound=Settings)
 

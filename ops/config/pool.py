@@ -1,9 +1,4 @@
-"""The worker pool: what a file in `config/pools` may say, and which of it is impossible.
-
-What belongs here: a worker's settings and a pool's two keys. What does not: reading
-the file and choosing a variant of it (loading), and what changed between two pools
-(`ops/workers/pool.py`).
-"""
+"""The worker pool: what a file in `config/pools` may say, and which of it is impossible."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Telling a key from a setting, so that no file holds one and no message repeats one.
-
-What belongs here: shapes of keys, and names that only keys have. What does not: where
-the real keys come from (the environment, read by `ops/workers/providers.py`).
-"""
+"""Telling a key from a setting, so that no file holds one and no message repeats one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Everything that a run was asked to do, resolved when it is launched: the run reads nothing else.
-
-What belongs here: the snapshot and its file. What does not: which run works from which snapshot
-(`assets/resources.py`), and anything that acts on a setting.
-"""
+"""Everything that a run was asked to do, resolved when it is launched: the run reads nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from ops.config.loading import load_gate, load_pool, load_recipe
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
-from ops.errors import ConfigError, DataError
+from ops.core.errors import ConfigError, DataError
 
 
 class Snapshot(Settings):

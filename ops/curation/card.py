@@ -1,7 +1,4 @@
-"""The data card: what the training mix is and why, in words and tables that a person can read.
-
-What belongs here: the markdown. What does not: any choice about the data.
-"""
+"""The data card: what the training mix is and why, in words and tables that a person can read."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
+from ops.core.problem import Problem
 from ops.curation.mix import agreements
 from ops.curation.proxies import STATED
 from ops.curation.signal import Tallies
 from ops.curation.strata import stratum
-from ops.problem import Problem
 
 BINS = 5
 """Columns of a distribution over 0-1."""

@@ -1,8 +1,5 @@
 """A choice that prefers weight, covers strata, and does not repeat itself.
 
-What belongs here: the selection algorithm. What does not: what the weights mean (`signal`, `proxies`) and who
-competes for which places (`shortlist`, `mix`).
-
 Greedy maximisation of a sum over strata (subject × level) of the square root of what was gathered in each, where a
 problem brings its weight, up to half of it for its novelty: the share of its word uni- and bigrams that no chosen
 problem has yet. The root makes a stratum's second problem worth less than another's first; novelty makes near
@@ -22,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.benchmarks.order import shuffled
+from ops.core.problem import Problem
 from ops.curation.strata import draw, stratum
 from ops.curation.text import tokens
-from ops.problem import Problem
 
 POOL = 20
 """Candidates looked at for each place; of more, an even draw over the strata."""

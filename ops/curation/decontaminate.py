@@ -1,8 +1,4 @@
-"""Decontamination: no training candidate may repeat an evaluation question, and none another candidate.
-
-What belongs here: removal and its report. What does not: similarity itself (`text`, `duplicates`,
-`rewording`, `upstream`) and choosing among what is kept (`shortlist`).
-"""
+"""Decontamination: no training candidate may repeat an evaluation question, and none another candidate."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from ops.core.problem import Problem
 from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Sketch, Sketcher
 from ops.curation.rewording import Rewordings, worn
 from ops.curation.upstream import upstream_item
-from ops.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""An index that finds a text's near duplicates: MinHash-LSH proposes, exact Jaccard decides.
-
-What belongs here: the sketch of a text and the index. What does not: rewordings too light for word
-5-grams (`rewording`), which texts go in, and what a hit means (`decontaminate`).
-"""
+"""An index that finds a text's near duplicates: MinHash-LSH proposes, exact Jaccard decides."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ops.core.problem import Problem
 from ops.curation.text import SHINGLE, Wording, exact_key, full_text, tokens, wording
-from ops.problem import Problem
 
 Grams = NDArray[np.uint64]
 """A text's n-grams as sorted, distinct 64-bit hashes: a tenth of the memory of the strings."""

@@ -1,8 +1,5 @@
 """The training mix: `per_domain` problems a domain, chosen as the recipe's selector says.
 
-What belongs here: the choice. What does not: the forecast (`signal`), the algorithm (`cover`), reading
-responses from disk (`stage`), and describing the result (`card`).
-
 A GRPO group teaches only when its rollouts' rewards differ. "signal" prefers problems on which they are
 likely to. "disagreement" is its plain form, for a pool whose workers are right or wrong for good: a problem
 that every worker solves alone rewards any well-formed workflow alike and is the first to be left out; what
@@ -16,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ops.config import Curation
+from ops.core.errors import DataError
+from ops.core.problem import Problem
 from ops.curation.cover import choose
 from ops.curation.shortlist import DOMAINS, before_responses
 from ops.curation.signal import RESCUE, Beta, Tallies, forecast, rescue
 from ops.curation.strata import draw
-from ops.errors import DataError
-from ops.problem import Problem
 
 GROUP = 64
 """Rollouts a question in the paper (arXiv:2512.04388, A.1)."""

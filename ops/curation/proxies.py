@@ -1,7 +1,5 @@
 """Guesses at the training signal of problems that no worker has answered yet.
 
-What belongs here: what can be read off a problem itself. What does not: anything measured (`signal`).
-
 They are proxies: nothing here was fitted to any worker. What is neither the easiest nor the hardest for its
 benchmark is taken to divide workers most, and level, length and the form of the answer stand in for hard.
 """
@@ -13,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
+from ops.core.problem import Problem
 from ops.curation.text import tokens
-from ops.problem import Problem
 
 STATED = (
     ("level", "the middle of the benchmark's levels, where it states levels"),

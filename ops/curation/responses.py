@@ -1,8 +1,4 @@
-"""Tallies from the stored worker responses: how often each worker was right on each problem.
-
-What belongs here: rows → tallies. What does not: asking workers, reading and
-writing their rows, profiles (`ops.workers`).
-"""
+"""Tallies from the stored worker responses: how often each worker was right on each problem."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from ops.core.errors import DataError
+from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import Tallies, Tally
-from ops.errors import DataError
-from ops.workers.precache import ResponseRow, load_responses, response_file
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:

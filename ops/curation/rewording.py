@@ -1,8 +1,5 @@
 """An index of light rewordings: the same numbers and formulas, and most of the same words.
 
-What belongs here: when a question is another one in slightly other words. What does not: equal texts
-and long shared passages (`duplicates`).
-
 A short question loses most of its 5-grams when two of its words change, while a template filled with
 other numbers keeps most of them. So here the numbers, formulas and negations of the two must be the
 same, whatever their order, and the words that carry content may differ in a few places.

@@ -1,8 +1,4 @@
-"""The shortlist: clean, diverse candidates, `shortlist_factor` for each place in the mix.
-
-What belongs here: choosing before any worker has been asked. What does not:
-choosing by what workers answered (`mix`).
-"""
+"""The shortlist: clean, diverse candidates, `shortlist_factor` for each place in the mix."""
 
 from __future__ import annotations
 
@@ -11,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from ops.config import Curation
+from ops.core.errors import DataError
+from ops.core.problem import Domain, Problem
 from ops.curation.cover import choose
 from ops.curation.decontaminate import decontaminate, report
 from ops.curation.proxies import proxy_weights
 from ops.curation.strata import draw
-from ops.errors import DataError
-from ops.problem import Domain, Problem
 
 DOMAINS: tuple[Domain, ...] = get_args(Domain)
 

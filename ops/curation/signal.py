@@ -1,8 +1,5 @@
 """How likely a group of rollouts on a problem is to disagree: the training signal, forecast from worker responses.
 
-What belongs here: the derivation. What does not: choosing by it (`mix`), or forecasting the cost of a run
-(`ops.workers`).
-
 GRPO normalises rewards within a group of G rollouts of one problem: a group in which all are right, or all
 wrong, has no advantage and teaches nothing about answers. Each rollout picks its worker independently, so
 given the workers' pass rates p_1 … p_W its chance to be right is the mean rate p, whichever it picks, and
@@ -33,7 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp
 
 from ops.config import Curation
-from ops.problem import benchmark_of
+from ops.core.problem import benchmark_of
 
 
 class Tally(NamedTuple):

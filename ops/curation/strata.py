@@ -1,8 +1,4 @@
-"""Diverse choice: an even, seeded draw over strata (family, subject, level).
-
-What belongs here: how places are shared out. What does not: which problems compete
-for them (`shortlist`, `mix`).
-"""
+"""Diverse choice: an even, seeded draw over strata (family, subject, level)."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
 from ops.benchmarks.order import shuffled
-from ops.problem import Problem
+from ops.core.problem import Problem
 
 
 def stratum(problem: Problem) -> tuple[str, str]:

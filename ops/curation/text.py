@@ -1,8 +1,4 @@
-"""Questions as things to compare: a normal form, word n-grams, and what a light rewording leaves alone.
-
-What belongs here: when two texts count as the same, and what of a text is compared. What does not:
-finding such pairs among many (`duplicates`, `rewording`).
-"""
+"""Questions as things to compare: a normal form, word n-grams, and what a light rewording leaves alone."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from ops.problem import Problem
+from ops.core.problem import Problem
 
 SHINGLE = 5
 """Tokens in one n-gram."""

@@ -1,7 +1,5 @@
 """Which upstream item a problem is: the names under which releases, splits and copies carry the same question.
 
-What belongs here: one rule a benchmark, from a problem's id to the item's name. What does not: comparing texts.
-
 An id alone says little: `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. A rule
 reads only ids that name their item whatever the split; every other id names nothing, and texts decide.
 """
@@ -10,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ops.problem import Problem
+from ops.core.problem import Problem
 
 _RULES: dict[str, tuple[re.Pattern[str], str]] = {
     # MATH's own file names, which MATH500 keeps (`unique_id`): MATH500 lies inside MATH test.

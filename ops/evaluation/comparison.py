@@ -1,8 +1,4 @@
-"""All systems on the same questions: computed once, stored, and read by everything that judges by it.
-
-What belongs here: bringing the stored scores together, and the file of what came out. What does not: the scores
-(`stage`), their layout (`report`), and the decision that rests on them (`ops.promotion`).
-"""
+"""All systems on the same questions: computed once, stored, and read by everything that judges by it."""
 
 from __future__ import annotations
 
@@ -13,22 +9,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.stage import evaluation_questions
+from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import write_text
+from ops.conductor.policy import policy_key
 from ops.config import Pool, Recipe, digest
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.origin import check_origin
+from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.workspace import Workspace
 from ops.evaluation.baselines import best_single, oracle, random_worker
 from ops.evaluation.baselines.single_worker import of_worker
 from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.runner import ScoreRow, Summary
-from ops.evaluation.stage import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
 from ops.evaluation.statistics import Estimate
-from ops.origin import check_origin
-from ops.policy import policy_key
-from ops.workers.precache import ResponseRow, load_responses, response_file
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
+from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
-from ops.workers.stage import answers_origin, evaluation_folder
-from ops.workspace import Workspace
 
 _REMEDY = "Materialize leaderboard"
 

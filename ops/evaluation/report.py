@@ -1,9 +1,4 @@
-"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures.
-
-What belongs here: layout. What does not: any number's computation. Only names and
-numbers are shown, never a question or an answer (GPQA asks that its questions are
-not spread).
-"""
+"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures."""
 
 from __future__ import annotations
 

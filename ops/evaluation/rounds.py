@@ -1,8 +1,4 @@
-"""A Conductor that may read its own answer: accuracy and cost by how many further rounds it is allowed.
-
-What belongs here: running rounds over questions, grading them at every depth, and adding up. What does not:
-the loop itself (`ops.workflow.recursion`), the table in the docs (`pipelines.recursion`).
-"""
+"""A Conductor that may read its own answer: accuracy and cost by how many further rounds it is allowed."""
 
 from __future__ import annotations
 
@@ -12,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ops.config import Execution, Prompting, Recursion, Worker
+from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.evaluation.runner import Writer
 from ops.evaluation.statistics import Estimate, clustered, mean_of
 from ops.grading import grade_many
-from ops.problem import Problem
-from ops.workers.types import Client, Message
+from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.recursion import RecursiveTrace, recurse_many

@@ -1,9 +1,4 @@
-"""One Conductor on one set of problems: write workflows, execute them, grade, keep every row.
-
-What belongs here: the loop, its rows and their summary. What does not: the rows' storage
-(`scores`), baselines (`baselines/`), tests between two systems (`statistics`), tables and
-pictures (`report`).
-"""
+"""One Conductor on one set of problems: write workflows, execute them, grade, keep every row."""
 
 from __future__ import annotations
 
@@ -15,23 +10,24 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ops.config import Evaluation, Execution, Prompting, Worker
+from ops.core.problem import Problem, problem_key
+from ops.core.response import Message
 from ops.evaluation.statistics import Estimate, clustered
-from ops.problem import Problem, problem_key
-from ops.workers.types import Client, Message
+from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import FewShot, PromptTooLongError, conductor_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.strategy import pattern, shape
 
 if TYPE_CHECKING:
-    from ops.rollout import Rollout
+    from ops.conductor.rollout import Rollout
 
 NO_WORKFLOW = "no_workflow"
 """Status of a row whose completion gave no workflow: it counts as wrong, and as a format failure."""
 
 
 class Writer(Protocol):
-    """Anything that writes completions: `ops.policy.Conductor`, or a fixed text in a test."""
+    """Anything that writes completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
 
     def write(
         self,
@@ -139,7 +135,7 @@ async def evaluate(
     and `ConfigError` as the client does, `PromptTooLongError` naming the problem; rows of unreachable workers are
     unscorable.
     """
-    from ops.rollout import roll_out
+    from ops.conductor.rollout import roll_out
 
     rows: list[ScoreRow] = []
     running: list[asyncio.Task[None]] = []

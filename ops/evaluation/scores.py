@@ -1,8 +1,4 @@
-"""Score rows on disk, and at the pool's prices.
-
-What belongs here: the file of a system's rows, which says what they are scores of, and what rows cost at other
-prices. What does not: scoring (`runner`), and which file belongs to which policy (`stage`).
-"""
+"""Score rows on disk, and at the pool's prices."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Pool
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.origin import Origin, with_origin
 from ops.evaluation.runner import ScoreRow, Usage
-from ops.origin import Origin, with_origin
 
 
 def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:

@@ -1,8 +1,4 @@
-"""Means with their uncertainty, and paired tests on the same questions.
-
-What belongs here: numbers in, numbers out. What does not: what a number is of
-(`runner`), and what follows from it (`ops.promotion`).
-"""
+"""Means with their uncertainty, and paired tests on the same questions."""
 
 from __future__ import annotations
 

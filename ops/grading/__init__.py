@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ops.core.problem import Grade, GraderName, Problem
 from ops.grading import choice, code, math, text
 from ops.grading.isolation import configure, isolation
 from ops.grading.memo import Memo
 from ops.grading.readable import unreadable
-from ops.problem import Grade, GraderName, Problem
 
 __all__ = ["configure", "grade", "grade_many", "isolation", "unreadable"]
 

@@ -1,8 +1,4 @@
-r"""Where a response announces its answer: "Answer: …", a box, a tag, a JSON field, a heading, "the answer is …".
-
-What belongs here: finding announcements and what each of them states, in the order of the text. What does
-not: what the statement means (`choice`, `text`), and mathematics, which has its own reading (`extract`).
-"""
+"""Where a response announces its answer: "Answer: …", a box, a tag, a JSON field, a heading, "the answer is …"."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How slow is this machine? A limit of CPU seconds means what it means on the reference machine.
-
-What belongs here: the reference loop and its ratio. What does not: the limits (`code`).
-"""
+"""How slow is this machine? A limit of CPU seconds means what it means on the reference machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""Multiple choice: which letter did the response settle on?
-
-What belongs here: deciding among what a response announces, affirms and names, and refusing to read a letter
-where it hedges. What does not: finding announcements (`announced`) and letters (`labels`), the questions
-(`ops.benchmarks`).
+"""Multiple choice: which letter did the response settle on?
 
 "Answer: X" outranks sentences, unless a later sentence takes it back; the last statement outranks earlier ones;
 a letter that is only named counts where it is the only one.
@@ -15,8 +11,8 @@ import string
 import unicodedata
 from typing import NamedTuple
 
+from ops.core.problem import Grade, Problem
 from ops.grading import announced, labels
-from ops.problem import Grade, Problem
 
 PROSE = 12_000
 """So many last characters are searched for sentences that affirm a letter."""

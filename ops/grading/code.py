@@ -1,21 +1,17 @@
-"""Programs: run against their tests in the sandbox, all or nothing.
-
-What belongs here: which tests run together, their limits, when a program runs again by itself. What does
-not: running anything (`sandbox`, `harness`), comparing (`values`), unit tests (`unit_tests`).
-"""
+"""Programs: run against their tests in the sandbox, all or nothing."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import program as programs
 from ops.grading import sandbox, unit_tests
 from ops.grading.calibration import slowness
 from ops.grading.isolation import libraries
 from ops.grading.turns import Turns
 from ops.grading.values import decode, expected, same_output, same_value
-from ops.problem import CodeTest, Grade, Problem
 
 _GIB = 1 << 30
 LIMITS: dict[str, sandbox.Limits] = {

@@ -1,8 +1,5 @@
 """Controls: tests made wrong on purpose. A program that passes them does not pass by being right.
 
-What belongs here: reading a module of unit tests, and writing the same module with every assertion turned
-into one that a right program fails. What does not: running either (`sandbox`), the verdict (`unit_tests`).
-
 Where test and program meet in one process, no look from within can be trusted: a program may have changed
 whoever looks. But a program that patched the assertions, forged the report, returns what equals everything
 or reads the expected values out of its caller passes whatever it is asked, so it passes the controls too.

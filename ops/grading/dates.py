@@ -1,7 +1,4 @@
-"""Days of the calendar, in the forms that name the month or begin with the year.
-
-What belongs here: reading one date. What does not: "07/04/1776", which two countries read differently.
-"""
+"""Days of the calendar, in the forms that name the month or begin with the year."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula.
-
-What belongs here: reading a response's text, in linear time. What does not: judging
-what was found (`math`, `choice`, `text`, `code`).
-"""
+r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula."""
 
 from __future__ import annotations
 

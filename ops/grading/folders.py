@@ -1,8 +1,4 @@
-"""Folders of their own for programs, in the system's temporary folder, named for who made them.
-
-What belongs here: making one, and sweeping those whose maker was killed before it could. What does not:
-what is in them.
-"""
+"""Folders of their own for programs, in the system's temporary folder, named for who made them."""
 
 from __future__ import annotations
 

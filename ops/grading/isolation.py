@@ -1,8 +1,4 @@
-"""The wall around programs, and the libraries inside it: bubblewrap, or what a recipe accepts instead.
-
-What belongs here: what stands, what is accepted, bubblewrap's arguments. What does not: running a
-program behind it (`sandbox`).
-"""
+"""The wall around programs, and the libraries inside it: bubblewrap, or what a recipe accepts instead."""
 
 from __future__ import annotations
 
@@ -16,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
-from ops.config.grading import Grading
-from ops.errors import ConfigError
+from ops.core.errors import ConfigError
 
 Wall = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
@@ -54,7 +49,17 @@ class _Chosen:
 _CHOSEN = _Chosen()
 
 
-def configure(settings: Grading, root: Path) -> None:
+class Settings(Protocol):
+    """What a recipe says about grading (`ops.config.Grading`)."""
+
+    @property
+    def isolation(self) -> Wall: ...
+
+    @property
+    def environments(self) -> Mapping[str, str]: ...
+
+
+def configure(settings: Settings, root: Path) -> None:
     """Grade by these settings from now on, in this process; `root` is the project's folder.
 
     Called where a recipe is loaded. A process that never calls it accepts bubblewrap alone.

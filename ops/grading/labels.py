@@ -1,8 +1,4 @@
-"""Letters that stand for choices in prose: which ones a text names, and whether it affirms or denies them.
-
-What belongs here: telling the letter of a choice from an article, a pronoun or a symbol, by one rule for all
-letters; groups such as "A and B"; what their clause says of them. What does not: which one is the answer (`choice`).
-"""
+"""Letters that stand for choices in prose: which ones a text names, and whether it affirms or denies them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""LaTeX and plain mathematics brought to one spelling, so that equal answers become equal strings.
-
-What belongs here: rewriting that never changes a value (spacing, `\dfrac`, `\frac43`,
-thousands, `sqrt(2)`), and splitting off a unit. What does not: deciding equality (`math`).
-"""
+"""LaTeX and plain mathematics brought to one spelling, so that equal answers become equal strings."""
 
 from __future__ import annotations
 

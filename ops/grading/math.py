@@ -1,18 +1,13 @@
-r"""Mathematics: is the response's final answer equal to the gold one?
-
-What belongs here: comparing the parts of two answers: as strings, then as exact numbers, then
-by math-verify; which sides of an equation are only the answer's name. What does not: finding the
-answer in the text (`statement`), rewriting it (`latex`), its parts (`structure`), SymPy (`symbolic`).
-"""
+"""Mathematics: is the response's final answer equal to the gold one?"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from ops.core.problem import Grade, Problem
 from ops.grading import latex, numbers, statement, symbolic, units
 from ops.grading.structure import Node, as_list, as_matrix, split, take_apart
-from ops.problem import Grade, Problem
 
 MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""

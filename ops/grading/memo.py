@@ -1,7 +1,4 @@
-"""A bounded memory of verdicts: rollouts of one group repeat each other's answers.
-
-What belongs here: a thread-safe least-recently-used mapping. What does not: what is stored.
-"""
+"""A bounded memory of verdicts: rollouts of one group repeat each other's answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""Numbers read exactly, from LaTeX or plain text, as fractions.
-
-What belongs here: decimals, fractions, mixed numbers, thousands, powers of ten. What does
-not: units (`units`) and expressions (`symbolic`).
-"""
+"""Numbers read exactly, from LaTeX or plain text, as fractions."""
 
 from __future__ import annotations
 

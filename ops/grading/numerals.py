@@ -1,7 +1,4 @@
-"""Numbers written as words: "twenty-five", "two hundred and six", "three quarters".
-
-What belongs here: reading them off the beginning of a text. What does not: digits (`numbers`).
-"""
+"""Numbers written as words: "twenty-five", "two hundred and six", "three quarters"."""
 
 from __future__ import annotations
 

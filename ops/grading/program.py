@@ -1,8 +1,5 @@
 """The program in a response: which of its code blocks is the answer.
 
-What belongs here: finding blocks (fences of every kind, tags, listings, no fence at all) and choosing
-among them. What does not: running what was found (`code`, `sandbox`).
-
 The last Python block is the answer, unless it only uses, tests or quotes what an earlier one defines.
 """
 
@@ -16,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ops.problem import CodeTest
+from ops.core.problem import CodeTest
 
 _FENCE = re.compile(
     r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE

@@ -1,16 +1,12 @@
-r"""Can a grader read this gold answer at all? Asked before any worker is, of every problem.
-
-What belongs here: per grader, what makes a gold answer or a test unreadable. What does not:
-whether an answer is right (`math`, `choice`, `text`, `code`).
-"""
+"""Can a grader read this gold answer at all? Asked before any worker is, of every problem."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
 
+from ops.core.problem import GraderName, Problem
 from ops.grading import choice, extract, latex, program, text
-from ops.problem import GraderName, Problem
 
 
 def unreadable(problem: Problem) -> str:

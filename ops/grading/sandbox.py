@@ -1,9 +1,4 @@
-"""Running a program that nobody has read: one fresh interpreter, limits, a deadline, a private report.
-
-What belongs here: starting `harness` in a folder of its own, with no inherited environment, behind the
-wall (`isolation`), killing all of it in time, and reading what came back strictly. What does not: tests
-and verdicts (`code`).
-"""
+"""Running a program that nobody has read: one fresh interpreter, limits, a deadline, a private report."""
 
 from __future__ import annotations
 

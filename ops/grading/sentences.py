@@ -1,8 +1,4 @@
-"""A short answer that was given as a sentence: what of it is the answer itself.
-
-What belongs here: which shorter readings a sentence has, and when it has none. What does not: comparing them
-with a gold answer (`text`).
-"""
+"""A short answer that was given as a sentence: what of it is the answer itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""The mathematical answer that a response states: boxed, announced, or in its closing sentence.
-
-What belongs here: which of several statements counts (the last), where a statement begins, what
-of its line is the answer and what a reason, a gloss or a wish. What does not: equality (`math`).
-"""
+"""The mathematical answer that a response states: boxed, announced, or in its closing sentence."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-r"""An answer taken apart: lists, sets, tuples, intervals, unions, matrices, equations, `\pm`.
-
-What belongs here: from a spelled answer (`latex.spelled`) to a tree of its parts, each leaf
-with its unit. What does not: comparing two trees (`math`).
-"""
+r"""An answer taken apart: lists, sets, tuples, intervals, unions, matrices, equations, `\pm`."""
 
 from __future__ import annotations
 

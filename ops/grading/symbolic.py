@@ -1,10 +1,4 @@
-"""Equality of two expressions by math-verify, from any thread and within a bounded time.
-
-What belongs here: the client of the process that runs `symbolic_worker.py`. SymPy has no
-limits of its own and math-verify's are signals, which only a main thread receives: so it
-works in a process of its own, started when first needed, ended when it overruns.
-What does not: what can be decided without SymPy (`math`).
-"""
+"""Equality of two expressions by math-verify, from any thread and within a bounded time."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal.
-
-What belongs here: math-verify under a CPU and a memory limit, in a main thread, where its
-signals work. What does not: anything of `ops` (the file runs as a script, started by
-`symbolic`). One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither).
-"""
+"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Short text: words, quantities with units, yes and no, labelled options, small lists of these.
 
-What belongs here: deciding that "35 yrs." is "35 years" and "35 months" is not. What does
-not: reading units (`units`) or numbers (`numbers`).
-
 A quantity must carry the gold one's unit, in any spelling or SI prefix. Numbers agree
 within 1 % unless the gold one is an integer; then exactly.
 """
@@ -14,8 +11,8 @@ import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
+from ops.core.problem import Grade, Problem
 from ops.grading import announced, dates, extract, latex, numbers, numerals, sentences, units
-from ops.problem import Grade, Problem
 
 TOLERANCE = Fraction(1, 100)
 """Relative, for a gold number that is not an integer."""

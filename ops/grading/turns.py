@@ -1,7 +1,4 @@
-"""Who runs beside whom: many programs at a time, or one by itself.
-
-What belongs here: the turns of this process's threads. What does not: what they run.
-"""
+"""Who runs beside whom: many programs at a time, or one by itself."""
 
 from __future__ import annotations
 

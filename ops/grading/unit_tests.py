@@ -1,8 +1,4 @@
-"""Tests of kind "unittest": what the reports of the tests and of their controls mean.
-
-What belongs here: the verdict on one module of tests. What does not: running it (`sandbox`), writing the
-controls (`controls`).
-"""
+"""Tests of kind "unittest": what the reports of the tests and of their controls mean."""
 
 from __future__ import annotations
 

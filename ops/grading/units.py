@@ -1,9 +1,4 @@
-"""Units of measurement and money: spellings, SI prefixes, products and powers.
-
-What belongs here: reading "kilometres per hour", "m/s^2" or "US$" into a factor and a
-dimension. What does not: numbers and comparison. Temperatures are never converted
-(Celsius, Fahrenheit and kelvin are three dimensions).
-"""
+"""Units of measurement and money: spellings, SI prefixes, products and powers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Comparing what came out of the sandbox with what was expected, outside of it.
-
-What belongs here: equality of values and of printed text. What does not: which tests there are (`code`).
-"""
+"""Comparing what came out of the sandbox with what was expected, outside of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The formal expressions that tools pass to each other, read without ever evaluating code.
-
-What belongs here: text → SymPy, SymPy → text. The grammar is Python's arithmetic on
-numbers, single-letter names and the functions in `FUNCTIONS`.
-"""
+"""The formal expressions that tools pass to each other, read without ever evaluating code."""
 
 from __future__ import annotations
 

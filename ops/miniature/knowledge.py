@@ -1,8 +1,4 @@
-"""The fact tables of the embedded world: materials, countries, units.
-
-What belongs here: reading the tables, finding their names in a text. What does not:
-asking about them (`families`) or answering from them (`tools`).
-"""
+"""The fact tables of the embedded world: materials, countries, units."""
 
 from __future__ import annotations
 

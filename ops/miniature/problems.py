@@ -1,7 +1,4 @@
-"""Problems of the embedded benchmarks, generated from a seed.
-
-What belongs here: turning families into `Problem`s of a benchmark and a split.
-"""
+"""Problems of the embedded benchmarks, generated from a seed."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from random import Random
 
+from ops.core.problem import Domain, GraderName, Problem, Split
 from ops.miniature.families import FAMILIES, Draft, Family
-from ops.problem import Domain, GraderName, Problem, Split
 
 _KINDS: dict[str, tuple[Domain, GraderName]] = {
     "math500": ("math", "math"),

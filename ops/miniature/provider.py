@@ -1,8 +1,4 @@
-"""The tool workers behind LiteLLM: a custom provider named `local`.
-
-What belongs here: OpenAI messages in, a LiteLLM response out. What does not: what the
-tools do (`tools`), and prices or latencies (the pool's YAML).
-"""
+"""The tool workers behind LiteLLM: a custom provider named `local`."""
 
 from __future__ import annotations
 

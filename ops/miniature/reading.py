@@ -1,7 +1,4 @@
-"""What a tool worker is told: the chat messages taken apart.
-
-What belongs here: reading messages. What does not: acting on them (`tools`).
-"""
+"""What a tool worker is told: the chat messages taken apart."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Does every gold answer, given as a worker would give it, score 1? The proof that a grader fits a benchmark.
-
-What belongs here: grading gold answers, and naming each that does not score 1 with the reason.
-What does not: the graders (`ops.grading`), rendering the verdicts as a report (`report`).
-"""
+"""Does every gold answer, given as a worker would give it, score 1? The proof that a grader fits a benchmark."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
-from ops.problem import GraderName, Problem
+from ops.core.problem import GraderName, Problem
+from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, between, run
-from ops.workspace import Workspace
 
 
 class Verdict(NamedTuple):

@@ -1,8 +1,5 @@
 """Data Docs made to be read anywhere: nothing is fetched from outside, and an index of the newest results.
 
-What belongs here: what is taken out of Great Expectations' pages and put in. What does not:
-their contents (`suite`).
-
 As generated, each page loads styles and scripts from five content networks, and an image whose
 address carries an id of the project. Without a network such a page is bare, and with one it tells a
 third party when it was opened; so these are taken out and a stylesheet of our own goes in.

@@ -1,20 +1,16 @@
-"""The rules that problems must keep: schema, ids, readable gold answers, sizes, balance, nothing of evaluation.
-
-What belongs here: facts about problems and the expectations over them. What does not: whether
-gold answers score 1 (`gold`), which file is checked when (`stages`).
-"""
+"""The rules that problems must keep: schema, ids, readable gold answers, sizes, balance, nothing of evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
+from ops.core.problem import Domain, GraderName, Problem
+from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
 from ops.curation.text import exact_key, full_text
 from ops.grading import unreadable
-from ops.problem import Domain, GraderName, Problem
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
-from ops.workspace import Workspace
 
 MAX_QUESTION_CHARS = 20_000
 MAX_ANSWER_CHARS = 20_000

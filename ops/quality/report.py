@@ -1,7 +1,4 @@
-"""The gold report: per set of problems, how many gold answers score 1, and every miss with its reason.
-
-What belongs here: markdown. What does not: grading (`gold`), and which files are read (`__main__`, or a benchmark).
-"""
+"""The gold report: per set of problems, how many gold answers score 1, and every miss with its reason."""
 
 from __future__ import annotations
 

@@ -1,18 +1,14 @@
-"""The rules that precached responses must keep: one row per worker, problem and sample; sane scores and costs.
-
-What belongs here: facts about response rows and the expectations over them. What does not:
-asking workers (`ops.workers`), what the answers say about a worker (`ops.workers.profiles`).
-"""
+"""The rules that precached responses must keep: one row per worker, problem and sample; sane scores and costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
-from ops.problem import Problem
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, Status
+from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, among, between, run, true, unique
-from ops.workers.precache import ResponseRow, Status
-from ops.workspace import Workspace
 
 Key = tuple[str, str, str, int]
 """Worker, benchmark, problem id, sample index."""

@@ -1,8 +1,4 @@
-"""Which suite guards which data stage: reads the stage's files and checks them.
-
-What belongs here: what each stage promises to the next one. What does not: the rules
-(`problems`, `gold`, `responses`) and blocking (`assets.checks`).
-"""
+"""Which suite guards which data stage: reads the stage's files and checks them."""
 
 from __future__ import annotations
 
@@ -10,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ops.benchmarks.stage import SPLITS, evaluation_questions, raw_files
+from ops.benchmarks.raw import SPLITS, evaluation_questions, raw_files
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Recipe
-from ops.problem import Problem, Split
+from ops.core.problem import Problem, Split
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
 from ops.quality.gold import check_gold
 from ops.quality.problems import check_problems
 from ops.quality.responses import check_responses
 from ops.quality.suite import QualityReport
-from ops.workers.precache import load_responses
-from ops.workspace import Workspace
 
 
 def raw_problems(workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None) -> QualityReport:

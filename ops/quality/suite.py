@@ -1,8 +1,5 @@
 """The thin edge to Great Expectations: named rules over a table, a verdict in sentences, and Data Docs.
 
-What belongs here: running rules and reading their results. What does not: the rules
-(`problems`, `responses`, `gold`).
-
 The tables hold facts about rows (lengths, counts, yes and no, ids), never a question or an
 answer: what Great Expectations stores and shows cannot repeat a benchmark's text.
 """
@@ -17,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ops.core.workspace import Workspace
 from ops.quality import pages
-from ops.workspace import Workspace
 
 NAMED_ROWS = 8
 """How many rows a failure names in its sentence, and how many failures a summary."""

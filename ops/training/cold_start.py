@@ -1,8 +1,4 @@
-"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision.
-
-What belongs here: making the policy that GRPO starts from. `make_base_policy` keys its
-folder by everything that went in, so what is made already is not made again.
-"""
+"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision."""
 
 from __future__ import annotations
 
@@ -13,12 +9,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Pool, PretrainedPolicy, Recipe, ScratchPolicy, digest
-from ops.policy import PolicyCard
+from ops.core.workspace import Workspace
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
-from ops.workspace import Workspace
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
@@ -94,7 +90,7 @@ def _teach(
     client: Client,
     on_progress: Progress | None,
 ) -> PolicyCard:
-    from ops.policy import load_model
+    from ops.conductor.policy import load_model
     from ops.training.examples import sample_examples
     from ops.training.supervised import fit, scratch_model
 

@@ -1,8 +1,4 @@
-"""How a trainer that failed is told to a person: in one line wherever the cause is known.
-
-What belongs here: reading an exit status and the log. What does not: starting trainers (`assets.conductor`)
-and ending them (`lifeline`). Nothing here imports torch.
-"""
+"""How a trainer that failed is told to a person: in one line wherever the cause is known."""
 
 from __future__ import annotations
 

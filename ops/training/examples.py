@@ -1,8 +1,4 @@
-"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it.
-
-What belongs here: putting sampler, exploration and prompt together. What does not: how a
-workflow is drawn (`sampling`) and how it is learnt (`supervised`).
-"""
+"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it."""
 
 from __future__ import annotations
 
@@ -11,14 +7,15 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from ops.benchmarks.store import read_problems
+from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe
-from ops.policy import PolicyCard
+from ops.core.response import Message
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
 from ops.training.exploration import explore
 from ops.training.sampling import Precached, WorkflowSampler, load_subtasks
-from ops.workers.precache import load_responses
-from ops.workers.types import Client, Message
+from ops.workers.types import Client
 from ops.workflow.prompt import conductor_messages, load_few_shots
-from ops.workspace import Workspace
 
 
 class Example(TypedDict):

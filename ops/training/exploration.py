@@ -1,18 +1,13 @@
-"""Trying random workflows on what no worker solves alone, before any weight is trained.
-
-What belongs here: executing drawn workflows and keeping those that were right. GRPO learns
-only from groups in which some rollout succeeds; a policy that never saw a working
-combination seldom writes one.
-"""
+"""Trying random workflows on what no worker solves alone, before any weight is trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
 
+from ops.conductor.rollout import roll_out
 from ops.config import Execution, Prompting, Worker
-from ops.problem import Problem
-from ops.rollout import roll_out
+from ops.core.problem import Problem
 from ops.training.sampling import WorkflowSampler
 from ops.workers.types import Client
 from ops.workflow.grammar import Workflow

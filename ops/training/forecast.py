@@ -1,9 +1,5 @@
 """What a training run will give, cost and take, said before it is started.
 
-What belongs here: arithmetic on what precaching measured, and the same figures of the last run, to compare.
-What does not: what precaching itself costs (`ops.workers.estimate`), and the probability that one group
-differs (`ops.curation.signal`, which also chooses the mix by it).
-
 Nothing is known yet of the workflows that the policy will write, so two things are assumed and said: a
 workflow has (1 + max_steps) / 2 steps, and each step goes to any worker alike.
 """
@@ -22,16 +18,16 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Recipe, Worker, load_pool, load_recipe, pool_file
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, load_responses
+from ops.core.workspace import Workspace
 from ops.curation import signal
 from ops.curation.card import table
-from ops.errors import PodiumError
-from ops.problem import Problem
+from ops.precaching.profiles import tallies
 from ops.training.plan import CURVE, RunPlan, RunResult
-from ops.workers.precache import ResponseRow, load_responses
 from ops.workers.pricing import at_prices
-from ops.workers.profiles import tallies
 from ops.workers.providers import worst_price
-from ops.workspace import Workspace
 
 SUBTASK_TOKENS = 25
 """What a subtask adds to a later step's context: a sentence or two."""

@@ -1,9 +1,4 @@
-"""GRPO's entry point: `python -m ops.training.grpo --run FOLDER`.
-
-What belongs here: reading the plan, refusing what cannot work, going on from the last
-checkpoint, and telling Dagster (when Dagster listens). What does not: the trainer
-(`trainer`) and the reward (`reward`). torch is imported only after the plan is read.
-"""
+"""GRPO's entry point: `python -m ops.training.grpo --run FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from pathlib import Path
 
 from dagster_pipes import open_dagster_pipes
 
-from ops.errors import ConfigError, PodiumError
+from ops.core.errors import ConfigError, PodiumError
 from ops.training import lifeline
 from ops.training.ending import ERROR
 from ops.training.plan import PLAN, RunPlan, RunResult, command

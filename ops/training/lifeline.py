@@ -1,7 +1,5 @@
 """A trainer does not outlive whoever asked for it.
 
-What belongs here: watching other processes. What does not: starting trainers (`assets.conductor`).
-
 Dagster ends a cancelled child, but a killed Dagster ends nothing; and a launcher's ranks are
 nobody's direct children. So the process that asks puts its own name into the environment, and
 every process of the training watches it; a rank watches its launcher, too.
@@ -13,25 +11,12 @@ import os
 import threading
 import time
 
+from ops.core.processes import name_of
+
 ENV = "PODIUM_PARENT"
 _POLL_S = 0.5
 _EXIT_STATUS = 143
 """As after SIGTERM."""
-
-
-def name_of(pid: int) -> str:
-    """A process's name for all time: the pid with the second of its start, for pids are used again.
-
-    A process that is gone, or only not yet reaped, has a name that no other ever had.
-    """
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.NoSuchProcess:
-        started = 0.0
-    return f"{pid}:{started:.2f}"
 
 
 def watched() -> list[str]:

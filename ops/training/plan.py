@@ -1,8 +1,4 @@
-"""The plan of one training run: everything that GRPO needs, written down before it starts.
-
-What belongs here: `RunPlan`, its folder, the command that runs it, and its plan in words
-(`python -m ops.training.plan --recipe paper`). Nothing here imports torch.
-"""
+"""The plan of one training run: everything that GRPO needs, written down before it starts."""
 
 from __future__ import annotations
 
@@ -15,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Pool, Recipe, Settings, digest, load_pool, load_recipe, resolved
-from ops.errors import DataError, PodiumError
-from ops.workspace import Workspace
+from ops.core.errors import DataError, PodiumError
+from ops.core.workspace import Workspace
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 
@@ -82,7 +78,7 @@ def write_run(
     A folder that exists is kept as it is, so a run that was cut short goes on there and one
     that has finished is not run again.
     """
-    from ops.policy import PolicyCard
+    from ops.conductor.policy import PolicyCard
 
     mix = workspace.data / "training_mix.jsonl"
     key = digest([

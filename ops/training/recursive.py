@@ -1,10 +1,4 @@
-"""Teaching a trained Conductor what a recursive round is: keep what works, write again where it did not.
-
-What belongs here: the lessons, drawn from the policy's own rollouts on problems of the mix, and the short
-supervised fit on them. It is the quickstart's stand-in for the paper's twenty GRPO iterations on recursive
-rounds (Section 3.2 of arXiv:2512.04388). What does not: the loop of rounds (`ops.workflow.recursion`) and
-its evaluation (`ops.evaluation.rounds`).
-"""
+"""Teaching a trained Conductor what a recursive round is: keep what works, write again where it did not."""
 
 from __future__ import annotations
 
@@ -18,12 +12,13 @@ from random import Random
 
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.store import read_problems
+from ops.conductor.policy import Conductor, chat_tokens, context_tokens, load_model
+from ops.conductor.rollout import Rollout, roll_out
 from ops.config import ColdStart, Execution, Prompting, Recipe, Worker, digest
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.evaluation.runner import Writer
 from ops.grading import grade_many
-from ops.policy import Conductor, chat_tokens, context_tokens, load_model
-from ops.problem import Problem
-from ops.rollout import Rollout, roll_out
 from ops.training.examples import Example
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
@@ -33,7 +28,6 @@ from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages, recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.trace import Previous
-from ops.workspace import Workspace
 
 Progress = Callable[[int, int, str], None]
 BATCH = 256

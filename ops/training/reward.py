@@ -1,8 +1,4 @@
-"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 / None out, and what was seen on the way.
-
-What belongs here: the bridge from TRL's reward signature to `ops.rollout`, and the
-statistics of a step. What does not: how a rollout is executed or graded.
-"""
+"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 / None out, and what was seen on the way."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ops.conductor.rollout import REWARDS, Rollout, roll_out
 from ops.config import Execution, Prompting, Worker
-from ops.problem import Problem
-from ops.rollout import REWARDS, Rollout, roll_out
+from ops.core.problem import Problem
 from ops.workers.client import WorkerClient
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 

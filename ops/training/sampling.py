@@ -1,7 +1,4 @@
-"""Workflows for the cold start: random in shape, guided by what precaching measured.
-
-What belongs here: drawing workflows. What does not: trying them out (`exploration`).
-"""
+"""Workflows for the cold start: random in shape, guided by what precaching measured."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from typing import NamedTuple
 
 import yaml
 
-from ops.errors import ConfigError
-from ops.problem import Problem
+from ops.core.errors import ConfigError
+from ops.core.problem import Problem
 from ops.workflow.grammar import SOLVE, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)

@@ -1,7 +1,4 @@
-"""Supervised learning of (prompt, workflow) pairs, by TRL.
-
-What belongs here: the model's birth and the fit. What does not: what the pairs are (`sampling`).
-"""
+"""Supervised learning of (prompt, workflow) pairs, by TRL."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Quiet libraries: no telemetry, no progress bars of their own, no advice on stderr.
-
-What belongs here: environment variables and log levels that must be set before the
-libraries are imported.
-"""
+"""Quiet libraries: no telemetry, no progress bars of their own, no advice on stderr."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A tokenizer of the scratch policy's own.
-
-What belongs here: making it. Digits stand alone, and the fixed parts of the workflow
-grammar are one token each, so that a two-step workflow takes about 25 tokens.
-"""
+"""A tokenizer of the scratch policy's own."""
 
 from __future__ import annotations
 

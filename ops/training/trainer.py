@@ -1,8 +1,4 @@
-"""TRL's GRPO trainer, set up from a run's plan.
-
-What belongs here: configuration of the trainer, checkpoints, the curve. What does not:
-reading the command line (`grpo`), the reward itself (`reward`).
-"""
+"""TRL's GRPO trainer, set up from a run's plan."""
 
 from __future__ import annotations
 
@@ -21,17 +17,17 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from ops.benchmarks.store import read_problems
+from ops.conductor.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
 from ops.config import Grpo
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.grading import configure
-from ops.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
-from ops.problem import Problem
+from ops.precaching.opening import open_client
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workers.client import Counts
-from ops.workers.stage import open_client
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length, conductor_messages, load_few_shots
-from ops.workspace import Workspace
 
 Report = Callable[[int, int, str], None]
 WINDOW = 5

@@ -1,11 +1,11 @@
 """The thin edge to DVC and git: what data a run used, what code, and where copies of the data go.
 
 What belongs here: recording a stage's outputs in dvc.lock, pushing them, reading revisions.
-What does not: making those outputs (`ops.benchmarks.stage`, `ops.curation.stage`, `ops.workers`).
+What does not: making those outputs (`ops.stages.problems`, `ops.stages.curation`, `ops.workers`).
 """
 
+from ops.core.git import git_commit
 from ops.versioning.dvc import commit, push, revision, version
-from ops.versioning.git import git_commit
 from ops.versioning.settings import data_settings, record, use_recipe
 
 __all__ = ["commit", "data_settings", "git_commit", "push", "record", "revision", "use_recipe", "version"]

@@ -1,8 +1,5 @@
 """Calls of DVC: commit, push; and what dvc.lock says.
 
-What belongs here: where DVC is, one DVC process at a time in a checkout, and its errors told so that a
-person can mend them. What does not: what is recorded with which recipe (`settings`).
-
 DVC is a program in an environment of its own (`.venv-dvc`): Hydra and OmegaConf, which it needs, ask for a
 version of antlr4's runtime that Dagster's selections cannot be parsed with.
 """
@@ -24,9 +21,9 @@ import yaml
 
 from ops.config import digest
 from ops.config.versions import Versions
-from ops.errors import DataError, PodiumError
-from ops.versioning.git import needs
-from ops.workspace import Workspace
+from ops.core.errors import DataError, PodiumError
+from ops.core.git import needs
+from ops.core.workspace import Workspace
 
 LOCK_TIMEOUT_S = 300.0
 """How long a process waits for another's DVC call: a repository takes one at a time."""

@@ -1,8 +1,5 @@
 """Which recipe the recorded data belongs to: params.yaml and `data/settings.yaml`.
 
-What belongs here: writing both before a stage is recorded, so that `dvc repro` would do the same.
-What does not: calls of DVC (`dvc`).
-
 `params.yaml` says which recipe the commands of dvc.yaml read. `data/settings.yaml` is what of recipe and
 pool changes data, resolved: the stages name its sections as parameters, so an edit elsewhere (a learning
 rate, a worker's limits) leaves the data current, and a default written out changes nothing. No stage depends
@@ -18,8 +15,8 @@ import yaml
 
 from ops.benchmarks.store import write_text
 from ops.config import Pool, Recipe, Snapshot
+from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
-from ops.workspace import Workspace
 
 SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
 """What of a recipe changes data."""

@@ -1,18 +1,14 @@
-"""Group commit: calls that leave together, and replies that arrive together, cost one transaction each.
-
-What belongs here: the moments before a call leaves and after its reply came, until they are safe on disk. What
-does not: the tables (cache, ledger) and the calls (client).
-"""
+"""Group commit: calls that leave together, and replies that arrive together, cost one transaction each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ops.workers.cache import ClaimLost, ResponseCache
-from ops.workers.ledger import Bill, Departure, Ledger, Reservation
-from ops.workers.together import Together
-from ops.workers.types import Response
+from ops.cache import ClaimLost, ResponseCache
+from ops.core.response import Response
+from ops.core.together import Together
+from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 
 
 class _Reply(NamedTuple):

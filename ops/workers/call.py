@@ -1,9 +1,4 @@
-"""A live call: reservation, attempts, retries, booking.
-
-What belongs here: what happens between the wish for a worker's answer and its being safe
-on disk. What does not: whether a call is needed at all (client), its limits (limits,
-breaker), and reading what comes back (replies, failures).
-"""
+"""A live call: reservation, attempts, retries, booking."""
 
 from __future__ import annotations
 
@@ -17,17 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ops.errors import OverBudget, WorkerUnreachable
+from ops.core.errors import OverBudget, WorkerUnreachable
+from ops.core.response import Message, Response
+from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk
 from ops.workers.failures import Transient, describe, read_failure
-from ops.workers.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.lost import may_be_billed
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
 from ops.workers.turns import my_turn, waiting
-from ops.workers.types import Message, Response
 
 _ROOM_POLL_S = 0.02
 _LONGEST_BACKOFF_S = 30.0

@@ -1,8 +1,4 @@
-"""The one way to ask a worker: cache first, and then a call, made once for all who want it.
-
-What belongs here: look-up, identical calls in flight, and counting. What does not: the
-call itself (call), storage (cache), money (ledger), and running many problems (precache).
-"""
+"""The one way to ask a worker: cache first, and then a call, made once for all who want it."""
 
 from __future__ import annotations
 
@@ -15,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ops.cache import ClaimLost, ResponseCache, cache_material
 from ops.config import Worker
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
+from ops.core.response import Message, Response
+from ops.spending.ledger import Ledger
 from ops.workers.booking import BookingDesk
-from ops.workers.cache import ClaimLost, ResponseCache, cache_material
 from ops.workers.call import Account, Caller
-from ops.workers.ledger import Ledger
 from ops.workers.seat import Seat, take_seat
 from ops.workers.turns import waiting
-from ops.workers.types import Message, Response
 
 
 @dataclass

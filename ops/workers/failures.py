@@ -1,10 +1,4 @@
-"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
-
-What belongs here: the one table from LiteLLM's exceptions to ours. What does not: waiting and trying
-again (call), and getting at a provider's words (words). A status says little: providers send 400 for an
-empty account, a wrong parameter, a long context and a refusal alike, so their words are read too. What no
-row of the table knows stops the run, since a policy would learn from it that the worker is wrong.
-"""
+"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?"""
 
 from __future__ import annotations
 
@@ -16,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.errors import AccountError, ConfigError, ContextTooLong, WorkerError, WorkerRefused
+from ops.core.errors import AccountError, ConfigError, ContextTooLong, WorkerError, WorkerRefused
+from ops.core.response import Message
 from ops.workers.providers import litellm
-from ops.workers.types import Message
 from ops.workers.words import Words, words_of
 
 LONGEST_WAIT_S = 300.0

@@ -1,9 +1,4 @@
-"""One worker's limits: calls in flight, requests and tokens a minute, and what its provider asks for.
-
-What belongs here: when a call may begin. What does not: what other processes do to the same
-worker (machine), who is worth calling at all (breaker), in which order workflows' calls are
-wanted (turns), and retrying (client).
-"""
+"""One worker's limits: calls in flight, requests and tokens a minute, and what its provider asks for."""
 
 from __future__ import annotations
 

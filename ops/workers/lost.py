@@ -1,8 +1,4 @@
-"""Which of the calls that ended without an answer may be billed all the same.
-
-What belongs here: telling them from an error's chain. What does not: what a failure means for
-the run (failures), and counting what was lost (ledger).
-"""
+"""Which of the calls that ended without an answer may be billed all the same."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """One worker's limits over all processes of a machine: who may be in flight, and when the next request may start.
 
-What belongs here: slots and times in files that the processes of a checkout share: ranks of a training,
-partitions, servers. What does not: how many calls a process lets go at a time (limits), and processes of
-other machines, which know nothing of each other.
-
 Slots are locks of the operating system (flock), so whoever holds one and is killed gives it back by dying.
 Our own lines rather than filelock: taking and giving back one of its locks costs a hundred times the system
 calls, for each call to a worker.

@@ -1,8 +1,4 @@
-"""A pool as a person reads it, and what changed between two: retraining does the least that suffices.
-
-What belongs here: the table and the difference. What does not: the pool itself and its
-keys (`ops.config`), and deciding what to do about it (pipelines).
-"""
+"""A pool as a person reads it, and what changed between two: retraining does the least that suffices."""
 
 from __future__ import annotations
 

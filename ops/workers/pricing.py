@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ops.config import Pool, Price
-from ops.workers.precache import ResponseRow
+from ops.core.rows import ResponseRow
 
 
 def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:

@@ -1,8 +1,4 @@
-"""The edge to LiteLLM: loading it quietly, registering our own providers, parameters, prices.
-
-What belongs here: everything that depends on how LiteLLM is called. What does not:
-when to call it (client), and how its errors are read (failures).
-"""
+"""The edge to LiteLLM: loading it quietly, registering our own providers, parameters, prices."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Pool, Worker
-from ops.errors import ConfigError
-from ops.workers.types import Message
+from ops.core.errors import ConfigError
+from ops.core.response import Message
 
 _OWN_PROVIDERS = {"local": "ops.miniature.provider"}
 """LiteLLM provider prefix → the module whose `register()` puts it into LiteLLM's provider map."""

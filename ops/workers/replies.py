@@ -1,8 +1,4 @@
-"""Reading a provider's reply: the response in it, and whether it is one.
-
-What belongs here: everything that is known of a reply once it is there. What does not:
-errors instead of a reply (failures), and what is done about either (call).
-"""
+"""Reading a provider's reply: the response in it, and whether it is one."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.errors import ConfigError, WorkerRefused
+from ops.core.errors import ConfigError, WorkerRefused
+from ops.core.response import Message, Response
 from ops.workers.failures import Transient
 from ops.workers.providers import cost_usd, litellm
-from ops.workers.types import Message, Response
 
 LONGEST_TOKEN_CHARS = 128
 """No tokenizer in use has a longer token (runs of spaces are the longest)."""

@@ -1,7 +1,4 @@
-"""A worker as a client calls it: its settings resolved once, and what is known of it since.
-
-What belongs here: the state that all calls to one worker share. What does not: a call (call).
-"""
+"""A worker as a client calls it: its settings resolved once, and what is known of it since."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The HTTP session of an event loop: bounded replies, and nothing left open when the loop ends.
-
-What belongs here: sockets, and whose they are. What does not: what is sent over them
-(providers, call). LiteLLM makes a session of its own where it is given none; ours refuses
-a reply that no model can have meant, before it is in memory, and ends with its loop.
-"""
+"""The HTTP session of an event loop: bounded replies, and nothing left open when the loop ends."""
 
 from __future__ import annotations
 

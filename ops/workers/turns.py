@@ -1,11 +1,4 @@
-"""What a call has to do with a scheduler outside: whose turn it is, and how long it only waits.
-
-What belongs here: the two hooks between them. A client takes a turn only when it really calls: what
-the cache holds, and what another task is asking already, waits for nobody. And it says when it waits
-for others, since a deadline counts a workflow's own work alone. What does not: how turns are given
-(`ops.workflow.scheduler`), what a deadline does (`ops.workflow.execution`), and the worker's limits,
-which a client keeps by itself.
-"""
+"""What a call has to do with a scheduler outside: whose turn it is, and how long it only waits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A provider's own words about a failed call, without what it quotes of ours.
-
-What belongs here: finding the words in LiteLLM's errors, and taking prompts and keys out of them: providers
-quote both, and neither may be read as their opinion or reach a log. What does not: what the words mean (failures).
-"""
+"""A provider's own words about a failed call, without what it quotes of ours."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ops.config.secret import KEY_SHAPE
-from ops.workers.types import Message
+from ops.core.response import Message
 
 _QUOTE_WORDS = 8
 """So many of our words in a row are a quotation: what a provider says by itself shares fewer with a prompt."""

@@ -1,8 +1,5 @@
 """Find the lists that a completion assigns to the three names, and the last block of them that is whole.
 
-What belongs here: how an assignment may be spelt, which assignments are the model's own turn, and which
-three belong together. What does not: reading a list (`literals`), what the lists mean (`grammar`).
-
 A **block** is three assignments in a row, one of each name; it is whole when all three are lists that can be read.
 The last whole one counts. Lists in a row are grouped in the prompt's order, wherever they begin (M S A M S, the
 second block cut off, are M S A and a rest); in another order only where they are blocks from the first to the last.

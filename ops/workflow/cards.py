@@ -1,8 +1,4 @@
-"""Cards: what precaching measured of the workers, as the Conductor may be shown it beside their ordinals.
-
-What belongs here: a card and where it comes from. What does not: measuring (`ops.workers.profiles`)
-and the wording of prompts (`prompt`).
-"""
+"""Cards: what precaching measured of the workers, as the Conductor may be shown it beside their ordinals."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from ops.config import Settings
-from ops.errors import DataError
+from ops.core.errors import DataError
 from ops.workflow.render import usd
 
 DOMAINS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}

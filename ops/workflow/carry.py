@@ -1,8 +1,4 @@
-"""How much of a long response later steps are shown, in tokens.
-
-What belongs here: counting and cutting. One tokenizer (tiktoken's cl100k_base, which LiteLLM brings
-along) counts for every worker: a limit is a limit on length, and nothing has to be downloaded.
-"""
+"""How much of a long response later steps are shown, in tokens."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A step's own time: what its deadline counts, and what it waited for others.
-
-What belongs here: a clock that stops while a call waits for a slot, a pace or another's call. What does not:
-who says so (`ops.workers.turns`), and what happens at the deadline (`execution`).
-"""
+"""A step's own time: what its deadline counts, and what it waited for others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Chat-template control tokens in texts that nobody here wrote: broken up, so that they stay text.
 
-What belongs here: finding the words with which a chat template separates its turns, and
-taking their power from a problem, a subtask or a worker's answer that contains them. What does
-not: prompts and templates themselves.
-
 Why: most tokenizers turn `<|im_end|>` into the one token that ends a turn wherever it stands. A worker's
 answer that contains it could end its own turn and open another's. One blank after the first
 character is enough, also for templates whose markers are plain text, and a reader sees what was meant.
@@ -16,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from ops.workers.types import Message
+from ops.core.response import Message
 
 KNOWN = re.compile(
     r"""<\|[\w .:/-]{1,64}\|>                                      # ChatML, Llama 3, Phi, Qwen and many others

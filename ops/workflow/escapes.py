@@ -1,8 +1,5 @@
 r"""What a backslash in a subtask means: LaTeX stays as it stands, and what is rendered is read back the same.
 
-What belongs here: the inside of one string, from its spelling to its text and back. What does not:
-where a string ends (`literals`).
-
 A string is written in one of two ways, and which of them is plain from its backslashes:
 
 - *escaped*, as Python and JSON want it: every backslash is doubled or begins one of the escapes

@@ -1,9 +1,4 @@
-"""Run a workflow as a graph: a step waits only for the steps that it sees.
-
-What belongs here: the order of the calls, what each worker is sent (Section 3.1 of
-arXiv:2512.04388), the deadline, and what a failed step means for the rest. What does not:
-retries, caching and money (the client's), whose call goes first (`scheduler`), and judging the answer.
-"""
+"""Run a workflow as a graph: a step waits only for the steps that it sees."""
 
 from __future__ import annotations
 
@@ -14,11 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Literal, NamedTuple
 
+from ops.cache import cache_key
 from ops.config import Execution, Worker
-from ops.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
-from ops.workers.cache import cache_key
+from ops.core.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
+from ops.core.response import Message, Response
 from ops.workers.turns import turns_from, waits_told_to
-from ops.workers.types import Client, Message, Response
+from ops.workers.types import Client
 from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain

@@ -1,7 +1,4 @@
-"""The worked examples in `data/few_shots`: their form, and reading them.
-
-What belongs here: what an example must be. What does not: how it is shown (`prompt`).
-"""
+"""The worked examples in `data/few_shots`: their form, and reading them."""
 
 from __future__ import annotations
 

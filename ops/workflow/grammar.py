@@ -1,9 +1,4 @@
-"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time.
-
-What belongs here: the three lists that a Conductor writes (Section 3.1 of arXiv:2512.04388),
-what makes them valid, and their rendering. Finding the lists in a text is `literals`' work.
-What does not belong here: prompting, running or rewarding a workflow.
-"""
+"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Read one list of Python literals out of a text, without evaluating anything, in linear time.
 
-What belongs here: the form of a list, its limits and what is wrong with one that cannot be read.
-What does not: which name it is assigned to (`assignments`) and what it means (`grammar`).
-
 Why linear: `LIST` never passes a character twice as part of two lists: a list, or what looked
 like the beginning of one, is consumed as far as it went. A string without an end is given back, but the
 stretch that was searched for its end holds no other quote that could open a string of its kind. Every

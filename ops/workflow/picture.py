@@ -1,8 +1,5 @@
 """A workflow, or a trace of one, drawn as an SVG: the question above, the answer below, what is seen as arrows.
 
-What belongs here: layout and drawing, without any library, so that the same workflow is the same file
-everywhere. What does not: words about it (`render`), its strategy (`strategy`).
-
 `python -m ops.workflow FOLDER` draws the three pictures of docs/workflow.md.
 """
 

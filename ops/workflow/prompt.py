@@ -1,9 +1,4 @@
-"""What the Conductor is shown: a problem, the workers on offer as ordinals, worked examples.
-
-What belongs here: our wording of the task and of a recursive round, which workers are offered in
-which order, and whether it all fits the model. What does not: the examples' form (`few_shots`),
-what a worker is shown (`ops.benchmarks.prompts`, `execution`) and the grammar itself.
-"""
+"""What the Conductor is shown: a problem, the workers on offer as ordinals, worked examples."""
 
 from __future__ import annotations
 
@@ -12,9 +7,9 @@ import string
 from collections.abc import Callable, Sequence
 
 from ops.config import Pool, Prompting, Worker
-from ops.errors import PodiumError
-from ops.problem import Problem
-from ops.workers.types import Message
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
 from ops.workflow.grammar import Step, Workflow

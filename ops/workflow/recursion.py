@@ -1,9 +1,4 @@
-"""Rounds: the Conductor reads what its workflow gave, and keeps that answer or writes another workflow.
-
-What belongs here: the loop and its ends (Section 3.2 of arXiv:2512.04388), the record of its rounds, and what
-training makes of rewards by round. What does not: the words of a recursive round (`prompt`), running one
-workflow (`execution`), grading. Only completions are ever parsed: a response that contains a workflow stays text.
-"""
+"""Rounds: the Conductor reads what its workflow gave, and keeps that answer or writes another workflow."""
 
 from __future__ import annotations
 
@@ -16,8 +11,9 @@ from typing import Any, Literal
 
 from ops.benchmarks.prompts import worker_prompt
 from ops.config import Execution, Prompting, Recursion, Worker
-from ops.problem import Problem
-from ops.workers.types import Client, Message
+from ops.core.problem import Problem
+from ops.core.response import Message
+from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.carry import carried
 from ops.workflow.execution import Previous, execute

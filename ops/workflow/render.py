@@ -1,8 +1,4 @@
-"""A workflow, or a trace of one, as a picture (Mermaid) and as text.
-
-What belongs here: turning one workflow into words and lines. What does not: naming its
-strategy (`strategy`), drawing it (`picture`), tables over many of them (`ops.evaluation.report`).
-"""
+"""A workflow, or a trace of one, as a picture (Mermaid) and as text."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""One queue per worker for a batch of workflows: the call whose workflow has the most still to do goes first.
-
-What belongs here: slots, their order, and what is learnt of a worker's speed. What does not: what is
-asked (`execution`), rate limits, retries and money (the client's). A batch ends with its slowest
-workflow; first come, first served lets long chains wait behind short ones and leaves them as a tail.
-"""
+"""One queue per worker for a batch of workflows: the call whose workflow has the most still to do goes first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Reading a workflow's strategy: which shape it has, and how varied many of them are.
 
-What belongs here: rules over the graph and the wording of subtasks, and counts over many workflows.
-What does not: pictures (`render`), curves (`ops.training`) and tables (`ops.evaluation.report`).
-
 The rules are plain on purpose: the same workflow always has the same shape, and a person can
 tell why. They look at the steps that reach the answer, and at English wording only.
 """

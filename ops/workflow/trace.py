@@ -1,9 +1,4 @@
-"""What happened when a workflow was run: one `StepTrace` a step, summed up by a `Trace`.
-
-What belongs here: the record, what can be computed from it, and its JSON. What does not:
-running (`execution`), showing (`render`), MLflow's spans (`ops.tracing`) and rewarding
-(`ops.rollout`).
-"""
+"""What happened when a workflow was run: one `StepTrace` a step, summed up by a `Trace`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Where the model's own turn ends in a completion: what follows was written in another's name.
 
-What belongs here: the marks that end a turn, those of our own prompts first. What does not: stopping
-generation (`ops.policy`), and which marks stand inside a list's strings (`assignments`).
-
 A base model goes on after its answer with the next question and the next plan, in the format that it
 was shown. These end a turn:
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from ops.core.workspace import Workspace
 from ops.training.telemetry import silence
-from ops.workspace import Workspace
 from tests.bench.row import Row, report
 
 

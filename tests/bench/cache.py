@@ -22,14 +22,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from ops.cache import ResponseCache
+from ops.cache.rows import Row as Stored
+from ops.cache.rows import encode
 from ops.config import Pool, Worker, load_pool, load_recipe
-from ops.workers.cache import ResponseCache
-from ops.workers.cache.rows import Row as Stored
-from ops.workers.cache.rows import encode
+from ops.core.response import Message, Response
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
-from ops.workers.types import Message, Response
-from ops.workspace import Workspace
 from tests.bench.row import Row
 
 ASKED = 1600
@@ -149,8 +149,9 @@ def _cpu_s() -> float:
 def _grade_and_write(workspace: Workspace) -> Table:
     """The reference: each file of responses read, its texts graded, and written again."""
     from ops.benchmarks.store import read_problems
+    from ops.core.rows import load_responses, response_file
     from ops.grading import grade
-    from ops.workers.precache import load_responses, response_file, write_responses
+    from ops.precaching.precache import write_responses
 
     data = workspace.data
     problems = {(one.benchmark, one.id): one for one in read_problems(data / "shortlist.jsonl")}
@@ -169,7 +170,8 @@ def _materialize(workspace: Workspace) -> Table:
     from ops.config import TRAINING_BENCHMARKS
     from ops.grading import grade
     from ops.miniature.problems import generate
-    from ops.workers.stage import materialize_responses, open_client
+    from ops.precaching.opening import open_client
+    from ops.stages.responses import materialize_responses
 
     config = Workspace.find().config
     os.environ.pop("PODIUM_CACHE_URL", None)

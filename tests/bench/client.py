@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
-from ops.workers.cache import ResponseCache
+from ops.core.response import Message
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from ops.workers.providers import litellm, request_settings
-from ops.workers.types import Message
-from ops.workspace import Workspace
 from tests.bench.row import Row
 from tests.faults.remote import FaultServer
 

@@ -24,10 +24,10 @@ import psutil
 from datasketch import MinHash
 
 from ops.config import Curation
+from ops.core.problem import Domain, GraderName, Problem
+from ops.core.workspace import Workspace
 from ops.curation.mix import choose_mix
 from ops.curation.shortlist import shortlist
-from ops.problem import Domain, GraderName, Problem
-from ops.workspace import Workspace
 from tests.bench.row import Row
 
 CANDIDATES, HELD_OUT = 150_000, 25_000

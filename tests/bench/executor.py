@@ -16,16 +16,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
-from ops.workers.cache import ResponseCache
+from ops.core.response import Message, Response
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from ops.workers.providers import ensure_registered
-from ops.workers.types import Client, Message, Response
+from ops.workers.types import Client
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
-from ops.workspace import Workspace
 from tests.bench.row import Row
 
 LATENCY = 0.2

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.errors import WorkerUnreachable
-from ops.workers.cache import ResponseCache
+from ops.core.errors import WorkerUnreachable
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from tests.bench.row import Row
 from tests.faults.remote import FaultServer
 from tests.faults.server import RETRY_AFTER_S

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import psutil
 
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
-from ops.problem import Problem
-from ops.workspace import Workspace
 from pipelines.pages import write_between
 from tests.unit.grading.forms import Form, load, wrapped, wrappings
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Grading
+from ops.core.problem import Split
+from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
-from ops.problem import Split
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
-from ops.workspace import Workspace
 from pipelines.pages import write_between
 
 FILE = Path("docs") / "quality.md"

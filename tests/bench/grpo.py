@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import ColdStart, load_pool, load_recipe
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from tests.bench.row import Row
 
 STEPS = 6
@@ -25,7 +25,7 @@ def rows() -> list[Row]:
     from trl import GRPOTrainer
 
     from ops.benchmarks.store import read_problems
-    from ops.policy import PolicyCard, load_model
+    from ops.conductor.policy import PolicyCard, load_model
     from ops.training.trainer import configuration, dataset, run
 
     class Timer(TrainerCallback):  # type: ignore[misc]
@@ -64,8 +64,8 @@ def rows() -> list[Row]:
 def _plan(folder: Path) -> Any:
     """A plan in a folder of its own: generated problems and a policy that has just learnt the grammar."""
     from ops.benchmarks.store import write_problems
+    from ops.conductor.policy import PolicyCard
     from ops.miniature.problems import generate
-    from ops.policy import PolicyCard
     from ops.training.examples import Example
     from ops.training.plan import RunPlan
     from ops.training.sampling import WorkflowSampler, load_subtasks

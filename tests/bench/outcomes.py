@@ -17,15 +17,16 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
+from ops.cache import ResponseCache
 from ops.config import BenchmarkSource, Replay, Worker
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
 from ops.curation.signal import forecast
-from ops.problem import Problem
-from ops.workers.cache import ResponseCache
-from ops.workers.ledger import Ledger
-from ops.workers.precache import ResponseRow, precache
-from ops.workers.profiles import best_single, oracle, profile, tallies
-from ops.workers.replay import Recorded, ReplayClient
-from ops.workspace import Workspace
+from ops.precaching.precache import precache
+from ops.precaching.profiles import best_single, oracle, profile, tallies
+from ops.precaching.replay import Recorded, ReplayClient
+from ops.spending.ledger import Ledger
 from pipelines.pages import write_between
 
 ROOT = Path(__file__).parents[2]

@@ -23,10 +23,10 @@ from scipy.special import gammaln
 from scipy.stats import spearmanr
 
 from ops.config import Curation
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.curation.mix import choose_in_domain, signals
 from ops.curation.signal import JEFFREYS, RESCUE, Tallies, Tally, forecast
-from ops.problem import Problem
-from ops.workspace import Workspace
 from pipelines.pages import write_between
 
 DOC = Path("docs") / "curation.md"

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser as Chromium

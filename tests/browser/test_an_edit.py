@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from ops.workers.ledger import Ledger
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from ops.config import load_pool
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from pipelines.definitions import defs
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     import asyncio
 
     from ops.config import Worker
-    from ops.registry import connected, experiment
-    from ops.serving import in_thread
-    from ops.tracing import export
-    from ops.workers.types import Response
+    from ops.core.response import Response
+    from ops.release.registry import connected, experiment
+    from ops.release.serving import in_thread
+    from ops.release.tracing import export
     from ops.workflow.execution import execute
     from ops.workflow.grammar import Step, Workflow
 

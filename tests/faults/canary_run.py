@@ -10,11 +10,11 @@ import traceback
 import urllib.request
 from pathlib import Path
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.errors import PodiumError
-from ops.workers.cache import ResponseCache
+from ops.core.errors import PodiumError
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from tests.faults.server import FAULTS
 
 PROMPT = "canary-prompt-4417"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ops.workers.cache import ResponseCache
+from ops.cache import ResponseCache
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from tests.faults.remote import FaultServer
 
 

@@ -12,10 +12,10 @@ import json
 import sys
 from pathlib import Path
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.workers.cache import ResponseCache
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 
 WARM_UP = "LiteLLM's first call takes its time"
 

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from pathlib import Path
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.problem import Problem
-from ops.workers.cache import ResponseCache
+from ops.core.problem import Problem
+from ops.precaching.precache import precache
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
-from ops.workers.precache import precache
 
 PROBLEMS, CONCURRENCY = 120, 8
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.workers.cache import ResponseCache
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 
 CONCURRENCY = 4
 WARM_UP = "a first one, with a cache and a ledger of its own"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from ops.config import Worker
-from ops.errors import ConfigError, WorkerUnreachable
+from ops.core.errors import ConfigError, WorkerUnreachable
+from ops.core.response import Response
 from ops.workers.client import WorkerClient
-from ops.workers.types import Response
 from tests.faults.remote import FaultServer
 from tests.faults.server import FAULTS
 

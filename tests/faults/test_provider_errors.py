@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from ops.conductor.rollout import roll_out
 from ops.config import Prompting, Worker
-from ops.errors import AccountError, ConfigError, ContextTooLong, WorkerRefused, WorkerUnreachable
-from ops.problem import Problem
-from ops.rollout import roll_out
+from ops.core.errors import AccountError, ConfigError, ContextTooLong, WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ops.config import Worker
-from ops.errors import OverBudget, WorkerUnreachable
+from ops.core.errors import OverBudget, WorkerUnreachable
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 from tests.faults import precache_run
 from tests.faults.remote import PRICE, FaultServer
 from tests.faults.server import COMPLETION_TOKENS, FAULTS, PROMPT_TOKENS

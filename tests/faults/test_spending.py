@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ops.cache import cache_key
 from ops.config import Worker
-from ops.errors import PodiumError, WorkerUnreachable
-from ops.workers.books import Spent
-from ops.workers.cache import cache_key
+from ops.core.errors import PodiumError, WorkerUnreachable
+from ops.core.response import Response
+from ops.spending.books import Spent
+from ops.spending.ledger import Departure, Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Departure, Ledger
-from ops.workers.types import Response
 from tests.faults.remote import PRICE, FaultServer
 from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.faults.spending_run import CONCURRENCY, WARM_UP, Order, Process, running

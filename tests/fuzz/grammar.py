@@ -14,7 +14,7 @@ from pathlib import Path
 import atheris
 import yaml
 
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 
 MODULES = ("grammar", "assignments", "literals", "escapes", "turn")
 

@@ -24,9 +24,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from ops import registry
+from ops.core.workspace import Workspace
 from ops.evaluation.scores import load_rows
-from ops.workspace import Workspace
+from ops.release import registry
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.search import holders
 

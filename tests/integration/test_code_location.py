@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from pipelines.dev import code_location
 from pipelines.home import prepare, this_process
 

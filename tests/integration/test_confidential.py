@@ -18,20 +18,21 @@ from assets.resources import Podium
 from ops.benchmarks.privacy import is_confidential, shown
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.stage import materialize_raw
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker, load_pool
-from ops.curation.stage import materialize_mix, materialize_shortlist
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
 from ops.evaluation.baselines.single_worker import score_rows
 from ops.evaluation.report import Leaderboard, tables
 from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
-from ops.problem import Problem
-from ops.workers.precache import load_responses, precache, write_responses
-from ops.workers.types import Message, Response
+from ops.precaching.precache import precache, write_responses
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
-from ops.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from assets.resources import Podium
+from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
-from ops.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.lifecycle import RANGE_END, RANGE_START

@@ -15,12 +15,13 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.benchmarks.stage import materialize_raw
 from ops.benchmarks.store import write_problems
-from ops.curation.stage import materialize_shortlist
-from ops.problem import CodeTest, Problem
-from ops.workers.precache import ResponseRow, response_file, write_responses
-from ops.workspace import Workspace
+from ops.core.problem import CodeTest, Problem
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.precaching.precache import write_responses
+from ops.stages.curation import materialize_shortlist
+from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 

@@ -24,12 +24,12 @@ import pytest
 import yaml
 
 from assets.resources import SNAPSHOT, Podium
-from ops import registry
+from ops.cache import ResponseCache
 from ops.config import Snapshot, load_pool
+from ops.core.workspace import Workspace
+from ops.release import registry
+from ops.spending.ledger import Ledger
 from ops.training.plan import RESULT, RunResult
-from ops.workers.cache import ResponseCache
-from ops.workers.ledger import Ledger
-from ops.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 

@@ -15,13 +15,14 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.benchmarks.stage import materialize_raw
 from ops.config import TRAINING_BENCHMARKS, load_pool, load_recipe
-from ops.curation.stage import materialize_shortlist
-from ops.errors import OverBudget
-from ops.workers.ledger import Ledger
-from ops.workers.stage import estimate_responses, materialize_profiles, materialize_responses, open_client
-from ops.workspace import Workspace
+from ops.core.errors import OverBudget
+from ops.core.workspace import Workspace
+from ops.precaching.opening import open_client
+from ops.spending.ledger import Ledger
+from ops.stages.curation import materialize_shortlist
+from ops.stages.problems import materialize_raw
+from ops.stages.responses import estimate_responses, materialize_profiles, materialize_responses
 from pipelines.definitions import definitions
 from pipelines.lifecycle import RANGE_END, RANGE_START
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from assets import conductor
-from ops.errors import PodiumError
-from ops.policy import Conductor
+from ops.conductor.policy import Conductor
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
 from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.training.trainer import last_checkpoint, run
-from ops.workers.ledger import Ledger
-from ops.workspace import Workspace
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [

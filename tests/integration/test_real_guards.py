@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.stage import evaluation_questions, materialize_raw
+from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import Recipe, load_pool, load_recipe
-from ops.curation.stage import materialize_mix, materialize_shortlist
+from ops.core.workspace import Workspace
 from ops.quality import stages
-from ops.workspace import Workspace
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.problems import materialize_raw
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT.parent / "shared" / "benchmarks"

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.stage import evaluation_questions, materialize_raw
+from ops.benchmarks.raw import evaluation_questions
 from ops.config import Recipe, load_pool
+from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
-from ops.curation.stage import Mix, materialize_mix, materialize_shortlist
-from ops.workspace import Workspace
+from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.problems import materialize_raw
 
 SHARED = Path(__file__).parents[3] / "shared" / "benchmarks"
 FILES: dict[str, dict[str, list[str]]] = {

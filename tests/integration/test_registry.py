@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ops import registry
+from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, ScratchPolicy, load_pool
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow
-from ops.policy import PolicyCard
-from ops.promotion import Check, Verdict, override
+from ops.release import registry
+from ops.release.promotion import Check, Verdict, override
 from ops.workflow.grammar import Step, Workflow
-from ops.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
@@ -246,7 +246,7 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
 def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"}
     return subprocess.run(
-        [sys.executable, "-m", "ops.ask", question], cwd=ROOT, env=environment, capture_output=True,
+        [sys.executable, "-m", "ops.release.ask", question], cwd=ROOT, env=environment, capture_output=True,
         text=True, timeout=200, check=False,
     )  # fmt: skip
 

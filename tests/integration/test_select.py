@@ -8,7 +8,7 @@ import sys
 import dagster as dg
 import pytest
 
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from pipelines.home import prepare
 
 pytestmark = pytest.mark.slow

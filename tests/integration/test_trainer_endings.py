@@ -9,9 +9,9 @@ import pytest
 
 from assets import conductor
 from ops.config import load_pool, load_recipe
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
 from ops.training.plan import RunPlan
-from ops.workspace import Workspace
 
 ROOT = Workspace.find().root
 RANK_KILLED = """

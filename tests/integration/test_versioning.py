@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from ops.config import Pool, Price, Recipe, Versions, Worker
-from ops.errors import DataError, PodiumError
+from ops.core.errors import DataError, PodiumError
+from ops.core.workspace import Workspace
 from ops.versioning import commit, data_settings, git_commit, push, revision, use_recipe, version
 from ops.versioning.dvc import program
 from ops.versioning.settings import SECTIONS
-from ops.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 DVC_YAML = """

@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 USES = {
-    "registry": "from ops.registry import connected\nwith connected(workspace): pass",
-    "tracing": "from ops.tracing import export\nexport(None, 'name')",
+    "registry": "from ops.release.registry import connected\nwith connected(workspace): pass",
+    "tracing": "from ops.release.tracing import export\nexport(None, 'name')",
 }
 
 
@@ -33,7 +33,7 @@ def test_a_missing_mlflow_is_told_with_its_remedy(libraries: Path, use: str) -> 
     program = (
         "import mlflow\n"
         "assert mlflow.__file__ is None, 'the folder hides what this test is about'\n"
-        "from pathlib import Path\nfrom ops.errors import PodiumError\nfrom ops.workspace import Workspace\n"
+        "from pathlib import Path\nfrom ops.core.errors import PodiumError\nfrom ops.core.workspace import Workspace\n"
         f"workspace = Workspace(Path({str(libraries)!r}))\n"
         "try:\n    " + USES[use].replace("\n", "\n    ") + "\n"
         "except PodiumError as error:\n    print(error)\n"

@@ -19,13 +19,13 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.benchmarks.stage import materialize_raw
 from ops.config import TRAINING_BENCHMARKS, load_pool, load_recipe
-from ops.curation.stage import materialize_shortlist
-from ops.workers.precache import ResponseRow, load_responses
-from ops.workers.profiles import profile
-from ops.workers.vllm_server import is_up
-from ops.workspace import Workspace
+from ops.core.rows import ResponseRow, load_responses
+from ops.core.workspace import Workspace
+from ops.local_models.vllm_server import is_up
+from ops.precaching.profiles import profile
+from ops.stages.curation import materialize_shortlist
+from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
 from pipelines.lifecycle import RANGE_END, RANGE_START
 

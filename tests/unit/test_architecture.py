@@ -18,6 +18,20 @@ FORBIDDEN = {
     "pipelines": {"tests"},
 }
 
+FLOORS = (
+    {"core"},
+    {"grading", "spending", "miniature", "config"},
+    {"benchmarks", "local_models"},
+    {"cache", "curation", "versioning"},
+    {"workers"},
+    {"workflow"},
+    {"conductor", "precaching"},
+    {"evaluation", "quality"},
+    {"training", "release"},
+    {"stages"},
+)
+"""The rooms of `ops`, from the ground up: a room imports only rooms on lower floors."""
+
 
 def sources(layer: str) -> list[Path]:
     """The layer's modules, from the project's root."""
@@ -64,6 +78,34 @@ def test_a_layer_imports_nothing_above_it(layer: str) -> None:
         for file in files
         for module, line in imported(tree_of(file))
         if top(module) in FORBIDDEN[layer]
+    ]
+    assert wrong == []
+
+
+def rooms_imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The rooms of `ops` that are imported anywhere under `tree`, with the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "ops":
+            yield from ((alias.name, node.lineno) for alias in node.names)
+    for module, line in imported(tree):
+        if module.startswith("ops."):
+            yield module.split(".")[1], line
+
+
+def test_every_room_stands_on_a_floor() -> None:
+    rooms = {file.parent.name for file in (ROOT / "ops").glob("*/__init__.py")}
+    assert rooms == set().union(*FLOORS)
+    assert [file.name for file in (ROOT / "ops").glob("*.py")] == ["__init__.py"]
+
+
+def test_a_room_imports_only_rooms_on_lower_floors() -> None:
+    floor = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
+    wrong = [
+        f"{file}:{line} (floor {floor[file.parts[1]]}) imports ops.{room} (floor {floor[room]})"
+        for file in sources("ops")
+        if len(file.parts) > 2
+        for room, line in rooms_imported(tree_of(file))
+        if room != file.parts[1] and floor[room] >= floor[file.parts[1]]
     ]
     assert wrong == []
 
@@ -117,3 +159,5 @@ def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
     tree = ast.parse("def f():\n    import dagster.core\n    importlib.import_module('assets.x')\n")
     assert [top(module) for module, _ in imported(tree)] == ["dagster", "assets"]
     assert list(at_import(tree)) == []
+    lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.problems import x\n")
+    assert [room for room, _ in rooms_imported(lazy)] == ["training", "stages"]

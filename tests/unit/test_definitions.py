@@ -12,7 +12,7 @@ import yaml
 from assets import gate, partitions
 from assets.resources import SNAPSHOT, Podium
 from ops.config import Snapshot
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.lifecycle import STAGES
 

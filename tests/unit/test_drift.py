@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.config import Pool, Price, Worker
-from ops.drift import Plan, PoolDifference, difference, plan
+from ops.release.drift import Plan, PoolDifference, difference, plan
 
 A, B = Worker(name="a", model="local/a"), Worker(name="b", model="local/b")
 

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from assets.resources import Calls
-from ops.errors import PodiumError
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
 from ops.training import lifeline
-from ops.workspace import Workspace
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.terminal import Terminal

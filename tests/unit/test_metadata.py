@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from assets import metadata
-from ops.workers.profiles import Score
+from ops.precaching.profiles import Score
 
 
 def test_a_table_is_dagsters_own_with_typed_columns() -> None:

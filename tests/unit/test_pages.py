@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.errors import DataError
+from ops.core.errors import DataError
 from pipelines.pages import write_between
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ops.conductor.policy import Conductor, PolicyCard, chat_text, chat_tokens, context_tokens
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
-from ops.policy import Conductor, PolicyCard, chat_text, chat_tokens, context_tokens
 from ops.training.supervised import scratch_model
 from ops.training.tokenizer import END, ROLES
 from ops.workflow.grammar import Workflow

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ops.config import PromotionGate, load_gate
-from ops.errors import ConfigError
+from ops.core.errors import ConfigError
 from ops.evaluation.runner import ScoreRow
-from ops.promotion import Verdict, decide, override
+from ops.release.promotion import Verdict, decide, override
 
 GATE = PromotionGate(bootstrap_samples=2000)
 

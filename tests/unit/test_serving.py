@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, load_pool
-from ops.errors import DataError, OverBudget
-from ops.policy import PolicyCard
-from ops.serving import ATTEMPTS, NoWorkflowError, Service, in_thread, question
-from ops.workers.types import Message
+from ops.core.errors import DataError, OverBudget
+from ops.core.response import Message
+from ops.core.workspace import Workspace
+from ops.release.serving import ATTEMPTS, NoWorkflowError, Service, in_thread, question
 from ops.workflow.grammar import Step, Workflow
-from ops.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all")))

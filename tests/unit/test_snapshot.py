@@ -11,8 +11,8 @@ import yaml
 
 from assets.resources import SNAPSHOT, Podium
 from ops.config import Snapshot
-from ops.errors import ConfigError, DataError
-from ops.workspace import Workspace
+from ops.core.errors import ConfigError, DataError
+from ops.core.workspace import Workspace
 from pipelines.definitions import definitions
 from pipelines.lifecycle import LIFECYCLE_RUN
 

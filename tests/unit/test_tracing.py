@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from ops.conductor.rollout import roll_out
 from ops.config import Execution, Prompting, Worker
-from ops.errors import WorkerUnreachable
-from ops.problem import Problem
-from ops.registry import connected
-from ops.rollout import roll_out
-from ops.tracing import TraceSample, export
-from ops.workers.types import Message, Response
+from ops.core.errors import WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.workspace import Workspace
+from ops.release.registry import connected
+from ops.release.tracing import TraceSample, export
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.recursion import recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.trace import Trace
-from ops.workspace import Workspace
 
 WORKERS = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "down")]
 WORKFLOW = Workflow(

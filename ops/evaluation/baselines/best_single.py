@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ops.core.rows import ResponseRow
 from ops.evaluation.baselines.single_worker import of_worker
 from ops.evaluation.runner import ScoreRow
-from ops.workers.precache import ResponseRow
-from ops.workers.profiles import best_single
+from ops.precaching.profiles import best_single
 
 
 def rows(evaluation: Iterable[ResponseRow], training: Sequence[ResponseRow]) -> tuple[str, list[ScoreRow]]:

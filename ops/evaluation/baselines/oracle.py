@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ops.core.rows import ResponseRow
 from ops.evaluation.baselines.single_worker import score_rows
 from ops.evaluation.runner import ScoreRow
-from ops.workers.precache import ResponseRow
 
 
 def rows(responses: Iterable[ResponseRow]) -> list[ScoreRow]:

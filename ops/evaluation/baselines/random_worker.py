@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ops.core.rows import ResponseRow
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import estimate
-from ops.workers.precache import ResponseRow
 
 
 def expected(responses: Iterable[ResponseRow]) -> dict[str, Summary]:

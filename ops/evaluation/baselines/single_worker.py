@@ -1,15 +1,11 @@
-"""A worker alone: its precached responses to the evaluation questions, read as score rows.
-
-What belongs here: turning responses into rows. What does not: choosing among
-workers (`best_single`, `oracle`, `random_worker`), and asking them (`ops.workers`).
-"""
+"""A worker alone: its precached responses to the evaluation questions, read as score rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ops.core.rows import ResponseRow
 from ops.evaluation.runner import ScoreRow, Usage
-from ops.workers.precache import ResponseRow
 
 
 def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[ScoreRow]:

@@ -1,9 +1,4 @@
-"""Tests of kind "unittest": test and program meet in one process, so a process that never met either reports.
-
-What belongs here: the runner, which forks once for each module of tests and reads one report from each
-fork; and within a fork, running the tests and looking whether the program changed what judges it. What
-does not: which modules, and what their reports mean (`ops.grading.unit_tests`).
-"""
+"""Tests of kind "unittest": test and program meet in one process, so a process that never met either reports."""
 
 # ruff: noqa: BLE001, PTH109, PTH114, PTH118, SIM105
 # Whatever a program raises is its verdict; pathlib and contextlib would cost milliseconds of

@@ -1,8 +1,4 @@
-"""What a family is, and the parts that several families share.
-
-What belongs here: `Family`, `Draft`, paraphrases of facts, choices. What does not: any
-one family's question.
-"""
+"""What a family is, and the parts that several families share."""
 
 from __future__ import annotations
 
@@ -11,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from ops.core.problem import CodeTest
 from ops.miniature.knowledge import table
-from ops.problem import CodeTest
 
 MATERIAL_FACTS = ("density", "melting point", "molar mass")
 COUNTRY_WORDS = ("capital", "currency", "language")

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from random import Random
 from typing import Any
 
+from ops.core.problem import CodeTest
 from ops.miniature.families.base import (
     FORMALIZE,
     PLAN,
@@ -19,7 +20,6 @@ from ops.miniature.families.base import (
     look_up,
     material,
 )
-from ops.problem import CodeTest
 
 Numbers = list[int]
 

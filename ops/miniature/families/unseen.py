@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
+from ops.core.problem import CodeTest
 from ops.miniature.families.base import (
     CHOOSE,
     COMPUTE,
@@ -23,7 +24,6 @@ from ops.miniature.families.base import (
 )
 from ops.miniature.families.code import STEPS, inputs, meaning, pick
 from ops.miniature.knowledge import table
-from ops.problem import CodeTest
 
 
 def digits_of_a_sum(random: Random) -> Draft:

@@ -1,8 +1,4 @@
-"""What the analyst can read: phrases and the formal text that each stands for.
-
-What belongs here: patterns. Groups named in a formula's pattern fill its body; `fact`
-is filled from a `FACT:` line on the attribute that the formula needs.
-"""
+"""What the analyst can read: phrases and the formal text that each stands for."""
 
 from __future__ import annotations
 

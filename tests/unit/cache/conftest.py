@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.workers.cache import ResponseCache
+from ops.cache import ResponseCache
 
 OpenCache = Callable[[], ResponseCache]
 
@@ -58,7 +58,7 @@ def open_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenC
     if request.param == "local":
         yield lambda: ResponseCache(tmp_path / "cache")
         return
-    from ops.workers.cache.shared import SharedBackend
+    from ops.cache.shared import SharedBackend
 
     server: RedisServer = request.getfixturevalue("redis_server")
     server.client.flushall()

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ops.workers.cache import ResponseCache
-from ops.workers.types import Response
+from ops.cache import ResponseCache
+from ops.core.response import Response
 
 RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
 OpenCache = Callable[[], ResponseCache]

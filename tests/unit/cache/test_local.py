@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.workers.cache import ResponseCache, cache_key, cache_material
-from ops.workers.types import Response
+from ops.cache import ResponseCache, cache_key, cache_material
+from ops.core.response import Response
 
 RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
+from ops.cache import ResponseCache
 from ops.config import Price, Worker
-from ops.workers.cache import ResponseCache
+from ops.core.response import Response
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
-from ops.workers.types import Response
 
 PROCESSES = 8
 ASKED_AT_ONCE = 8
@@ -77,7 +77,7 @@ def server() -> Iterator[tuple[str, Counter[tuple[str, str]]]]:
 def open_place(place: str) -> ResponseCache:
     if not place.startswith("redis://"):
         return ResponseCache(Path(place), memory_chars=2000)  # mostly on disk, where the others are
-    from ops.workers.cache.shared import SharedBackend
+    from ops.cache.shared import SharedBackend
 
     return ResponseCache(SharedBackend(place), memory_chars=2000)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ops.errors import DataError, OverBudget
-from ops.workers.cache import ResponseCache, cache_key, cache_material
-from ops.workers.cache.admin import holdings
-from ops.workers.cache.misses import why_miss
-from ops.workers.cache.rows import encode
-from ops.workers.ledger import Bill, Departure, Ledger
-from ops.workers.types import Response
+from ops.cache import ResponseCache, cache_key, cache_material
+from ops.cache.admin import holdings
+from ops.cache.misses import why_miss
+from ops.cache.rows import encode
+from ops.core.errors import DataError, OverBudget
+from ops.core.response import Response
+from ops.spending.ledger import Bill, Departure, Ledger
 
 IDENTITY = {"model": "openai/some-model", "temperature": 0.2}
 OLD_CACHE = """

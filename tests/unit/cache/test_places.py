@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ops.cache import ResponseCache, cache_key, cache_material
+from ops.cache.admin import UNKNOWN, export, find, holdings, prune, verify
+from ops.cache.misses import ABSENT, why_miss
+from ops.cache.rows import Row, encode
 from ops.config import Pool, Worker
-from ops.workers.cache import ResponseCache, cache_key, cache_material
-from ops.workers.cache.admin import UNKNOWN, export, find, holdings, prune, verify
-from ops.workers.cache.misses import ABSENT, why_miss
-from ops.workers.cache.rows import Row, encode
-from ops.workers.types import Response
+from ops.core.response import Response
 
 OpenCache = Callable[[], ResponseCache]
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ops.errors import CacheUnavailable, ConfigError
-from ops.workers.cache import CACHE_URL, ResponseCache, open_cache
-from ops.workers.cache.shared import SharedBackend
-from ops.workers.types import Response
+from ops.cache import CACHE_URL, ResponseCache, open_cache
+from ops.cache.shared import SharedBackend
+from ops.core.errors import CacheUnavailable, ConfigError
+from ops.core.response import Response
 
 RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ops.problem import Problem
-from ops.workspace import Workspace
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[3]
 

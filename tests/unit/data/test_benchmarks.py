@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.__main__ import main as command
+from pipelines.commands.benchmarks import main as command
 from ops.benchmarks.livecodebench import hidden_tests
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
 from ops.config import BENCHMARKS as NAMES
 from ops.config import TRAINING_BENCHMARKS, BenchmarkSource
-from ops.errors import DataError
-from ops.problem import CodeTest, Problem
-from ops.workspace import Workspace
+from ops.core.errors import DataError
+from ops.core.problem import CodeTest, Problem
+from ops.core.workspace import Workspace
 from tests.unit.data.upstream import HUB_ROWS
 
 ROOT = Path(__file__).resolve().parents[3]

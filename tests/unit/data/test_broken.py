@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.stage import materialize_raw, raw_file
+from ops.benchmarks.raw import raw_file
+from ops.stages.problems import materialize_raw
 from ops.benchmarks.store import read_problems
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
-from ops.errors import DataError
-from ops.workspace import Workspace
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
 
 MATH = {"question": "What is $1+1$?", "answer": "2"}
 CHOICE = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}

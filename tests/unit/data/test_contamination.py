@@ -15,7 +15,7 @@ import pytest
 from ops.curation.decontaminate import Removed, decontaminate, leaks
 from ops.curation.text import exact_key
 from ops.curation.upstream import upstream_item
-from ops.problem import Domain, GraderName, Problem, Split
+from ops.core.problem import Domain, GraderName, Problem, Split
 
 Make = Callable[..., Problem]
 

@@ -18,8 +18,8 @@ from ops.curation.shortlist import DOMAINS, shortlist
 from ops.curation.signal import Tallies, Tally
 from ops.curation.strata import draw
 from ops.curation.text import exact_key, full_text, shingles
-from ops.errors import DataError
-from ops.problem import Problem
+from ops.core.errors import DataError
+from ops.core.problem import Problem
 
 Make = Callable[..., Problem]
 

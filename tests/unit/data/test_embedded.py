@@ -7,7 +7,7 @@ import pytest
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
 from ops.quality import check_gold, check_problems
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -18,12 +18,13 @@ import pytest
 from ops.benchmarks.hub import HubChanged
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
-from ops.benchmarks.stage import evaluation_questions, materialize_raw, raw_file, training_candidates
+from ops.benchmarks.raw import evaluation_questions, raw_file, training_candidates
+from ops.stages.problems import materialize_raw
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
-from ops.errors import ConfigError, DataError
-from ops.problem import Problem, Split
-from ops.workspace import Workspace
+from ops.core.errors import ConfigError, DataError
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
 from tests.unit.data.upstream import HUB_ROWS
 
 KINDS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ops.grading import unreadable
-from ops.problem import CodeTest, Problem
+from ops.core.problem import CodeTest, Problem
 from ops.quality import check_gold, check_problems, check_responses
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
 from ops.quality.suite import docs_folder
-from ops.workers.precache import ResponseRow
-from ops.workspace import Workspace
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
 
 Make = Callable[..., Problem]
 CANARY = "canary-4f1d"

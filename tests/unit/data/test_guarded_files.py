@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.stage import materialize_raw
+from ops.stages.problems import materialize_raw
 from ops.config import Recipe, load_recipe
 from ops.quality import stages
-from ops.quality.__main__ import main as quality_command
-from ops.workspace import Workspace
+from pipelines.commands.quality import main as quality_command
+from ops.core.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[3]
 SQUARE = [{"kind": "call", "input": "f(2)", "output": "4"}]

@@ -21,12 +21,13 @@ import pytest
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, Part
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.stage import materialize_raw, raw_file
+from ops.benchmarks.raw import raw_file
+from ops.stages.problems import materialize_raw
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
-from ops.errors import ConfigError, DataError
-from ops.problem import Problem, Split
-from ops.workspace import Workspace
+from ops.core.errors import ConfigError, DataError
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
 from tests.unit.data.upstream import HUB_ROWS
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -24,9 +24,9 @@ from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource
-from ops.errors import DataError
-from ops.problem import Problem
-from ops.workspace import Workspace
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 
 WORD = "zephyr"
 GPQA = BENCHMARKS["gpqa_diamond"]

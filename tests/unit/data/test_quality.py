@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ops.problem import Problem
+from ops.core.problem import Problem
 from ops.quality import MAX_QUESTION_CHARS, check_problems, gold_response
 
 Make = Callable[..., Problem]

@@ -12,13 +12,14 @@ import pytest
 
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.stage import evaluation_questions, materialize_raw, training_candidates
+from ops.benchmarks.raw import evaluation_questions, training_candidates
+from ops.stages.problems import materialize_raw
 from ops.config import BenchmarkSource, load_recipe
 from ops.curation.decontaminate import decontaminate
-from ops.errors import DataError
-from ops.problem import Problem, Split
+from ops.core.errors import DataError
+from ops.core.problem import Problem, Split
 from ops.quality import check_gold, check_problems
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
 

@@ -15,9 +15,9 @@ from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
 from ops.config import BenchmarkSource
-from ops.errors import DataError
-from ops.problem import Problem
-from ops.workspace import Workspace
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 
 MATH = {"id": "m1", "domain": "math", "question": "What is $1+1$?", "answer": "2", "grader": "math"}
 CHOICE = {"id": "c1", "question": "Which?", "choices": ["x", "y"], "answer": "B", "grader": "mcq"}

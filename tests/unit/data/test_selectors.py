@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from ops.curation.cover import choose
 
 from ops.curation.proxies import proxy_weights
-from ops.problem import Problem
+from ops.core.problem import Problem
 from tests.bench import selectors
 
 Make = Callable[..., Problem]

@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.__main__ import main as raw_command
-from ops.benchmarks.stage import evaluation_questions, materialize_raw, raw_file
+from pipelines.commands.benchmarks import main as raw_command
+from ops.benchmarks.raw import evaluation_questions, raw_file
+from ops.stages.problems import materialize_raw
 from ops.benchmarks.store import read_problems
 from ops.config import Recipe, TRAINING_BENCHMARKS, load_pool, load_recipe
-from ops.curation.__main__ import main as curation_command
+from pipelines.commands.curation import main as curation_command
 from ops.curation.responses import tallies
 from ops.curation.signal import Tally
-from ops.curation.stage import materialize_mix, materialize_shortlist
-from ops.errors import DataError
-from ops.workers.precache import ResponseRow, response_file, write_responses
-from ops.workspace import Workspace
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.core.errors import DataError
+from ops.core.rows import ResponseRow, response_file
+from ops.precaching.precache import write_responses
+from ops.core.workspace import Workspace
 
 WORKERS = ("ann", "bob")
 ROWS: dict[str, dict[str, Any]] = {

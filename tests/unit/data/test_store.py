@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.benchmarks.store import read_problems, write_problems
-from ops.errors import DataError
-from ops.problem import CodeTest, Problem
+from ops.core.errors import DataError
+from ops.core.problem import CodeTest, Problem
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 words = st.text(alphabet=characters, min_size=1).filter(str.strip)

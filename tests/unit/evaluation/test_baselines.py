@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ops.core.rows import ResponseRow
 from ops.evaluation.baselines import best_single, oracle, random_worker, single_worker
 from ops.evaluation.runner import summarize
-from ops.workers.precache import ResponseRow
 
 
 def response(

@@ -8,20 +8,22 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.benchmarks.stage import evaluation_questions, materialize_raw
+from ops.benchmarks.raw import evaluation_questions
 from ops.config import Pool, Price, Recipe, Worker
-from ops.errors import DataError
+from ops.core.errors import DataError
+from ops.core.origin import OtherOriginError
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
 from ops.evaluation.runner import ScoreRow, Usage
 from ops.evaluation.scores import at_prices, load_rows, save_rows
-from ops.evaluation.stage import COLD_START, CONDUCTOR, score_file, scores_origin
-from ops.origin import OtherOriginError
-from ops.problem import Problem
-from ops.workers.precache import ResponseRow, response_file, write_responses
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.precaching.precache import write_responses
+from ops.precaching.stored import answers_origin, evaluation_folder
+from ops.stages.problems import materialize_raw
 from ops.workers.pricing import at_prices as responses_at_prices
-from ops.workers.stage import answers_origin, evaluation_folder
-from ops.workspace import Workspace
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE = Recipe.model_validate({

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from ops.config import Execution, Prompting, Recursion, Worker
-from ops.errors import WorkerUnreachable
+from ops.core.errors import WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.evaluation.rounds import in_rounds, under
-from ops.problem import Problem
 from ops.training.recursive import Lessons, lessons
-from ops.workers.types import Message, Response
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.prompt import PromptTooLongError

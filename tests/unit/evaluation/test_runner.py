@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ops.config import Evaluation, Prompting, Worker
-from ops.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
-from ops.problem import Problem
-from ops.workers.types import Message, Response
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, get_args
 
 import yaml
 
-from ops.problem import CodeTest, Domain, GraderName, Problem
+from ops.core.problem import CodeTest, Domain, GraderName, Problem
 
 FOLDER = Path(__file__).with_name("forms")
 QUESTION = "What is it?"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ops.core.problem import Problem
 from ops.grading import grade
-from ops.problem import Problem
 
 
 def problem(answer: str, choices: tuple[str, ...] = ("Paris", "London", "a cat", "New York")) -> Problem:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ops.core.problem import CodeTest, Problem
 from ops.grading import grade, isolation, sandbox
 from ops.grading.values import expected, same_output, same_value
-from ops.problem import CodeTest, Problem
 
 DESCRIPTORS = Path("/proc/self/fd")
 SQUARE = "n = int(input())\nprint(n * n)"

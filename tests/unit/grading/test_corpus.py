@@ -13,8 +13,8 @@ import yaml
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BENCHMARKS as NAMES
+from ops.core.problem import CodeTest, Problem
 from ops.grading import grade
-from ops.problem import CodeTest, Problem
 
 CORPUS = Path(__file__).with_name("corpus")
 LEAST = {"math": 25, "text": 15, "choice": 12, "code": 10}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import code, grade, grade_many, sandbox, symbolic
 from ops.grading.memo import Memo
-from ops.problem import CodeTest, Grade, Problem
 
 ADD = "def f(a, b):\n    return a + b"
 PROBLEMS = {

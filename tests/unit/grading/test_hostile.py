@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import code, grade, grade_many
-from ops.problem import CodeTest, Grade, Problem
 from tests.unit.grading import hostile
 
 HONEST = "def f(x):\n    if x < 0: raise ValueError('negative')\n    return {1: 918273, 2: 465564, 3: 777}.get(x, 0)\n"

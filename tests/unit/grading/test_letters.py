@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from ops.core.problem import Problem
 from ops.grading import grade
 from ops.grading.choice import extracted
-from ops.problem import Problem
 
 LETTERS = "ABCDEFGHIJ"
 TEXTS = ("copper", "silver", "tin", "zinc", "nickel", "lead", "cobalt", "mercury", "platinum", "tungsten")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.core.problem import Problem
 from ops.grading import grade
-from ops.problem import Problem
 
 
 def problem(answer: str) -> Problem:

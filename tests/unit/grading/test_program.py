@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ops.core.problem import CodeTest
 from ops.grading.program import called, program
-from ops.problem import CodeTest
 from tests.unit.grading.forms import Form, load
 
 FORMS = [form for form in load() if form.problem.grader == "code"]

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
+from ops.core.problem import CodeTest, Problem
 from ops.grading import grade, grade_many
-from ops.problem import CodeTest, Problem
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no real benchmark rows beside the project")

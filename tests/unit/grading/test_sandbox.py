@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from ops.config import Grading, load_recipe
-from ops.errors import ConfigError
+from ops.core.errors import ConfigError
+from ops.core.problem import CodeTest, Problem
 from ops.grading import configure, grade, sandbox
 from ops.grading.isolation import isolation as standing
 from ops.grading.sandbox import Limits
-from ops.problem import CodeTest, Problem
 
 ROOT = Path(__file__).resolve().parents[3]
 walls = importlib.import_module("ops.grading.isolation")

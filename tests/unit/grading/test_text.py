@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ops.core.problem import Problem
 from ops.grading import grade, numbers, units
-from ops.problem import Problem
 
 
 def problem(answer: str) -> Problem:

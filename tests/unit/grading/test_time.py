@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ops.core.problem import CodeTest, Problem
 from ops.grading import calibration, code, grade, grade_many, sandbox
 from ops.grading.turns import Turns
-from ops.problem import CodeTest, Problem
 
 # Uses so many seconds of CPU time, whatever the machine's speed.
 BURNS = "import time\ndef f():\n    while time.process_time() < {seconds}: pass\n    return 42"

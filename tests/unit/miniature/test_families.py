@@ -9,16 +9,16 @@ import pytest
 
 from ops.benchmarks.prompts import worker_prompt
 from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, load_pool
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
 from ops.grading import grade
 from ops.miniature.families import FAMILIES, Draft, Family
 from ops.miniature.problems import drafts, generate, split_of
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
-from ops.problem import Problem
-from ops.workers.precache import solo_messages
+from ops.precaching.precache import solo_messages
 from ops.workflow.execution import worker_messages
 from ops.workflow.grammar import Step, Workflow
-from ops.workspace import Workspace
 
 NAMES = tuple(TOOLS)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ops.conductor.policy import PolicyCard, chat_tokens
 from ops.config import Pool, Recipe, Worker, load_recipe
-from ops.policy import PolicyCard, chat_tokens
-from ops.problem import Problem
+from ops.core.problem import Problem
 from ops.training.plan import RunPlan
 from ops.training.tokenizer import train_tokenizer
 from ops.training.trainer import dataset

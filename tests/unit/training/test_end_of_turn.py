@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from ops.policy import Conductor, end_of_turn
+from ops.conductor.policy import Conductor, end_of_turn
 from ops.training import trainer
 from ops.training.plan import RunPlan
 from ops.training.tokenizer import END, train_tokenizer

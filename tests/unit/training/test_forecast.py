@@ -10,11 +10,12 @@ import pytest
 
 from ops.benchmarks.store import write_problems
 from ops.config import Pool, Recipe, load_pool, load_recipe
-from ops.problem import Problem
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.precaching.precache import write_responses
 from ops.training.forecast import SUBTASK_TOKENS, comparison, forecast, foretell, last_run, warnings
 from ops.training.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
-from ops.workers.precache import ResponseRow, response_file, write_responses
-from ops.workspace import Workspace
 
 ROOT = Path(__file__).parents[3]
 STEPS, QUESTIONS, ROLLOUTS = 10, 2, 8

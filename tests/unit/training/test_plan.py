@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ops.conductor.policy import PolicyCard
 from ops.config import Recipe, load, load_pool, load_recipe
-from ops.errors import ConfigError, DataError
-from ops.policy import PolicyCard
+from ops.core.errors import ConfigError, DataError
+from ops.core.workspace import Workspace
 from ops.training.grpo import train
 from ops.training.plan import RunPlan, command, describe, write_run
-from ops.workspace import Workspace
 
 CONFIG = Workspace.find().config
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ops.conductor.policy import CARD, Conductor, PolicyCard
 from ops.config import ColdStart, Recipe
-from ops.policy import CARD, Conductor, PolicyCard
+from ops.core.workspace import Workspace
 from ops.training import examples
 from ops.training.cold_start import make_base_policy
 from ops.training.plan import RunPlan
 from ops.training.trainer import run
-from ops.workspace import Workspace
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow

@@ -8,18 +8,19 @@ from collections.abc import Sequence
 import pytest
 
 from ops.benchmarks.store import write_problems
+from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, Worker, load_recipe
-from ops.policy import PolicyCard
-from ops.problem import Problem
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.precaching.precache import write_responses
+from ops.precaching.profiles import disagreement, successes
 from ops.training.examples import sample_examples
 from ops.training.exploration import explore
 from ops.training.reward import reward_function
 from ops.training.sampling import Subtask, WorkflowSampler
-from ops.workers.precache import ResponseRow, response_file, write_responses
-from ops.workers.profiles import disagreement, successes
-from ops.workers.types import Message, Response
 from ops.workflow.grammar import Workflow, parse
-from ops.workspace import Workspace
 
 SUM = Problem("7", "math500", "math", "train", "What is 3 + 4?", "7", "math", subject="sums")
 CAPITAL = Problem("7", "mmlu", "mmlu", "train", "Capital city?", "B", "choice", ("Rome", "Paris"), subject="capitals")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from ops.config import Prompting, Worker
-from ops.problem import Problem
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.training.reward import StepStatistics, reward_function
-from ops.workers.types import Message, Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from ops.conductor.rollout import Rollout, roll_out
 from ops.config import Prompting, Worker
-from ops.errors import OverBudget, WorkerRefused, WorkerUnreachable
-from ops.problem import Problem
-from ops.rollout import Rollout, roll_out
+from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.training.exploration import explore
 from ops.training.reward import merged, summarize
 from ops.training.sampling import Precached, Subtask, WorkflowSampler
-from ops.workers.types import Message, Response
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("good", "bad", "down", "refusing", "poor")]
 PROMPTING = Prompting(style="compact", few_shots="none")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ops.errors import ConfigError
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.training.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
 from ops.workflow.grammar import SOLVE, parse
-from ops.workspace import Workspace
 
 OFFERED = ("b", "a", "c")
 SUBTASKS = (Subtask("Look up the density.", "density"), Subtask("Write the program.", "program"))

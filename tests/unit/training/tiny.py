@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ops.benchmarks.store import write_problems
+from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
+from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
-from ops.policy import PolicyCard
 from ops.training.examples import Example
 from ops.training.plan import DEEPSPEED, PLAN, RunPlan
 from ops.training.supervised import fit, scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
-from ops.workspace import Workspace
 
 ROOT = Workspace.find().root
 GRPO: dict[str, Any] = {

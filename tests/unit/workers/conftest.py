@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.workers.cache import ResponseCache
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
 
 
 class Loopback:

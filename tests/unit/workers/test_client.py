@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ops.errors import ConfigError, WorkerRefused, WorkerUnreachable
+from ops.core.errors import ConfigError, WorkerRefused, WorkerUnreachable
 
 KEY = "sk-loopback-0123456789abcdefghijkl"
 SECRET_PROMPT = "the-secret-question"

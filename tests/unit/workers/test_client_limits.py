@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ops.errors import OverBudget
+from ops.core.errors import OverBudget
 
 ASK = [{"role": "user", "content": "2+2?"}]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import write_problems
+from ops.cache import ResponseCache, cache_key, cache_material
 from ops.config import Worker, load_pool
-from ops.problem import Problem
-from ops.workers.__main__ import main
-from ops.workers.cache import ResponseCache, cache_key, cache_material
-from ops.workers.ledger import Bill, Departure, Ledger
-from ops.workers.precache import solo_messages
-from ops.workers.types import Response
-from ops.workspace import Workspace
+from ops.core.problem import Problem
+from ops.core.response import Response
+from ops.core.workspace import Workspace
+from ops.precaching.precache import solo_messages
+from ops.spending.ledger import Bill, Departure, Ledger
+from pipelines.commands.workers import main
 
 ROOT = Path(__file__).parents[3]
 SUM = Problem(

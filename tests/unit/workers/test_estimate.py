@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from ops.cache import ResponseCache
 from ops.config import TRAINING_BENCHMARKS, Price, Worker, load_pool
-from ops.errors import OverBudget
+from ops.core.errors import OverBudget
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
-from ops.problem import Problem
-from ops.workers.cache import ResponseCache
+from ops.precaching.estimate import Usage, estimate, measured_usage, precache_asks, stopped, usual_answer
+from ops.precaching.precache import precache, solo_messages
+from ops.spending.ledger import Bill, Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.estimate import Usage, estimate, measured_usage, precache_asks, stopped, usual_answer
-from ops.workers.ledger import Bill, Ledger
-from ops.workers.precache import ResponseRow, precache, solo_messages
-from ops.workspace import Workspace
 
 
 def problems(count: int) -> list[Problem]:

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.errors import OverBudget
-from ops.workers.books import Spent
-from ops.workers.ledger import Bill, Departure, Ledger, Reservation
+from ops.core.errors import OverBudget
+from ops.spending.books import Spent
+from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 
 
 def bill(reservation: Reservation, usd: float, purpose: str = "test", worker: str = "w") -> Bill:

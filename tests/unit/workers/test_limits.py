@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ops.config import Worker
-from ops.errors import WorkerUnreachable
+from ops.core.errors import WorkerUnreachable
 from ops.workers.breaker import Breaker
 from ops.workers.limits import Limits, Pace
 

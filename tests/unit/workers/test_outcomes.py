@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from ops.curation.signal import forecast
-from ops.workers.profiles import best_single, oracle, profile, tallies
+from ops.precaching.profiles import best_single, oracle, profile, tallies
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 
 pytestmark = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the published outcomes in ../shared")

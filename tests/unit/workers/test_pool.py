@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from ops.config import Pool, Worker, load_pool, pool_file
-from ops.errors import ConfigError
-from ops.workers.__main__ import main
+from ops.core.errors import ConfigError
 from ops.workers.pool import Change, difference, pool_rows
 from ops.workers.providers import check_pool, cost_usd, most_tokens, request_settings, worst_price
+from pipelines.commands.workers import main
 
 ROOT = Path(__file__).parents[3]
 TOOL: dict[str, Any] = {"name": "a", "model": "local/editor", "price": {"input": 1, "output": 2}}

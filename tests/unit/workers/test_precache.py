@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from ops.errors import ConfigError, DataError, OverBudget
-from ops.problem import Problem
-from ops.workers.cache import ResponseCache
-from ops.workers.ledger import Ledger
-from ops.workers.precache import ResponseRow, load_responses, precache, response_file, write_responses
+from ops.cache import ResponseCache
+from ops.core.errors import ConfigError, DataError, OverBudget
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.precaching.precache import precache, write_responses
+from ops.spending.ledger import Ledger
 
 
 def problems(count: int) -> list[Problem]:

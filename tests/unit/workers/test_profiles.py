@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.problem import Problem
-from ops.workers.plot import accuracy_against_cost
-from ops.workers.precache import ResponseRow
-from ops.workers.profiles import (
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
+from ops.precaching.plot import accuracy_against_cost
+from ops.precaching.profiles import (
     Profile,
     Score,
     best_single,

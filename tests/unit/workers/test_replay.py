@@ -10,18 +10,21 @@ import pytest
 
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.store import write_problems
+from ops.cache import ResponseCache
 from ops.config import Pool, Recipe, Replay, Worker
-from ops.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
-from ops.problem import Problem
-from ops.workers.cache import ResponseCache
+from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.precaching.opening import open_client
+from ops.precaching.precache import precache, solo_messages, write_responses
+from ops.precaching.replay import Recorded, ReplayClient
+from ops.precaching.stored import Cell
+from ops.spending.ledger import Ledger
+from ops.stages.responses import materialize_responses
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
-from ops.workers.precache import ResponseRow, precache, response_file, solo_messages, write_responses
-from ops.workers.replay import Recorded, ReplayClient
-from ops.workers.stage import Cell, materialize_responses, open_client
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
-from ops.workspace import Workspace
 
 
 def problem(number: int, question: str = "") -> Problem:

@@ -21,9 +21,9 @@ import psutil
 import pytest
 
 from ops.config import Pool, Worker
-from ops.errors import ConfigError, WorkerUnreachable
-from ops.workers.vllm_server import command, is_up, serving
-from ops.workspace import Workspace
+from ops.core.errors import ConfigError, WorkerUnreachable
+from ops.core.workspace import Workspace
+from ops.local_models.vllm_server import command, is_up, serving
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
@@ -160,7 +160,7 @@ def test_what_a_killed_run_left_behind_is_used_and_then_stopped(workspace: Works
     port = free_port()
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom ops.config import Pool\n"
-        "from ops.workers.vllm_server import serving\nfrom ops.workspace import Workspace\n"
+        "from ops.local_models.vllm_server import serving\nfrom ops.core.workspace import Workspace\n"
         "with serving(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
         "    print('up', flush=True)\n    time.sleep(600)\n"
     )

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ops.conductor.policy import chat_text
 from ops.config import Prompting, Worker
-from ops.policy import chat_text
-from ops.problem import Problem
-from ops.workers.precache import solo_messages
-from ops.workers.types import Message, Response
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.precaching.precache import solo_messages
 from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow

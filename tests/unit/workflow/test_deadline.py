@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ops.config import Execution, Worker
+from ops.core.response import Message, Response
 from ops.workers.turns import my_turn, waiting
-from ops.workers.types import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.config import Worker
-from ops.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
-from ops.workers.types import Message, Response
+from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.response import Message, Response
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.scheduler import Scheduler

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ops.workflow.__main__ import AGGREGATE
 from ops.workflow.grammar import FormatFailure, Step, Workflow, parse
 from ops.workflow.strategy import SHAPES, pattern
+from pipelines.commands.workflow import AGGREGATE
 
 CORPUS = Path(__file__).parent / "corpus"
 TIMES = re.compile(r"\{(\d+) times: (.*?)\}", re.DOTALL)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import pytest
 
 from ops.config import Execution, Prompting, Worker
-from ops.problem import Problem
-from ops.workers.types import Message, Response
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.workflow.controls import plain
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow

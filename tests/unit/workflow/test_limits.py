@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from ops.cache import cache_key
 from ops.config import Execution, Worker
-from ops.errors import WorkerRefused
-from ops.workers.cache import cache_key
-from ops.workers.types import Message, Response
+from ops.core.errors import WorkerRefused
+from ops.core.response import Message, Response
 from ops.workflow.execution import Previous, execute, messages_of, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler

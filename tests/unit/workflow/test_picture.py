@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.workflow.__main__ import AGGREGATE, RUN, TREE, draw, traced
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.picture import SHORTCUTS, svg
 from ops.workflow.trace import StepTrace, Trace
+from pipelines.commands.workflow import AGGREGATE, RUN, TREE, draw, traced
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("algebraist", "librarian", "analyst")

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from ops.config import Pool, Prompting, Worker
-from ops.errors import ConfigError, DataError
-from ops.problem import Problem
+from ops.core.errors import ConfigError, DataError
+from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.grammar import FormatFailure, parse
 from ops.workflow.prompt import (

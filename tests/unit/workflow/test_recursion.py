@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.config import Execution, Prompting, Recursion, Worker
-from ops.errors import OverBudget, WorkerRefused, WorkerUnreachable
-from ops.problem import Problem
-from ops.workers.types import Message, Response
+from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
 from ops.workflow.execution import Previous, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.recursion import (

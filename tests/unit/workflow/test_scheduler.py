@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.cache import ResponseCache
 from ops.config import Worker
-from ops.workers.cache import ResponseCache
+from ops.core.response import Message, Response
+from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
-from ops.workers.ledger import Ledger
-from ops.workers.types import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
@@ -145,8 +145,8 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
 def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is asked already is not asked again: a slot is held only while a worker is really called."""
     from ops.config import load_pool
+    from ops.core.workspace import Workspace
     from ops.workers.providers import ensure_registered
-    from ops.workspace import Workspace
 
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     tool = tool.model_copy(update={"concurrency": 1})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.config import Prompting
-from ops.problem import Problem
+from ops.core.problem import Problem
 from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
 from tests.unit.workflow.test_grammar_properties import OFFERED, workflows

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hypothesis import strategies as st
 
 from ops.config import Worker
-from ops.workers.types import Message, Response
+from ops.core.response import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.trace import Trace

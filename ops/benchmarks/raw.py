@@ -1,0 +1,52 @@
+"""The files of `data/raw`: their names, and what lies in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.store import read_problems
+from ops.config import TRAINING_BENCHMARKS, Recipe, digest
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
+
+SPLITS: tuple[Split, ...] = ("train", "test")
+
+
+def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
+    """`data/raw/BENCHMARK-SPLIT.jsonl`; of a release `BENCHMARK-RELEASE-SPLIT.jsonl`. Whoever needs the name asks here.
+
+    The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
+    """
+    release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
+    return workspace.data / "raw" / f"{'-'.join(filter(None, (benchmark, release, split)))}.jsonl"
+
+
+def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Split, Path]:
+    """The file of each split that the recipe gives `benchmark`, whether it lies there or not."""
+    source = recipe.benchmarks[benchmark]
+    splits = [
+        split
+        for split in BENCHMARKS[benchmark].splits
+        if split == "train" or source.source != "file" or source.files("test")
+    ]
+    return {split: raw_file(workspace, recipe, benchmark, split) for split in splits}
+
+
+def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
+    """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError`."""
+    names = [name for name in TRAINING_BENCHMARKS if name in recipe.benchmarks]
+    files = [raw_file(workspace, recipe, name, "train") for name in names]
+    return [problem for file in files for problem in read_problems(file)]
+
+
+def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Benchmark → its test questions, where the recipe gives any. Raises `DataError`."""
+    named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
+    return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
+
+
+def questions_key(questions: Sequence[Problem]) -> str:
+    """Hash (12 hex digits) of questions, with their gold answers and tests."""
+    return digest([question.as_row() for question in questions])

@@ -1,0 +1,14 @@
+"""The response cache: what a worker once answered is never paid for again.
+
+Content-addressed: the key is the SHA-256 of the canonical JSON of everything that
+can change the response (worker identity, messages, sample index). Precaching,
+training, evaluation, baselines and serving share it: one SQLite file by default, a
+Redis server for a team. What does not belong here: deciding which responses are
+worth keeping (client) and what they cost (ledger).
+"""
+
+from ops.cache.backend import CACHE_URL, Claim, ClaimLost
+from ops.cache.front import ResponseCache, open_cache
+from ops.cache.keys import cache_key, cache_material, canonical
+
+__all__ = ["CACHE_URL", "Claim", "ClaimLost", "ResponseCache", "cache_key", "cache_material", "canonical", "open_cache"]

@@ -1,0 +1,169 @@
+"""Looking after a cache: what is in it, what can go, whether it is sound, and a copy as a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ops.cache.front import ResponseCache
+from ops.cache.keys import canonical, fingerprint
+from ops.cache.rows import Row, decode
+from ops.config import Pool
+
+T = TypeVar("T")
+_PAGE = 1000
+UNKNOWN = "(unknown)"
+"""The model of entries whose key's text was damaged or not stored."""
+
+
+class Holding(NamedTuple):
+    """What is stored of one worker identity (the same settings under one model)."""
+
+    model: str
+    entries: int
+    characters: int
+    """Of responses and prompts."""
+    oldest: float
+    newest: float
+    """Seconds since the epoch."""
+
+
+class Checked(NamedTuple):
+    """What `verify` found: how many entries it read, and the keys of the damaged ones."""
+
+    entries: int
+    damaged: tuple[str, ...]
+
+
+def holdings(cache: ResponseCache) -> list[Holding]:
+    """What the cache holds, by worker identity, the largest number of entries first."""
+    sums: dict[int, tuple[int, int, float, float]] = {}
+    for _, worker, created, size in cache.backend.heads():
+        entries, characters, oldest, newest = sums.get(worker, (0, 0, created, created))
+        sums[worker] = entries + 1, characters + size, min(oldest, created), max(newest, created)
+    models = {worker: json.loads(text).get("model", UNKNOWN) for worker, text in cache.backend.identities().items()}
+    found = [Holding(models.get(worker, UNKNOWN), *values) for worker, values in sums.items()]
+    return sorted(found, key=lambda holding: (-holding.entries, holding.model))
+
+
+def prune(
+    cache: ResponseCache,
+    *,
+    keep_pools: Iterable[Pool] | None = None,
+    older_than_days: float | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Delete the entries that no worker of `keep_pools` could ask for, and those older than so many days.
+
+    None: that bound does not apply. Returns how many there were; `dry_run` deletes none.
+    """
+    workers = None if keep_pools is None else {
+        fingerprint(canonical(worker.identity)) for pool in keep_pools for worker in pool.workers
+    }  # fmt: skip
+    before = None if older_than_days is None else time.time() - 86_400 * older_than_days
+    doomed = (
+        head.key
+        for head in cache.backend.heads()
+        if (workers is not None and head.worker not in workers) or (before is not None and head.created < before)
+    )
+    return _delete(cache, doomed, dry_run=dry_run)
+
+
+def verify(cache: ResponseCache, *, repair: bool = False) -> Checked:
+    """Read every entry and compare its checksum; `repair` drops the damaged, so that they are asked again."""
+    entries, damaged = 0, []
+    for row in cache.backend.rows():
+        entries += 1
+        if decode(row.body, row.checksum) is None:
+            damaged.append(row.key)
+    if repair:
+        _delete(cache, iter(damaged))
+    return Checked(entries, tuple(damaged))
+
+
+def export(cache: ResponseCache, file: Path, *, texts: bool = True) -> int:
+    """Write the sound entries to a Parquet file and return how many; without `texts`, no prompt and no answer.
+
+    Prompts hold the questions: a file with texts of a confidential benchmark is not to be published.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _schema(texts)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    try:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for page in _pages(cache.backend.rows(), _PAGE):
+                entries = [entry for row in page if (entry := _entry(row)) is not None]
+                chosen = [{name: entry[name] for name in schema.names} for entry in entries]
+                writer.write_table(pa.Table.from_pylist(chosen, schema=schema))
+                written += len(entries)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return written
+
+
+def find(cache: ResponseCache, prefix: str) -> dict[str, Any] | None:
+    """One entry by its key, or by the beginning of it; None: no such entry, or a damaged one."""
+    row = cache.backend.row(prefix)
+    return None if row is None else _entry(row)
+
+
+def _entry(row: Row) -> dict[str, Any] | None:
+    response = decode(row.body, row.checksum)
+    if response is None:
+        return None
+    try:
+        asked = json.loads(row.material)
+    except json.JSONDecodeError:
+        asked = {}
+    worker = asked.get("worker", {})
+    return {
+        "key": row.key,
+        "model": worker.get("model", UNKNOWN),
+        "worker": canonical(worker),
+        "sample": asked.get("sample", 0),
+        "messages": canonical(asked.get("messages", [])),
+        # What was a lone surrogate in the answer is no character that a table could hold.
+        "text": response.text.encode(errors="replace").decode(),
+        "prompt_tokens": response.prompt_tokens,
+        "completion_tokens": response.completion_tokens,
+        "cost_usd": response.cost_usd,
+        "latency_s": response.latency_s,
+        "finish_reason": response.finish_reason,
+        "created": row.created,
+    }
+
+
+def _schema(texts: bool) -> Any:
+    import pyarrow as pa
+
+    fields = {
+        "key": pa.string(), "model": pa.string(), "worker": pa.string(), "sample": pa.int64(),
+        "messages": pa.string(), "text": pa.string(), "prompt_tokens": pa.int64(),
+        "completion_tokens": pa.int64(), "cost_usd": pa.float64(), "latency_s": pa.float64(),
+        "finish_reason": pa.string(), "created": pa.float64(),
+    }  # fmt: skip
+    return pa.schema([field for field in fields.items() if texts or field[0] not in ("messages", "text")])
+
+
+def _delete(cache: ResponseCache, keys: Iterator[str], *, dry_run: bool = False) -> int:
+    deleted = 0
+    for page in _pages(keys, _PAGE):
+        if not dry_run:
+            cache.delete(page)
+        deleted += len(page)
+    return deleted
+
+
+def _pages(items: Iterator[T], size: int) -> Iterator[Sequence[T]]:
+    while page := list(islice(items, size)):
+        yield page

@@ -1,0 +1,158 @@
+"""Claims of the local cache: of all processes of this machine one makes a call, and the others wait for it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ops.core.processes import ProcessId, State, state_of, this_process
+from ops.core.sqlite import SqliteFile, batched, placeholders, statements
+
+log = logging.getLogger(__name__)
+
+_STEPS = (
+    statements(
+        """CREATE TABLE IF NOT EXISTS claims (
+            key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
+        ) WITHOUT ROWID"""
+    ),
+)
+"""`until`: 0 before the call was sent; then when its answer can no longer come (seconds since the epoch)."""
+_MINE = "key = ? AND pid = ? AND started = ?"
+_INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES {} RETURNING key"
+_SENT = "UPDATE claims SET until = ? WHERE pid = ? AND started = ? AND key IN ({}) RETURNING key"
+_TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
+_LOOK_AGAIN_S = 0.25
+"""So long another process is taken to be in the state that it was last seen in."""
+
+
+class LocalClaim:
+    """The claim of one key, until it is released or its process is gone."""
+
+    def __init__(self, claims: LocalClaims, key: str) -> None:
+        self._claims, self._key = claims, key
+
+    def release(self) -> None:
+        self._claims.drop(self._key)
+
+
+class LocalClaims:
+    """`claims.sqlite` in a cache's folder, as this process sees it.
+
+    A file of its own: it stays small, so a commit costs a fiftieth of one among the responses.
+    A claim ends when its response is stored, with its release, or with its process: a claim
+    of a process that is gone is taken over, but not before `until`: the call that it had sent may
+    have been served, and is paid for. One that is suspended may lose its claim likewise; it hears
+    of that before it sends its call.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = SqliteFile(folder / "claims.sqlite", _STEPS)
+        self._held: set[str] = set()
+        self._states: dict[ProcessId, tuple[State, float]] = {}
+        self._lock = threading.Lock()
+        self._swept = self._warned = False
+
+    def take(self, keys: Sequence[str]) -> list[LocalClaim | None]:
+        """Take the claim of each key, in one transaction; None for those that others have.
+
+        Who waits only reads: a transaction begins when there is something to take.
+        """
+        if not self._swept:
+            self._sweep()
+        rows: dict[str, list[Any]] = {}
+        with self._file.connection() as connection:
+            for some in batched(keys):
+                query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
+                rows |= {key: row for key, *row in connection.execute(query, some)}
+        held = {key: row for key, row in rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
+        taken: set[str] = set()
+        if free := [key for key in keys if key not in held]:
+            with self._file.writing() as connection:
+                taken = _take(connection, free, rows)
+        with self._lock:
+            self._held |= taken
+        return [LocalClaim(self, key) if key in taken else None for key in keys]
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """Note that the calls of these keys leave now, and how long an answer may come; those that are still ours."""
+        now = time.time()
+        ours: set[str] = set()
+        with self._file.writing() as connection:
+            for rest in set(seconds.values()):
+                for some in batched([key for key in seconds if seconds[key] == rest]):
+                    update = connection.execute(_SENT.format(placeholders(some)), (now + rest, *this_process(), *some))
+                    ours.update(key for (key,) in update.fetchall())
+        return ours
+
+    def drop(self, key: str) -> None:
+        """Give a claim up, unless its response was stored: then it has ended already."""
+        with self._lock:
+            if key not in self._held:
+                return
+            self._held.remove(key)
+        with self._file.connection() as connection:
+            connection.execute(f"DELETE FROM claims WHERE {_MINE}", (key, *this_process()))
+
+    def end(self, keys: Sequence[str]) -> None:
+        """The responses of these keys are stored: whoever still wants them finds them there."""
+        with self._lock:
+            self._held.difference_update(keys)
+        with self._file.writing() as connection:
+            connection.executemany("DELETE FROM claims WHERE key = ?", [(key,) for key in keys])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def set_aside(self, why: Exception) -> None:
+        """Begin anew: the file is no database any more."""
+        self._file.set_aside(why)
+
+    def _may_be_taken(self, holder: ProcessId, until: float) -> bool:
+        state = self._state(holder)
+        if state == "running":
+            return False
+        rest = until - time.time()
+        if rest > 0 and not self._warned:
+            self._warned = True
+            log.warning(
+                "a process that is %s has sent calls that are paid for: their questions are asked again when their "
+                "time-outs have passed, this one in %.0f s", state, rest,
+            )  # fmt: skip
+        return rest <= 0
+
+    def _state(self, process: ProcessId) -> State:
+        state, until = self._states.get(process, ("gone", 0.0))
+        if time.monotonic() > until:
+            state = state_of(process)
+            self._states[process] = state, time.monotonic() + _LOOK_AGAIN_S
+        return state
+
+    def _sweep(self) -> None:
+        """Delete what processes left behind that are gone, where no answer can come any more."""
+        self._swept = True
+        with self._file.connection() as connection:
+            holders = [ProcessId(*row) for row in connection.execute("SELECT DISTINCT pid, started FROM claims")]
+        if gone := [holder for holder in holders if state_of(holder) == "gone"]:
+            with self._file.writing() as connection:
+                query = "DELETE FROM claims WHERE pid = ? AND started = ? AND until <= ?"
+                connection.executemany(query, [(*holder, time.time()) for holder in gone])
+
+
+def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:
+    """Take claims that were free, or held as `rows` says, when they were looked at; those that still were."""
+    taken: set[str] = set()
+    for some in batched([key for key in keys if key not in rows]):
+        new = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(some))), [
+            value for key in some for value in (key, *this_process())
+        ])  # fmt: skip
+        taken.update(key for (key,) in new.fetchall())
+    for key in rows.keys() & keys:
+        if connection.execute(_TAKE_OVER, (*this_process(), key, *rows[key])).rowcount == 1:
+            taken.add(key)
+    return taken

@@ -1,0 +1,166 @@
+"""`ResponseCache`: a memory in front of a backend, and what is done about damage."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ops.cache.backend import CACHE_URL, Backend, Claim
+from ops.cache.local import LocalBackend
+from ops.cache.rows import Row, decode, encode
+from ops.core.response import Response
+from ops.core.together import Together
+
+log = logging.getLogger(__name__)
+
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
+
+
+class _Taken(NamedTuple):
+    """What became of an attempt at a claim, and whether the response is there by now."""
+
+    claim: Claim | None
+    stored: bool
+
+
+class ResponseCache:
+    """Responses by key, in a folder's SQLite file or in another `Backend`; many processes share it.
+
+    `memory_chars` bounds the texts kept in memory in front of it (characters). A row
+    that cannot be read is dropped and counts as a miss. Any method may raise
+    `sqlite3.Error` or `OSError` (no disk), `CacheUnavailable` (no server), and
+    `DataError` where a newer checkout wrote the file.
+    """
+
+    def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
+        self.backend: Backend = LocalBackend(place) if isinstance(place, Path) else place
+        self._memory: OrderedDict[str, Response] = OrderedDict()
+        self._chars = 0
+        self._bound = memory_chars
+        self._lock = threading.Lock()
+        self._claims = Together(self._take, undo=_release)
+
+    def get(self, key: str) -> Response | None:
+        """The response of that key with `cached=True`, or None."""
+        if (kept := self._recall(key)) is not None:
+            return kept
+        row = self.backend.select(key)
+        if row is None:
+            return None
+        response = decode(*row)
+        if response is None:
+            log.warning("cache row %s is damaged: dropped, the worker is asked again", key)
+            self.delete([key])
+            return None
+        self._remember(key, response)
+        return response
+
+    def put(self, key: str, material: str, response: Response) -> None:
+        """Store a complete success; it outlives the process once this returns.
+
+        `material` is `cache_material`'s text, kept so that a person can see what was asked.
+        """
+        self.put_many([(key, material, response)])
+
+    def put_many(self, entries: Sequence[tuple[str, str, Response]]) -> None:
+        """`put` for several (key, material, response), in one transaction: all of them or none."""
+        if not entries:
+            return
+        now = time.time()
+        self.backend.insert([Row(key, *encode(response), material, now) for key, material, response in entries])
+        for key, _, response in entries:
+            self._remember(key, replace(response, cached=True))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Drop entries; other processes may remember them until they end."""
+        self.backend.delete(keys)
+        with self._lock:
+            for key in keys:
+                if (old := self._memory.pop(key, None)) is not None:
+                    self._chars -= len(old.text)
+
+    def holds(self, keys: Sequence[str]) -> set[str]:
+        """Those of the keys that are stored: what an estimate leaves out. Damage is not looked for."""
+        return self.backend.holds(keys)
+
+    async def claim(self, key: str) -> Response | Claim:
+        """Wait for the right to make the call of this key, or for its response from the process that has it.
+
+        Of all processes that share the cache one makes a call at a time. A claim must be
+        released when the response is stored, or when the call has failed: then one of those
+        who wait takes over. So it does when the holder dies, but not before the answer to what
+        the holder had sent can no longer come.
+        """
+        pause = _FIRST_POLL_S
+        while True:
+            taken = await self._claims.do(key)
+            if taken.stored and (response := self.get(key)) is not None:
+                _release(taken)
+                return response
+            if taken.claim is not None:
+                return taken.claim
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_POLL_S)
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """Note that the calls of these keys leave now, and for how long an answer may come; those that we still claim.
+
+        Should this process die, nobody asks again sooner. Where a claim is another's by now the call must not be
+        made: this process was suspended, or cut off, for too long.
+        """
+        return self.backend.mark_sent(seconds)
+
+    def __len__(self) -> int:
+        """How many responses are stored."""
+        return self.backend.count()
+
+    def close(self) -> None:
+        """Close the file or the connections; the next use opens them again."""
+        self.backend.close()
+
+    def _take(self, keys: Sequence[str]) -> list[_Taken]:
+        claims = self.backend.claim(*keys)
+        # Looked at after the claims were taken: what another stored since the caller's look-up is there.
+        stored = self.backend.holds(keys)
+        return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
+
+    def _recall(self, key: str) -> Response | None:
+        with self._lock:
+            if (kept := self._memory.get(key)) is not None:
+                self._memory.move_to_end(key)
+            return kept
+
+    def _remember(self, key: str, response: Response) -> None:
+        with self._lock:
+            if (old := self._memory.pop(key, None)) is not None:
+                self._chars -= len(old.text)
+            self._memory[key] = response
+            self._chars += len(response.text)
+            while self._chars > self._bound and len(self._memory) > 1:
+                self._chars -= len(self._memory.popitem(last=False)[1].text)
+
+
+def _release(taken: _Taken) -> None:
+    if taken.claim is not None:
+        taken.claim.release()
+
+
+def open_cache(folder: Path, *, memory_chars: int = 64_000_000) -> ResponseCache:
+    """The cache that this checkout is set up for: the server that PODIUM_CACHE_URL names, or the folder's file.
+
+    Raises `ConfigError` when the variable holds no Redis URL, or the client for it is not installed.
+    """
+    url = os.environ.get(CACHE_URL)
+    if not url:
+        return ResponseCache(folder, memory_chars=memory_chars)
+    from ops.cache.shared import SharedBackend
+
+    return ResponseCache(SharedBackend(url), memory_chars=memory_chars)

@@ -1,0 +1,110 @@
+"""Why a call was not in the cache: which field of its key differs from the nearest entry that is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ops.cache.front import ResponseCache
+from ops.cache.keys import cache_material, marks
+from ops.core.response import Message
+
+NEIGHBOURS = 1000
+"""How many entries of each kind are compared at most: the same messages, the next in order, the previous."""
+_AROUND = 40
+"""Characters shown before and after the first one that differs."""
+ABSENT = "(not set)"
+
+
+class Difference(NamedTuple):
+    """One field of the key: its path, what was asked, what is stored."""
+
+    field: str
+    asked: str
+    stored: str
+    at: int | None = None
+    """Where two texts part (characters from the start)."""
+
+
+class Verdict(NamedTuple):
+    """Whether the call is stored, and if not, how it differs from the nearest entry."""
+
+    stored: bool
+    differences: tuple[Difference, ...]
+    nearest: str | None
+    """The nearest entry's material; None where nothing related is stored."""
+
+
+def why_miss(
+    cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int = 0
+) -> Verdict:
+    """Compare a call (as `cache_key` takes it) with what is stored.
+
+    Nearest is first the same question put to the same model, then the same worker's
+    entry whose prompt agrees longest, then another model's entry for the same
+    question. A prompt that differs in its first characters has no relatives.
+    """
+    material = cache_material(identity, messages, sample)
+    asked = json.loads(material)
+    nearest: tuple[tuple[int, int, int], str, tuple[Difference, ...]] | None = None
+    for candidate in dict.fromkeys(cache.backend.near(marks(material), NEIGHBOURS)):
+        if candidate == material:
+            return Verdict(True, (), candidate)
+        try:
+            stored = json.loads(candidate)
+        except json.JSONDecodeError:  # a damaged row; `verify` reports it
+            continue
+        found = tuple(_differences(asked, stored))
+        rank = _distance(asked, stored, found)
+        if nearest is None or rank < nearest[0]:
+            nearest = rank, candidate, found
+    return Verdict(False, nearest[2], nearest[1]) if nearest else Verdict(False, (), None)
+
+
+def _distance(asked: Any, stored: Any, found: Sequence[Difference]) -> tuple[int, int, int]:
+    same_messages = asked["messages"] == stored["messages"]
+    if same_messages and asked["worker"].get("model") == stored["worker"].get("model"):
+        tier = 0
+    elif asked["worker"] == stored["worker"]:
+        tier = 1
+    else:
+        tier = 2 if same_messages else 3
+    return tier, len(found), -sum(difference.at or 0 for difference in found)
+
+
+def _differences(asked: Any, stored: Any) -> list[Difference]:
+    left, right = _flat(asked), _flat(stored)
+    return [
+        _difference(field, left.get(field, ABSENT), right.get(field, ABSENT))
+        for field in dict.fromkeys((*left, *right))
+        if left.get(field, ABSENT) != right.get(field, ABSENT)
+    ]
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Leaves by their path: ``worker.temperature``, ``messages[1].content``, ``sample``."""
+    if isinstance(value, dict):
+        parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
+    elif isinstance(value, list):
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return {path: value}
+    return {name: leaf for part, item in parts for name, leaf in _flat(item, part).items()}
+
+
+def _difference(field: str, asked: Any, stored: Any) -> Difference:
+    if not (field.endswith("content") and isinstance(asked, str) and isinstance(stored, str)):
+        return Difference(field, _shown(asked), _shown(stored))
+    pairs = zip(asked, stored, strict=False)
+    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(asked), len(stored)))
+    return Difference(field, _around(asked, at), _around(stored, at), at)
+
+
+def _shown(value: Any) -> str:
+    return value if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def _around(text: str, at: int) -> str:
+    start, end = max(at - _AROUND, 0), at + _AROUND
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

@@ -1,0 +1,289 @@
+"""Rows in a Redis server: one cache, and one call at a time for each key, for a whole team."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from ops.cache.backend import CACHE_URL
+from ops.cache.keys import Marks, marks
+from ops.cache.rows import Head, Row
+from ops.core.errors import CacheUnavailable, ConfigError
+
+_PREFIX = "podium:response:"
+_CLAIM = "podium:claim:"
+_NEAR = "podium:near"
+"""A sorted set of OPENING, messages' fingerprint and key: equal scores sort by text."""
+_IDENTITIES = "podium:identities"
+_PAGE = 500
+_TIMEOUT_S = 10.0
+
+# Both only if the claim is still this holder's: it may have run out and be another's by now.
+_RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+_RENEW = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
+
+
+class SharedBackend:
+    """The Redis server at `url` (``redis://HOST:PORT/DB``, ``rediss://`` for TLS).
+
+    A claim runs out `lease_s` seconds after its process died, or when the answer to what
+    it had sent can no longer come; while the process lives it is renewed. Raises
+    `ConfigError` for a URL that is none, or without the `redis` package; any method raises
+    `CacheUnavailable` when the server does not answer.
+    """
+
+    def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
+        self.name = _place(url)
+        self._client = _connect(url)
+        self._claims = _Claims(self._client, lease_s, self._asking)
+
+    def select(self, key: str) -> tuple[bytes, str] | None:
+        with self._asking():
+            body, checksum = self._client.hmget(_PREFIX + key, "body", "checksum")
+        return None if body is None and checksum is None else (body or b"", _text(checksum))
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        with self._asking(), self._client.pipeline(transaction=True) as pipeline:
+            for row in rows:
+                mark = marks(row.material)
+                member = _member(mark, row.key)
+                pipeline.hset(_PREFIX + row.key, mapping=row._asdict() | {"worker": mark.worker, "near": member})
+                pipeline.zadd(_NEAR, {member: 0})
+                if mark.worker:
+                    pipeline.hsetnx(_IDENTITIES, str(mark.worker), mark.identity)
+            pipeline.execute()
+
+    def delete(self, keys: Sequence[str]) -> None:
+        with self._asking(), self._client.pipeline(transaction=True) as pipeline:
+            for key in keys:
+                member = self._client.hget(_PREFIX + key, "near")
+                pipeline.delete(_PREFIX + key)
+                pipeline.zrem(_NEAR, member or b"")
+            pipeline.execute()
+
+    def holds(self, keys: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(keys), _PAGE):
+            some = keys[start : start + _PAGE]
+            with self._asking(), self._client.pipeline(transaction=False) as pipeline:
+                for key in some:
+                    pipeline.exists(_PREFIX + key)
+                found.update(key for key, is_there in zip(some, pipeline.execute(), strict=True) if is_there)
+        return found
+
+    def count(self) -> int:
+        with self._asking():
+            return int(self._client.zcard(_NEAR))
+
+    def heads(self) -> Iterator[Head]:
+        for row, worker in self._all():
+            yield Head(row.key, worker, row.created, len(row.body) + len(row.material))
+
+    def rows(self) -> Iterator[Row]:
+        return (row for row, _ in self._all())
+
+    def row(self, prefix: str) -> Row | None:
+        with self._asking():
+            for name in self._client.scan_iter(match=f"{_PREFIX}{prefix}*", count=_PAGE):
+                if fields := self._client.hgetall(name):
+                    return _row(_text(name).removeprefix(_PREFIX), fields)
+        return None
+
+    def identities(self) -> dict[int, str]:
+        with self._asking():
+            return {int(worker): _text(identity) for worker, identity in self._client.hgetall(_IDENTITIES).items()}
+
+    def near(self, marks: Marks, limit: int) -> Iterator[str]:
+        same, opening = _member(marks, "").encode(), marks.opening.encode()
+        with self._asking():
+            found = [
+                *self._client.zrange(_NEAR, b"[" + same, b"[" + same + b"\xff", bylex=True, offset=0, num=limit),
+                *self._client.zrange(_NEAR, b"[" + opening, b"+", bylex=True, offset=0, num=limit),
+                *self._client.zrange(
+                    _NEAR, b"(" + opening, b"-", desc=True, bylex=True, offset=0, num=limit
+                ),
+            ]  # fmt: skip
+        keys = [_text(member).rpartition("\0")[2] for member in found]
+        for start in range(0, len(keys), _PAGE):
+            with self._asking(), self._client.pipeline(transaction=False) as pipeline:
+                for key in keys[start : start + _PAGE]:
+                    pipeline.hget(_PREFIX + key, "material")
+                materials = pipeline.execute()
+            yield from (_text(material) for material in materials if material is not None)
+
+    def claim(self, *keys: str) -> list[SharedClaim | None]:
+        with self._asking():
+            return self._claims.take(keys)
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        return self._claims.mark_sent(seconds)
+
+    def close(self) -> None:
+        """Close the connections; claims that are still held stay this process's."""
+        with self._asking():
+            self._client.close()
+
+    def _all(self) -> Iterator[tuple[Row, int]]:
+        with self._asking():
+            names = self._client.scan_iter(match=f"{_PREFIX}*", count=_PAGE)
+            for page in _pages(names):
+                with self._client.pipeline(transaction=False) as pipeline:
+                    for name in page:
+                        pipeline.hgetall(name)
+                    entries = pipeline.execute()
+                for name, fields in zip(page, entries, strict=True):
+                    if fields:
+                        yield _row(_text(name).removeprefix(_PREFIX), fields), int(fields.get(b"worker", 0))
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        import redis
+
+        try:
+            yield
+        except redis.RedisError as error:
+            raise CacheUnavailable(
+                f"the response cache {self.name} ({CACHE_URL}) does not do its work ({type(error).__name__}). "
+                "Start or mend the server and run again: what it has stored is not paid for again"
+            ) from None
+
+
+class SharedClaim:
+    """The claim of one key in Redis, until it is released or its process dies."""
+
+    def __init__(self, claims: _Claims, key: str, token: str) -> None:
+        self._claims, self._key, self._token = claims, key, token
+
+    def release(self) -> None:
+        """Give it up. A server that is gone needs no telling: the claim runs out by itself."""
+        import redis
+
+        with suppress(redis.RedisError):
+            self._claims.drop(self._key, self._token)
+
+
+class _Claims:
+    """This process's claims, and the thread that keeps them while there are any."""
+
+    def __init__(self, client: Any, lease_s: float, asking: Callable[[], AbstractContextManager[None]]) -> None:
+        self._client, self._lease_s, self._asking = client, lease_s, asking
+        self._held: dict[str, tuple[str, float]] = {}
+        """By key: the token, and until when the answer to what was sent may come (by the monotonic clock)."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def take(self, keys: Sequence[str]) -> list[SharedClaim | None]:
+        token = secrets.token_hex(16)
+        with self._client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.set(_CLAIM + key, token, nx=True, px=self._milliseconds())
+            claims = [
+                SharedClaim(self, key, token) if is_ours else None
+                for key, is_ours in zip(keys, pipeline.execute(), strict=True)
+            ]
+        if taken := [key for key, claim in zip(keys, claims, strict=True) if claim is not None]:
+            self._hold(taken, token)
+        return claims
+
+    def _hold(self, keys: Sequence[str], token: str) -> None:
+        with self._lock:
+            if self._pid != os.getpid():  # the parent's claims are the parent's to keep, and its thread is not here
+                self._held, self._thread, self._pid = {}, None, os.getpid()
+            self._held.update((key, (token, 0.0)) for key in keys)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep, name="cache claims", daemon=True)
+                self._thread.start()
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        with self._lock:
+            tokens = {key: self._held[key][0] for key in seconds.keys() & self._held.keys()}
+        until = {key: time.monotonic() + seconds[key] for key in tokens}
+        with self._asking(), self._client.pipeline(transaction=False) as pipeline:
+            for key, token in tokens.items():
+                pipeline.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until[key]))
+            kept = {key for key, renewed in zip(tokens, pipeline.execute(), strict=True) if renewed}
+        with self._lock:
+            self._held.update((key, (tokens[key], until[key])) for key in kept & self._held.keys())
+        return kept
+
+    def drop(self, key: str, token: str) -> None:
+        with self._lock:
+            if self._held.get(key, ("",))[0] == token:
+                del self._held[key]
+        self._client.eval(_RELEASE, 1, _CLAIM + key, token)
+
+    def _keep(self) -> None:
+        import redis
+
+        pause = threading.Event()
+        while True:
+            pause.wait(self._lease_s / 3)
+            with self._lock:
+                if not self._held:
+                    self._thread = None
+                    return
+                held = list(self._held.items())
+            with suppress(redis.RedisError):  # the calls that hold them will hear of it themselves
+                for key, (token, until) in held:
+                    self._client.eval(_RENEW, 1, _CLAIM + key, token, self._milliseconds(until))
+
+    def _milliseconds(self, until: float = 0.0) -> int:
+        return int(1000 * max(self._lease_s, until - time.monotonic()))
+
+
+def _connect(url: str) -> Any:
+    try:
+        import redis
+    except ModuleNotFoundError:
+        raise ConfigError(
+            CACHE_URL, _place(url), "needs the Redis client, which is not installed",
+            "Run: python -m pip install redis",
+        ) from None  # fmt: skip
+    try:
+        return redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+    except ValueError:
+        raise ConfigError(
+            CACHE_URL, _place(url), "is no address of a Redis server", "Write redis://HOST:PORT/DB, or unset it"
+        ) from None
+
+
+def _place(url: str) -> str:
+    """The URL without what may be a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _member(mark: Marks, key: str) -> str:
+    return f"{mark.opening}\0{mark.messages % 2**64:016x}\0{key}"
+
+
+def _row(key: str, fields: dict[bytes, bytes]) -> Row:
+    return Row(
+        key,
+        fields.get(b"body", b""),
+        _text(fields.get(b"checksum")),
+        _text(fields.get(b"material")),
+        float(fields.get(b"created", 0)),
+    )
+
+
+def _pages(names: Iterator[bytes]) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    for name in names:
+        page.append(name)
+        if len(page) == _PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")

@@ -1,0 +1,5 @@
+"""The policy, and a completion's one way to its reward.
+
+What belongs here: loading and generating, the policy's card, and the rollout that training, evaluation and serving
+share. What does not: changing weights (`ops.training`), statistics (`ops.evaluation`).
+"""

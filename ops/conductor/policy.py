@@ -1,0 +1,182 @@
+"""A Conductor on disk and in memory: load it and let it write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ops.config import Execution, Pool, PretrainedPolicy, Prompting, Settings
+from ops.core.errors import DataError
+from ops.core.response import Message
+from ops.workflow.cards import WorkerCard
+from ops.workflow.controls import plain_messages
+from ops.workflow.prompt import PromptTooLongError
+
+CARD = "podium.json"
+_NEXT_TURN = {"role": "user", "content": "Go on."}
+
+
+class PolicyCard(Settings):
+    """What must be known to use a policy: lies beside its weights as `podium.json`."""
+
+    recipe: str
+    pool: Pool
+    offered: tuple[str, ...]
+    """Workers' names by ordinal: what "Model 0" means to this policy."""
+    prompting: Prompting
+    cards: tuple[WorkerCard, ...] = ()
+    """What was measured of the workers, by ordinal; empty unless `prompting.cards`."""
+    execution: Execution = Execution()
+    max_completion_tokens: int
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of the weights; None (a card of an earlier checkout): what their own configuration says."""
+    pretrained: PretrainedPolicy | None = None
+    """Where the weights come from when they do not lie in the folder."""
+    trained_steps: int = Field(default=0, ge=0)
+    """GRPO steps; 0: a base policy."""
+
+    @classmethod
+    def read(cls, folder: Path) -> PolicyCard:
+        """The card of a policy folder. Raises `DataError`."""
+        file = folder / CARD
+        try:
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
+
+    def write(self, folder: Path) -> None:
+        (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
+
+
+def policy_key(folder: Path) -> str:
+    """The content key of what a policy was made from: its folder's name, or that of the run whose `policy` it is."""
+    return folder.parent.name if folder.name == "policy" else folder.name
+
+
+def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
+    """(model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's precision.
+
+    A GGUF file is dequantized into a plain model, which can then be trained and saved.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if card.pretrained is None:
+        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=card.dtype or "auto"), tokenizer
+    source = card.pretrained
+    names = {"revision": source.revision, "gguf_file": source.gguf_file}
+    given = {name: value for name, value in names.items() if value is not None}
+    tokenizer = AutoTokenizer.from_pretrained(source.model, padding_side="left", **given)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(source.model, dtype=source.dtype, **given)
+    if source.gguf_file is not None:
+        model = _plain_copy(model)
+    return model, tokenizer
+
+
+def context_tokens(model: Any) -> int | None:
+    """Longest sequence that a model was made for (tokens); None where its configuration does not say."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    return int(most) if most else None
+
+
+def chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
+    """Tokens of a chat as its policy reads it, with the template and the opening of the answer."""
+    return len(tokenizer(chat_text(tokenizer, messages), add_special_tokens=False)["input_ids"])
+
+
+def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """A chat in its template, up to the opening of the answer; control tokens in its contents are plain text."""
+    shown = plain_messages(tokenizer, messages)
+    return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
+
+
+def end_of_turn(model: Any, tokenizer: Any) -> list[int]:
+    """Ids of the tokens that end a completion: those that the model declares, the tokenizer's, the chat template's.
+
+    A base model may declare its end-of-text token alone and still close its turns with the template's, and write
+    the user's next turn after it. Where the template closes no turn by a special token, the one that opens the next.
+    """
+    declared = model.generation_config.eos_token_id
+    ends = {declared} if isinstance(declared, int) else set(declared or ())
+    said = "Yes."
+    turns = [{"role": "user", "content": "Ready?"}, {"role": "assistant", "content": said}, _NEXT_TURN]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(said)[2]
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    closing = next((token for token in ids if token in special), None)
+    return sorted(token for token in {*ends, tokenizer.eos_token_id, closing} if token is not None)
+
+
+def _plain_copy(model: Any) -> Any:
+    config = type(model.config).from_dict(
+        {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
+    )
+    copy = type(model)(config).to(model.dtype)
+    copy.load_state_dict(model.state_dict())
+    return copy
+
+
+class Conductor:
+    """A policy that writes workflows."""
+
+    def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
+        self._model, self._tokenizer, self.card = model, tokenizer, card
+        self._ends = end_of_turn(model, tokenizer)
+
+    @classmethod
+    def load(cls, folder: Path) -> Conductor:
+        """Read the policy in `folder` onto the GPU if there is one. Raises `DataError`."""
+        import torch
+
+        card = PolicyCard.read(folder)
+        model, tokenizer = load_model(folder, card)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(model.to(device).eval(), tokenizer, card)
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        """One completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
+
+        Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
+        """
+        import torch
+
+        if not prompts:
+            return []
+        texts = [chat_text(self._tokenizer, prompt) for prompt in prompts]
+        longest = max_tokens or self.card.max_completion_tokens
+        batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        self._check_lengths(batch["attention_mask"].sum(dim=1).tolist(), longest)
+        batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
+        sampling = (
+            {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+        )
+        with torch.random.fork_rng(), torch.inference_mode():
+            torch.manual_seed(seed)
+            out = self._model.generate(
+                **batch,
+                **sampling,
+                max_new_tokens=longest,
+                eos_token_id=self._ends,
+                pad_token_id=self._tokenizer.pad_token_id,
+            )
+        new = out[:, batch["input_ids"].shape[1] :]
+        return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
+
+    def _check_lengths(self, tokens: Sequence[int], completion: int) -> None:
+        context = context_tokens(self._model)
+        for index, length in enumerate(tokens):
+            if context is not None and length > context - completion:
+                raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)

@@ -1,0 +1,101 @@
+"""A rollout: one text of the Conductor, read, executed, graded and rewarded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ops.benchmarks.prompts import worker_prompt
+from ops.config import Execution, Prompting, Worker
+from ops.core.problem import Grade, Problem
+from ops.grading import grade_many
+from ops.workers.types import Client
+from ops.workflow.execution import execute
+from ops.workflow.grammar import Parsed, parse
+from ops.workflow.scheduler import Scheduler
+from ops.workflow.trace import UNSCORABLE, Trace
+
+Outcome = Literal["right", "wrong", "invalid", "unscorable"]
+REWARDS: dict[Outcome, float | None] = {"right": 1.0, "wrong": 0.5, "invalid": 0.0, "unscorable": None}
+"""Section 3.1 of arXiv:2512.04388; "unscorable" (a worker could not be reached, or the deadline passed) is left out of
+the group baseline instead of being punished."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What became of one completion."""
+
+    text: str
+    parsed: Parsed
+    trace: Trace | None
+    """None when the completion is no workflow."""
+    grade: Grade | None
+    outcome: Outcome
+
+    @property
+    def reward(self) -> float | None:
+        return REWARDS[self.outcome]
+
+
+async def roll_out(
+    texts: Sequence[str],
+    problems: Sequence[Problem],
+    offered: Sequence[Worker],
+    client: Client,
+    prompting: Prompting,
+    *,
+    sample: int = 0,
+    settings: Execution | None = None,
+    scheduler: Scheduler | None = None,
+) -> list[Rollout]:
+    """Execute every completion for its problem, all at once, and grade the answers.
+
+    `texts` and `problems` correspond one to one. `scheduler`: one that is shared with other batches
+    of the same event loop; None: one for this batch. Raises `OverBudget` and `ConfigError`;
+    a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
+    """
+    shared = scheduler or Scheduler()
+    parsed = [
+        parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access) for text in texts
+    ]
+
+    async def run(reading: Parsed, problem: Problem) -> Trace | None:
+        if reading.workflow is None:
+            return None
+        return await execute(
+            reading.workflow,
+            worker_prompt(problem),
+            offered,
+            client,
+            sample=sample,
+            settings=settings,
+            scheduler=shared,
+        )
+
+    running = (run(reading, problem) for reading, problem in zip(parsed, problems, strict=True))
+    # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
+    finished = await asyncio.gather(*running, return_exceptions=True)
+    traces = [_raised(trace) for trace in finished]
+    answered = [i for i, trace in enumerate(traces) if trace is not None and trace.answer is not None]
+    pairs = [(problems[i], traces[i].answer or "") for i in answered]  # type: ignore[union-attr]
+    grades = dict(zip(answered, await asyncio.to_thread(grade_many, pairs), strict=True))
+    return [
+        Rollout(text, reading, trace, grades.get(i), _outcome(trace, grades.get(i)))
+        for i, (text, reading, trace) in enumerate(zip(texts, parsed, traces, strict=True))
+    ]
+
+
+def _raised(trace: Trace | BaseException | None) -> Trace | None:
+    if isinstance(trace, BaseException):
+        raise trace
+    return trace
+
+
+def _outcome(trace: Trace | None, grade: Grade | None) -> Outcome:
+    if trace is None:
+        return "invalid"
+    if trace.status in UNSCORABLE:
+        return "unscorable"
+    return "right" if grade is not None and grade.correct else "wrong"

@@ -1,0 +1,32 @@
+"""What code a run used."""
+
+from __future__ import annotations
+
+import subprocess
+
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
+
+
+def git_commit(workspace: Workspace) -> str:
+    """The checked-out commit; "-dirty" follows when tracked files other than dvc.lock were changed.
+
+    "uncommitted" in a repository without a commit. Raises `DataError` where there is no git repository.
+    """
+    needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
+    head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not head:
+        return "uncommitted"
+    changed = _git(workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
+    return f"{head}-dirty" if changed else head
+
+
+def needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
+    """Raise `DataError` unless the checkout has `name`."""
+    if not (workspace.root / name).exists():
+        raise DataError(workspace.root, name, problem, remedy)
+
+
+def _git(workspace: Workspace, *arguments: str) -> str:
+    found = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
+    return found.stdout.strip()

@@ -1,0 +1,93 @@
+"""`Problem` and `Grade`: the two nouns that every room shares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+Domain = Literal["math", "mmlu", "rlpr", "code"]
+GraderName = Literal["math", "choice", "text", "code"]
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class CodeTest:
+    """One test of a program.
+
+    `kind` "stdin": run the program on `input` and compare its stdout with `output`.
+    `kind` "call": `input` is a Python expression such as `f(2, 3)`; its value must
+    equal the Python literal `output`. `kind` "unittest": `input` is a module that
+    defines `unittest.TestCase`s to run beside the program; `output` is unused.
+    """
+
+    kind: Literal["stdin", "call", "unittest"]
+    input: str
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question with a gold answer and the grader that judges answers to it.
+
+    `id` is unique within its benchmark, `key` everywhere. `answer` is the gold answer as the grader
+    reads it: LaTeX for "math", a letter for "choice", short text for "text", a
+    reference program (or "") for "code". `choices` are the texts behind the letters
+    A, B, C …; empty unless the question offers choices. `family` names the
+    embedded generator, "" for real data.
+    """
+
+    id: str
+    benchmark: str
+    domain: Domain
+    split: Split
+    question: str
+    answer: str
+    grader: GraderName
+    choices: tuple[str, ...] = ()
+    tests: tuple[CodeTest, ...] = ()
+    subject: str = ""
+    level: str = ""
+    family: str = ""
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its one identity everywhere: `mmlu/7`."""
+        return problem_key(self.benchmark, self.id)
+
+    def as_row(self) -> dict[str, Any]:
+        """A JSON-ready row; `from_row` is its inverse."""
+        row = asdict(self)
+        row["choices"] = list(self.choices)
+        row["tests"] = [asdict(test) for test in self.tests]
+        return row
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> Problem:
+        """Rebuild a problem from `as_row`'s output. Raises `TypeError` on unknown or missing keys."""
+        values = dict(row)
+        values["choices"] = tuple(values.get("choices") or ())
+        values["tests"] = tuple(CodeTest(**test) for test in values.get("tests") or ())
+        return cls(**values)
+
+
+def problem_key(benchmark: str, problem_id: str) -> str:
+    """A problem's one identity everywhere, `BENCHMARK/ID` (`mmlu/7`): an id alone is unique in its benchmark only."""
+    return f"{benchmark}/{problem_id}"
+
+
+def benchmark_of(key: str) -> str:
+    """The benchmark of a problem's key."""
+    return key.partition("/")[0]
+
+
+class Grade(NamedTuple):
+    """A grader's verdict: `score` in [0, 1], the answer it `extracted` and why."""
+
+    score: float
+    extracted: str
+    reason: str
+
+    @property
+    def correct(self) -> bool:
+        return self.score >= 1.0

@@ -1,0 +1,163 @@
+"""One SQLite file, opened so that many processes and threads may use it together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ops.core.errors import DataError
+
+log = logging.getLogger(__name__)
+
+BUSY_TIMEOUT_S = 60.0
+"""How long a writer waits for the writers of other processes."""
+PAGES_KIB = 32_768
+"""Memory for pages of the file: enough for all but the leaves of a tree of ten million keys."""
+
+_AT_ONCE = 500
+"""Values in one statement: SQLite has a limit."""
+
+Step = Callable[[sqlite3.Connection], None]
+"""One change of a schema. It runs inside a transaction, so never `executescript`, which commits."""
+
+
+def statements(*sql: str) -> Step:
+    """A step that executes these statements."""
+
+    def step(connection: sqlite3.Connection) -> None:
+        for one in sql:
+            connection.execute(one)
+
+    return step
+
+
+class SqliteFile:
+    """A SQLite file in WAL mode, with one connection per process behind a lock.
+
+    With ``synchronous=NORMAL`` a committed row outlives the death of every process
+    (kill -9 included); a power cut can cost the commits since the last checkpoint,
+    and never damages the file.
+
+    `steps` lead from an empty file to the present schema; how many of them a file has
+    gone through is in its ``user_version``. The first must be harmless on a file of
+    before there were versions. A file that another program brought further raises
+    `DataError`: what it holds may mean something else by now.
+    """
+
+    def __init__(self, path: Path, steps: Sequence[Step]) -> None:
+        self.path = path
+        self._steps = steps
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """The connection, in autocommit mode, for this thread alone while in the block."""
+        with self._lock:
+            if self._connection is None or self._pid != os.getpid():
+                self._connection, self._pid = self._open(), os.getpid()
+            yield self._connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that holds the write lock from its start: what it reads stays true."""
+        with self.connection() as connection, _transaction(connection):
+            yield connection
+
+    def close(self) -> None:
+        """Close this process's connection; the next use opens a new one."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def set_aside(self, why: Exception) -> None:
+        """Keep what is no database any more under another name; the next use begins a new file."""
+        self.close()
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        log.warning("%s cannot be read (%s): set aside as %s, a new one begins", self.path, why, aside.name)
+        for suffix in ("", "-wal", "-shm"):
+            source = self.path.with_name(self.path.name + suffix)
+            if source.exists():
+                source.replace(aside.with_name(aside.name + suffix))
+
+    def _open(self) -> sqlite3.Connection:
+        # A connection inherited through a fork must be neither used nor closed: both
+        # would release locks that the parent holds. It is only forgotten.
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        try:
+            _use_wal(connection)
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA cache_size=-{PAGES_KIB}")
+            if self._version(connection) < len(self._steps):
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """All missing steps in one transaction: a kill in the midst of them leaves the file as it was."""
+        with _transaction(connection):
+            found = self._version(connection)  # another process may have been first
+            if found < len(self._steps) and _has_tables(connection):
+                log.warning("%s: schema %d is brought to %d", self.path, found, len(self._steps))
+            for step in self._steps[found:]:
+                step(connection)
+            connection.execute(f"PRAGMA user_version={len(self._steps)}")
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(self._steps):
+            raise DataError(
+                self.path, "schema", f"is version {version}, and this checkout knows up to {len(self._steps)}",
+                "Update the checkout, or move the file away to begin a new one",
+            )  # fmt: skip
+        return version
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # a full disk has rolled back by itself
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL. Where several processes do it at once SQLite does not wait, but gives up."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Parts that are small enough for one statement."""
+    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+
+
+def placeholders(values: Sequence[str]) -> str:
+    """What stands in a statement's `IN (…)` for these values."""
+    return ",".join("?" * len(values))

@@ -1,0 +1,60 @@
+"""What the tasks of one turn of an event loop ask for, done together: a commit costs as much as a tool's call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Together(Generic[Item, Result]):
+    """Does work for many at once: those who ask in one turn of their event loop share one call of `work`.
+
+    `work` gives a result, or an exception to raise, for each item in its order; what it raises itself
+    is raised for all. With `undo`, an item whose asker was cancelled is left out, or undone if
+    it was too late for that; without, it is done all the same.
+    """
+
+    work: Callable[[Sequence[Item]], Sequence[Result | Exception]]
+    undo: Callable[[Result], None] | None = None
+    _waiting: dict[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Result]]]] = field(default_factory=dict)
+
+    async def do(self, item: Item) -> Result:
+        """The item's own result."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Result] = loop.create_future()
+        if (waiting := self._waiting.get(loop)) is None:
+            self._waiting[loop] = [(item, done)]
+            loop.call_soon(self._flush, loop)
+        else:
+            waiting.append((item, done))
+        try:
+            return await done
+        except asyncio.CancelledError:
+            if self.undo is not None and not done.cancelled() and done.exception() is None:
+                self.undo(done.result())
+            raise
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        entries = self._waiting.pop(loop)
+        if self.undo is not None:
+            entries = [(item, done) for item, done in entries if not done.cancelled()]
+        if not entries:
+            return
+        results: Sequence[Result | Exception]
+        try:
+            results = self.work([item for item, _ in entries])
+        except Exception as error:  # noqa: BLE001  (whoever asked is told)
+            results = [error] * len(entries)
+        for (_, done), result in zip(entries, results, strict=True):
+            if done.cancelled():
+                continue
+            if isinstance(result, Exception):
+                done.set_exception(result)
+            else:
+                done.set_result(result)

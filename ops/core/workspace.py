@@ -1,0 +1,98 @@
+"""Where things lie on disk: one object that every room is handed, so tests can swap it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A checkout of the project: `config/`, `data/`, `dvc.yaml` at `root`, run-time state in `.podium/`.
+
+    A `rehearsal` reads the same data and the same cache, and leaves what it makes (policies, runs, scores,
+    models) in a folder of its own: no rehearsed score ever stands beside a real one.
+    """
+
+    root: Path
+    rehearsal: bool = False
+
+    @classmethod
+    def find(cls) -> Workspace:
+        """`$PODIUM_ROOT`, or the nearest folder upwards from here that holds `dvc.yaml` and `config/`.
+
+        Raises `FileNotFoundError` when there is none.
+        """
+        if value := os.environ.get("PODIUM_ROOT"):
+            return cls(Path(value).resolve())
+        here = Path.cwd().resolve()
+        for folder in (here, *here.parents):
+            if (folder / "dvc.yaml").is_file() and (folder / "config").is_dir():
+                return cls(folder)
+        raise FileNotFoundError(
+            f"{here} is not inside a Podium checkout: run from the project's folder or set PODIUM_ROOT"
+        )
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config"
+
+    @property
+    def data(self) -> Path:
+        """DVC's outputs: `raw/`, `shortlist.jsonl`, `responses/`, `profiles.json`, `training_mix.jsonl`."""
+        return self.root / "data"
+
+    @property
+    def state(self) -> Path:
+        """Everything that a run leaves behind and git ignores."""
+        return self.root / ".podium"
+
+    @property
+    def outcome(self) -> Path:
+        """Where policies, runs, scores and models lie."""
+        return self.state / "rehearsal" if self.rehearsal else self.state
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.state / "dagster"
+
+    @property
+    def snapshots(self) -> Path:
+        """What each run was asked to do, by its key."""
+        return self.state / "snapshots"
+
+    @property
+    def cache(self) -> Path:
+        """Folder of the response cache."""
+        return self.state / "cache"
+
+    @property
+    def ledger(self) -> Path:
+        """SQLite file of the budget ledger."""
+        return self.state / "ledger.sqlite"
+
+    @property
+    def policies(self) -> Path:
+        """Base policies, one folder per content key."""
+        return self.outcome / "policies"
+
+    @property
+    def runs(self) -> Path:
+        """Training runs (checkpoints, curves), one folder per content key."""
+        return self.outcome / "runs"
+
+    @property
+    def scores(self) -> Path:
+        """Per-question evaluation results, one file per model and benchmark."""
+        return self.outcome / "scores"
+
+    @property
+    def mlflow_uri(self) -> str:
+        """`$MLFLOW_TRACKING_URI`, or a SQLite store of our own; a rehearsal's is always its own."""
+        own = f"sqlite:///{self.outcome / 'mlflow' / 'mlflow.db'}"
+        return own if self.rehearsal else os.environ.get("MLFLOW_TRACKING_URI") or own
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        return self.outcome / "mlflow" / "artifacts"

@@ -1,0 +1,4 @@
+"""Language models on this machine: vLLM servers that answer as workers of a pool.
+
+What belongs here: starting, watching and ending servers. What does not: calling them (`ops.workers`).
+"""

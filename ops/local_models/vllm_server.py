@@ -1,0 +1,209 @@
+"""A vLLM server for a worker of the pool: started, waited for, checked and stopped.
+
+vLLM lives in a virtual environment of its own (`$PODIUM_VLLM_PYTHON`, else `.venv-vllm`): it pins torch and
+much else more tightly than Podium does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+from filelock import FileLock
+
+from ops.config import Pool, Worker
+from ops.core.errors import ConfigError, WorkerUnreachable
+from ops.core.processes import name_of
+from ops.core.workspace import Workspace
+
+START_S = 600.0
+"""How long a server may take until it answers: a CPU under load needs a minute, a large model on a GPU several."""
+GRACE_S = 20.0
+_POLL_S = 0.5
+_TAIL = 15
+
+
+def vllm_python(workspace: Workspace) -> Path:
+    """The Python that has vLLM. Raises `ConfigError` when there is none."""
+    python = Path(os.environ.get("PODIUM_VLLM_PYTHON") or workspace.root / ".venv-vllm" / "bin" / "python")
+    if not python.is_file():
+        raise ConfigError(
+            python, "(file)", "does not exist: there is no environment with vLLM",
+            "Run `make vllm-local`, or name a Python that has vLLM in PODIUM_VLLM_PYTHON",
+        )  # fmt: skip
+    return python
+
+
+def command(worker: Worker, workspace: Workspace) -> list[str]:
+    """What is executed for this worker. Raises `ConfigError` where its settings do not say enough."""
+    assert worker.serve is not None
+    serve, (host, port) = worker.serve, _address(worker)
+    folder = workspace.root / serve.model_path
+    options = [
+        "--model", str(folder) if folder.is_dir() else serve.model_path,
+        "--served-model-name", worker.model.partition("/")[2],
+        "--host", host, "--port", str(port),
+        "--dtype", serve.dtype,
+    ]  # fmt: skip
+    if serve.max_model_len is not None:
+        options += ["--max-model-len", str(serve.max_model_len)]
+    if not _has_gpu():
+        options.append("--enforce-eager")  # compiling takes longer than a small model's whole run
+    # Not the `vllm` script: the CPU build is a package of another name, and the script looks for its own.
+    module = ["-m", "vllm.entrypoints.openai.api_server"]
+    return [str(vllm_python(workspace)), *module, *options, *serve.args]
+
+
+@contextmanager
+def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> Iterator[list[str]]:
+    """Every worker of `pool` that has a `serve` section answers while in the block; gives the names started.
+
+    A server that answers at that address already, with that model, is used and left alone. Raises
+    `ConfigError` (no environment, no port, another program at the port) and `WorkerUnreachable` with the
+    end of the server's log when it dies or does not answer in time.
+    """
+    with ExitStack() as stack:
+        yield [
+            worker.name
+            for worker in pool.workers
+            if worker.serve and stack.enter_context(_served(worker, workspace, start_s))
+        ]
+
+
+def is_up(worker: Worker) -> bool:
+    """Whether the worker's endpoint is healthy and serves its model. Raises `ConfigError` if it serves another."""
+    import httpx
+
+    host, port = _address(worker)
+    try:
+        # A proxy that the environment names does not know this machine's ports.
+        with httpx.Client(base_url=f"http://{host}:{port}", timeout=5, trust_env=False) as client:
+            client.get("/health").raise_for_status()
+            models = [entry["id"] for entry in client.get("/v1/models").raise_for_status().json()["data"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return False
+    wanted = worker.model.partition("/")[2]
+    if wanted not in models:
+        raise ConfigError(
+            f"worker {worker.name!r}", "api_base",
+            f"{worker.api_base} serves {', '.join(models) or 'nothing'}, and not {wanted!r}",
+            "Stop that server or choose another port",
+        )  # fmt: skip
+    return True
+
+
+@contextmanager
+def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[bool]:
+    """Gives whether this process has to end the server: it started it, or the run that did was killed."""
+    folder = workspace.state / "vllm"
+    folder.mkdir(parents=True, exist_ok=True)
+    note, log = folder / f"{worker.name}.json", folder / f"{worker.name}.log"
+    with FileLock(folder / f"{worker.name}.lock"):  # of two that find it down, one starts it
+        server = _left_behind(note) if is_up(worker) else _start(worker, workspace, log)
+        if server:
+            note.write_text(json.dumps({"server": server.pid, "owner": name_of(os.getpid())}), encoding="utf-8")
+            try:
+                _wait(worker, server, log, start_s)
+            except BaseException:
+                _stop(server)
+                raise
+    try:
+        yield server is not None
+    finally:
+        if server:
+            _stop(server)
+            note.unlink(missing_ok=True)
+
+
+def _left_behind(note: Path) -> psutil.Process | None:
+    """The server's process when a run that is dead has left it running."""
+    if not note.is_file():
+        return None
+    found = json.loads(note.read_text(encoding="utf-8"))
+    pid, owner = int(found["server"]), str(found["owner"])
+    dead = name_of(int(owner.partition(":")[0])) != owner
+    return psutil.Process(pid) if dead and psutil.pid_exists(pid) else None
+
+
+def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
+    host, port = _address(worker)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            raise ConfigError(
+                f"worker {worker.name!r}", "api_base", f"port {port} is taken by a program that is no healthy vLLM",
+                "Stop that program or choose another port",
+            ) from None  # fmt: skip
+    assert worker.serve is not None
+    arguments = command(worker, workspace)
+    with log.open("wb") as sink:
+        # A session of its own, so that the engine's processes end with the server's.
+        return psutil.Popen(
+            arguments, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env=_environment(offline=(workspace.root / worker.serve.model_path).is_dir()), start_new_session=True,
+        )  # fmt: skip
+
+
+def _environment(*, offline: bool) -> dict[str, str]:
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if offline:  # the model is here: nothing is looked for on a hub
+        defaults["HF_HUB_OFFLINE"] = "1"
+    if not _has_gpu():
+        defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB; its default takes half of the machine's memory
+    # A thread limit that is meant for the trainer would be the server's as well.
+    kept = {name: value for name, value in os.environ.items() if name not in {"OMP_NUM_THREADS", "PYTHONPATH"}}
+    return defaults | kept
+
+
+def _wait(worker: Worker, server: psutil.Process, log: Path, start_s: float) -> None:
+    deadline = time.monotonic() + start_s
+    while not is_up(worker):
+        if not server.is_running() or server.status() == psutil.STATUS_ZOMBIE:
+            what = "the vLLM server has ended"
+        elif time.monotonic() > deadline:
+            what = f"the vLLM server did not answer within {start_s:.0f} s"
+        else:
+            time.sleep(_POLL_S)
+            continue
+        raise WorkerUnreachable(f"worker {worker.name!r}: {what}. {log} ends:\n{_tail(log)}")
+
+
+def _stop(server: psutil.Process) -> None:
+    """End the whole process group: politely, then by force, since an engine may outlive its server."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            server.wait(GRACE_S)
+
+
+def _address(worker: Worker) -> tuple[str, int]:
+    place = urlsplit(worker.api_base or "")
+    if place.hostname not in {"127.0.0.1", "localhost"} or place.port is None:
+        raise ConfigError(
+            f"worker {worker.name!r}", "api_base", f"{worker.api_base!r} names no port of this machine to serve at",
+            "Write http://127.0.0.1:PORT/v1, or take the serve section out",
+        )  # fmt: skip
+    return "127.0.0.1", place.port
+
+
+def _has_gpu() -> bool:
+    return shutil.which("nvidia-smi") is not None
+
+
+def _tail(log: Path) -> str:
+    lines: Sequence[str] = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-_TAIL:]) or "(nothing)"

@@ -1,0 +1,55 @@
+"""A client on a checkout's cache and ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import read_problems
+from ops.cache import open_cache
+from ops.config import Pool, Recipe, pool_file
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
+from ops.precaching.stored import evaluation_folder
+from ops.spending.ledger import Ledger
+from ops.workers.client import WorkerClient
+
+if TYPE_CHECKING:
+    from ops.precaching.replay import Recorded
+
+
+
+def open_client(workspace: Workspace, recipe: Recipe, pool: Pool, purpose: str) -> WorkerClient:
+    """A client on the checkout's cache and ledger; recipe, seed and pool name the run that its cap bounds.
+
+    A recipe with a `replay` section gets one that answers from what was recorded. Raises `ConfigError`
+    (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
+    """
+    arguments = (open_cache(workspace.cache), Ledger(workspace.ledger), purpose)
+    settings: dict[str, Any] = {
+        "run": f"{recipe.name}-{recipe.seed}-{pool.answers_key}",
+        "cap_usd": recipe.budget.run_usd,
+        "month_cap_usd": recipe.budget.month_usd,
+        "pool_file": pool_file(workspace.config, recipe.pool),
+    }
+    if recipe.replay is None:
+        return WorkerClient(*arguments, **settings)
+    from ops.precaching.replay import ReplayClient
+
+    return ReplayClient(*arguments, **settings, replay=recipe.replay, recorded=_recorded(workspace, recipe))
+
+
+def _recorded(workspace: Workspace, recipe: Recipe) -> Recorded:
+    """What precaching and the workers' own evaluation recorded, with the problems that they are about."""
+    from ops.precaching.replay import Recorded
+
+    if recipe.replay is None or recipe.replay.match == "prompt":
+        return Recorded([], [])  # the response cache answers
+    shortlist = workspace.data / "shortlist.jsonl"
+    problems = read_problems(shortlist) if shortlist.is_file() else []
+    rows = load_responses(workspace.data / "responses")
+    # Those of the real runs: a rehearsal has none of its own.
+    if alone := load_responses(evaluation_folder(Workspace(workspace.root))):
+        rows += alone
+        problems += [one for asked in evaluation_questions(workspace, recipe).values() for one in asked]
+    return Recorded(rows, problems)

@@ -1,0 +1,276 @@
+"""What precaching measured of the workers: accuracy, cost, latency, and the signal to expect in training.
+
+A refused answer counts as wrong. An unreachable one counts as nothing: it is
+missing from every mean here, and only counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ops.core.problem import Problem, benchmark_of
+from ops.core.rows import ResponseRow
+
+if TYPE_CHECKING:
+    from ops.curation.signal import Tallies
+
+
+class Score(NamedTuple):
+    """Mean score (0-1) over `n` problems with its standard error, the problems being the sample."""
+
+    n: int
+    accuracy: float
+    se: float
+
+
+class Usage(NamedTuple):
+    """Means per answered call: tokens, and USD at what the calls cost when they were paid for."""
+
+    calls: int
+    prompt_tokens: float
+    completion_tokens: float
+    cost_usd: float
+
+
+class Latency(NamedTuple):
+    """Quantiles of the answered calls (seconds)."""
+
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One worker as precaching measured it; tokens and USD are means per answered call.
+
+    `by_domain` and `by_subject` (keys "domain/subject") are empty where the problems were not at hand.
+    """
+
+    worker: str
+    overall: Score
+    by_benchmark: dict[str, Score]
+    prompt_tokens: float
+    completion_tokens: float
+    cost_usd: float
+    total_usd: float
+    latency_s: Latency
+    calls: int
+    refused: int
+    unreachable: int
+    truncated: int = 0
+    """Answers that were cut at the worker's `max_tokens` (finish reason "length")."""
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """Benchmark → what a call on it uses."""
+    by_domain: dict[str, Score] = field(default_factory=dict)
+    by_subject: dict[str, Score] = field(default_factory=dict)
+
+    @property
+    def mean_accuracy(self) -> float:
+        """Mean over the benchmarks, each weighing the same (0-1)."""
+        return fmean(score.accuracy for score in self.by_benchmark.values()) if self.by_benchmark else 0.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Share of calls (0-1) that were refused, truncated or found nobody (`unreachable`)."""
+        return {name: getattr(self, name) / max(1, self.calls) for name in ("refused", "truncated", "unreachable")}
+
+    def as_row(self) -> dict[str, Any]:
+        """A JSON-ready row: named tuples as objects."""
+        row = asdict(self) | {"overall": self.overall._asdict(), "latency_s": self.latency_s._asdict()}
+        for name in ("by_benchmark", "usage", "by_domain", "by_subject"):
+            row[name] = {key: value._asdict() for key, value in getattr(self, name).items()}
+        return row
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Profile:
+        """The inverse of `as_row`. Raises `TypeError` on unknown or missing keys."""
+        values = dict(row) | {"overall": Score(**row["overall"]), "latency_s": Latency(**row["latency_s"])}
+        values["usage"] = {key: Usage(**value) for key, value in row.get("usage", {}).items()}
+        for name in ("by_benchmark", "by_domain", "by_subject"):
+            values[name] = {key: Score(**value) for key, value in row.get(name, {}).items()}
+        return cls(**values)
+
+
+def profile(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> list[Profile]:
+    """One profile per worker, in the workers' alphabetical order.
+
+    `problems` tell the domain and the subject (an embedded problem's family) of each row.
+    """
+    kinds = {problem.key: problem for problem in problems}
+    by_worker = _grouped(rows, lambda row: row.worker)
+    return [_profile(worker, own, kinds) for worker, own in sorted(by_worker.items())]
+
+
+def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Problem]) -> Profile:
+    answered = [row for row in rows if row.status == "ok"]
+    known = [row for row in rows if row.problem_key in kinds]
+
+    def domain(row: ResponseRow) -> str:
+        return kinds[row.problem_key].domain
+
+    def subject(row: ResponseRow) -> str:
+        problem = kinds[row.problem_key]
+        return f"{problem.domain}/{problem.subject or problem.family or 'other'}"
+
+    total = _usage(answered)
+    return Profile(
+        worker=worker,
+        overall=_score(_pass_rates(rows).values()),
+        by_benchmark=_scores(rows, lambda row: row.benchmark),
+        prompt_tokens=total.prompt_tokens,
+        completion_tokens=total.completion_tokens,
+        cost_usd=total.cost_usd,
+        total_usd=math.fsum(row.cost_usd for row in answered),
+        latency_s=_quantiles([row.latency_s for row in answered]),
+        calls=len(rows),
+        refused=sum(row.status == "refused" for row in rows),
+        unreachable=sum(row.status == "unreachable" for row in rows),
+        truncated=sum(row.finish_reason == "length" for row in answered),
+        usage={name: _usage(own) for name, own in sorted(_grouped(answered, lambda row: row.benchmark).items())},
+        by_domain=_scores(known, domain),
+        by_subject=_scores(known, subject),
+    )
+
+
+def _scores(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> dict[str, Score]:
+    """A score for each group of rows in which anything was answered."""
+    groups = sorted(_grouped(rows, key).items())
+    return {name: score for name, own in groups if (score := _score(_pass_rates(own).values())).n}
+
+
+def _usage(answered: Sequence[ResponseRow]) -> Usage:
+    return Usage(
+        len(answered),
+        _mean(row.prompt_tokens for row in answered),
+        _mean(row.completion_tokens for row in answered),
+        _mean(row.cost_usd for row in answered),
+    )
+
+
+def best_single(rows: Sequence[ResponseRow]) -> Profile:
+    """The worker with the best mean over benchmarks; of equals the cheaper. `ValueError`: no rows."""
+    profiles = profile(rows)
+    if not profiles:
+        raise ValueError("no responses: there is no best worker")
+    return min(profiles, key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
+
+
+def oracle(rows: Sequence[ResponseRow]) -> dict[str, Score]:
+    """Benchmark → what choosing the best worker for each problem, with hindsight, would score.
+
+    With several samples a worker's rate on a problem is its mean: the oracle knows the
+    worker, not the luck of a sample.
+    """
+    best: dict[str, float] = {}
+    for own in _grouped(rows, lambda row: row.worker).values():
+        for key, rate in _pass_rates(own).items():
+            best[key] = max(rate, best.get(key, 0.0))
+    by_benchmark: dict[str, list[float]] = defaultdict(list)
+    for key, rate in sorted(best.items()):
+        by_benchmark[benchmark_of(key)].append(rate)
+    return {benchmark: _score(rates) for benchmark, rates in by_benchmark.items()}
+
+
+def mean_score(scores: Iterable[Score]) -> Score:
+    """The unweighted mean over benchmarks, `n` problems in all; the errors are independent."""
+    known = [score for score in scores if score.n]
+    if not known:
+        return Score(0, 0.0, 0.0)
+    error = math.sqrt(math.fsum(score.se**2 for score in known)) / len(known)
+    return Score(sum(score.n for score in known), fmean(score.accuracy for score in known), error)
+
+
+def successes(rows: Sequence[ResponseRow]) -> dict[str, list[str]]:
+    """Problem's key → the workers that answered it right in at least half of their samples, sorted.
+
+    Problems that nobody answered are there with an empty list.
+    """
+    found = {key: list[str]() for key in sorted({row.problem_key for row in rows})}
+    for worker, own in sorted(_grouped(rows, lambda row: row.worker).items()):
+        for key, rate in _pass_rates(own).items():
+            if rate >= 0.5:
+                found[key].append(worker)
+    return found
+
+
+def disagreement(rows: Sequence[ResponseRow]) -> dict[str, float]:
+    """Problem's key → pass rate over the workers (0-1): near 0.5 they disagree most.
+
+    Each worker weighs the same, however many samples it has.
+    """
+    rates: dict[str, list[float]] = defaultdict(list)
+    for own in _grouped(rows, lambda row: row.worker).values():
+        for key, rate in _pass_rates(own).items():
+            rates[key].append(rate)
+    return {key: fmean(values) for key, values in sorted(rates.items())}
+
+
+def tallies(rows: Iterable[ResponseRow]) -> Tallies:
+    """Problem's key → worker → its right answers and samples; what a forecast is made from."""
+    from ops.curation.signal import Tally
+
+    found: dict[str, dict[str, Tally]] = defaultdict(dict)
+    for row in rows:
+        if row.status != "unreachable":
+            right, samples = found[row.problem_key].get(row.worker, (0.0, 0))
+            found[row.problem_key][row.worker] = Tally(right + row.score, samples + 1)
+    return found
+
+
+def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.0) -> float:
+    """Expected share (0-1) of groups of `group` rollouts whose rewards differ; derived in `ops.curation.signal`.
+
+    `rescued`: the share of failing rollouts that a chain of workers is assumed to save.
+    """
+    from ops.curation.signal import forecast, rescue
+
+    if group < 1:
+        raise ValueError(f"a group has at least one rollout, not {group}")
+    return _mean(forecast(tallies(rows), group, rescue(rescued)).values())
+
+
+# ── sums ─────────────────────────────────────────────────────────────────────
+
+
+def _grouped(rows: Iterable[ResponseRow], key: Any) -> Mapping[str, list[ResponseRow]]:
+    groups: dict[str, list[ResponseRow]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
+
+
+def _pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
+    """Problem's key → mean score over samples (and workers, if there are several)."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.status != "unreachable":
+            scores[row.problem_key].append(row.score)
+    return {key: fmean(values) for key, values in scores.items()}
+
+
+def _score(rates: Iterable[float]) -> Score:
+    values = list(rates)
+    if not values:
+        return Score(0, 0.0, 0.0)
+    mean = fmean(values)
+    if len(values) == 1:
+        return Score(1, mean, 0.0)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return Score(len(values), mean, math.sqrt(variance / len(values)))
+
+
+def _mean(values: Iterable[float]) -> float:
+    kept = list(values)
+    return fmean(kept) if kept else 0.0
+
+
+def _quantiles(values: Sequence[float]) -> Latency:
+    """Nearest-rank quantiles: each is a latency that was seen."""
+    ordered = sorted(values) or [0.0]
+    return Latency(*(ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in (0.5, 0.9, 0.99)))

@@ -1,0 +1,108 @@
+"""Replay: workers answer from what was recorded, so that a recipe can be rehearsed at no cost.
+
+Nothing here writes: a replayed response is neither stored again nor booked. Its `cost_usd` and `latency_s`
+are still those of the call that was once paid for, so that a rehearsal's report says what the real run's
+workflows would cost; what was spent is counted apart, and is zero.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ops.cache import cache_key
+from ops.config import Replay, Worker
+from ops.core.errors import ReplayMiss, WorkerRefused
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow
+from ops.workers.client import WorkerClient
+
+_SUBTASK = "\n\nSubtask: "
+"""What stands between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
+
+
+class Recorded:
+    """What every worker answered alone, by worker, problem and sample.
+
+    A call is about the problem whose `worker_prompt` its first message opens with, whatever the subtask and
+    whatever earlier steps it was shown. Rows of problems that are not among `problems` are left out.
+    """
+
+    def __init__(self, rows: Iterable[ResponseRow], problems: Iterable[Problem]) -> None:
+        from ops.benchmarks.prompts import worker_prompt
+
+        prompts = {problem.key: worker_prompt(problem) for problem in problems}
+        self._prompts = set(prompts.values())
+        self._rows = {
+            (row.worker, prompts[row.problem_key], row.sample): row
+            for row in rows
+            if row.status != "unreachable" and row.problem_key in prompts
+        }
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def response(self, worker: Worker, messages: Sequence[Message], sample: int) -> Response | None:
+        """The recorded response, or None. Raises `WorkerRefused` where the worker refused that problem."""
+        row = self._rows.get((worker.name, self._prompt(messages), sample))
+        if row is None:
+            return None
+        if row.status == "refused":
+            raise WorkerRefused(f"worker {worker.name!r} refused {row.problem_key} when it was recorded")
+        return Response(
+            text=row.text,
+            prompt_tokens=row.prompt_tokens,
+            completion_tokens=row.completion_tokens,
+            cost_usd=row.cost_usd,
+            latency_s=row.latency_s,
+            finish_reason=row.finish_reason,
+            cached=True,
+            replayed=True,
+        )
+
+    def _prompt(self, messages: Sequence[Message]) -> str:
+        opening = messages[0]["content"]
+        end = opening.find(_SUBTASK)
+        while end >= 0 and opening[:end] not in self._prompts:
+            end = opening.find(_SUBTASK, end + 1)  # the question itself may hold these words
+        return opening[:end] if end >= 0 else ""
+
+
+class ReplayClient(WorkerClient):
+    """A client that answers from the response cache and from `recorded`; see `Replay` for its policies."""
+
+    def __init__(self, *arguments: Any, replay: Replay, recorded: Recorded, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._replay, self._recorded = replay, recorded
+        self._counting = threading.Lock()
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        """The recorded response with `replayed=True`.
+
+        Raises `ReplayMiss` when there is none and the policy is "unscorable"; with "live" it asks the worker
+        and raises as `WorkerClient.complete` does. Raises `WorkerRefused` where a refusal was recorded.
+        """
+        found = self._found(worker, messages, sample)
+        if found is not None:
+            with self._counting:
+                self.counts.replayed += 1
+            return found
+        if self._replay.on_miss == "live":
+            return await super().complete(worker, messages, sample=sample)
+        with self._counting:
+            self.counts.failed += 1
+        raise ReplayMiss(
+            f"worker {worker.name!r}, sample {sample}: nothing recorded answers this "
+            f"{self._replay.match}. Precache it, or set replay.on_miss: live in the recipe"
+        )
+
+    def _found(self, worker: Worker, messages: Sequence[Message], sample: int) -> Response | None:
+        from dataclasses import replace
+
+        if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
+            return replace(hit, cached=True, replayed=True)
+        if self._replay.match == "problem":
+            return self._recorded.response(worker, messages, sample)
+        return None

@@ -1,0 +1,209 @@
+"""Whether a challenger has earned the place of the champion: a pure decision from score rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ops.config import PromotionGate
+from ops.core.errors import ConfigError
+from ops.core.problem import benchmark_of
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.statistics import Interval, mcnemar, paired_bootstrap
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of the gate: the number, the bound it had to keep, and what that means in words."""
+
+    name: str
+    value: float
+    bound: float
+    passed: bool
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Override:
+    """A person's decision to promote in spite of the checks."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The decision with everything that it rests on."""
+
+    promote: bool
+    checks: tuple[Check, ...]
+    override: Override | None = None
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, for the log of the model version."""
+        return asdict(self)
+
+
+def decide(
+    challenger: Sequence[ScoreRow],
+    champion: Sequence[ScoreRow] | None,
+    best_worker: Sequence[ScoreRow],
+    gate: PromotionGate,
+) -> Verdict:
+    """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
+
+    Comparisons are paired: only questions that both sides scored count, and every
+    benchmark weighs the same. Two sides that share too few questions fail, for
+    nothing is known of the difference.
+    """
+    checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate)]
+    if champion is not None:
+        checks += _against_champion(challenger, champion, gate)
+    return Verdict(all(check.passed for check in checks), tuple(checks))
+
+
+def override(verdict: Verdict, name: str, reason: str) -> Verdict:
+    """Promote in spite of the checks: who decided so, and why. Raises `ConfigError` when either is blank."""
+    for field, value in (("name", name), ("reason", reason)):
+        if not value.strip():
+            raise ConfigError("promotion override", field, "is empty", "Say who overrides the gate and why")
+    return replace(verdict, promote=True, override=Override(name.strip(), reason.strip()))
+
+
+def _format(rows: Sequence[ScoreRow], gate: PromotionGate) -> Check:
+    share = sum(row.format_ok for row in rows) / len(rows) if rows else 0.0
+    failures = sum(not row.format_ok for row in rows)
+    return _at_least(
+        "format compliance",
+        share,
+        gate.min_format_compliance,
+        f"{failures} of {len(rows)} completions gave no workflow",
+    )
+
+
+def _against_best_worker(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
+    pairs = _Pairs(ours, theirs)
+    coverage = pairs.coverage_check("the best single worker", gate)
+    if not pairs.questions:
+        return [coverage]
+    gain = pairs.gain(gate)
+    return [
+        coverage,
+        _at_least(
+            "gain over the best single worker",
+            gain.low,
+            gate.min_gain_over_best_worker,
+            f"{_told(gain, gate)}; {pairs.discordance()}",
+        ),
+    ]
+
+
+def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
+    pairs = _Pairs(ours, theirs)
+    coverage = pairs.coverage_check("the champion", gate)
+    if not pairs.questions:
+        return [coverage]
+    gain = pairs.gain(gate)
+    worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
+    test = mcnemar(*pairs.vectors())
+    significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
+    return [
+        coverage,
+        _at_least(
+            "difference to the champion",
+            gain.low,
+            -gate.max_loss_against_champion,
+            _told(gain, gate),
+        ),
+        Check(
+            "McNemar against the champion",
+            test.p_value,
+            1 - gate.confidence,
+            not significantly_worse,
+            f"{pairs.discordance()}; fails when there are significantly more losses",
+        ),
+        _at_least("worst benchmark against the champion", loss, -gate.max_benchmark_loss, f"on {worst}"),
+        _ratio("cost", "USD a question", *pairs.means("cost_usd"), gate.max_cost_ratio),
+        _ratio("latency", "seconds a question", *pairs.means("latency_s"), gate.max_latency_ratio),
+    ]
+
+
+def _told(gain: Interval, gate: PromotionGate) -> str:
+    return f"mean {gain.mean:+.3f}, {gate.confidence:.0%} interval {gain.low:+.3f} to {gain.high:+.3f}"
+
+
+def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
+    return Check(name, value, bound, value >= bound, explanation)
+
+
+def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Check:
+    # A champion that costs nothing (every price is 0) can only be matched by costing nothing.
+    ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
+    explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
+    return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)
+
+
+class _Pairs:
+    """Two systems' rows on the questions that both scored; repeats of a question are averaged."""
+
+    def __init__(self, ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow]) -> None:
+        self.ours, self.theirs = _by_question(ours), _by_question(theirs)
+        self.questions = sorted(self.ours.keys() & self.theirs.keys())
+
+    def coverage_check(self, whom: str, gate: PromotionGate) -> Check:
+        share = len(self.questions) / len(self.theirs) if self.theirs else 0.0
+        return _at_least(
+            f"questions shared with {whom}",
+            share,
+            gate.min_paired_share,
+            f"{len(self.questions)} of {len(self.theirs)} questions were scored by both",
+        )
+
+    def strata(self) -> dict[str, list[float]]:
+        """Differences of accuracy by benchmark."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for question in self.questions:
+            found[benchmark_of(question)].append(
+                self._mean(self.ours, question, "correct") - self._mean(self.theirs, question, "correct")
+            )
+        return found
+
+    def gain(self, gate: PromotionGate) -> Interval:
+        return paired_bootstrap(
+            list(self.strata().values()), samples=gate.bootstrap_samples, confidence=gate.confidence
+        )
+
+    def vectors(self) -> tuple[list[float], list[float]]:
+        return (
+            [self._mean(self.ours, question, "correct") for question in self.questions],
+            [self._mean(self.theirs, question, "correct") for question in self.questions],
+        )
+
+    def discordance(self) -> str:
+        test = mcnemar(*self.vectors())
+        pairs = f"{test.gains} gains and {test.losses} losses of {len(self.questions)}"
+        return f"{pairs}, McNemar p = {test.p_value:.3g}"
+
+    def means(self, field: str) -> tuple[float, float]:
+        ours = [self._mean(self.ours, question, field) for question in self.questions]
+        theirs = [self._mean(self.theirs, question, field) for question in self.questions]
+        return sum(ours) / len(ours), sum(theirs) / len(theirs)
+
+    @staticmethod
+    def _mean(side: dict[str, list[ScoreRow]], question: str, field: str) -> float:
+        rows = side[question]
+        return sum(float(getattr(row, field)) for row in rows) / len(rows)
+
+
+def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
+    found: dict[str, list[ScoreRow]] = defaultdict(list)
+    for row in rows:
+        if not row.unscorable:
+            found[row.problem_key].append(row)
+    return dict(found)

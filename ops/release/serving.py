@@ -1,0 +1,156 @@
+"""Answering one question with a Conductor: what the serving agent does, without MLflow."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ops
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.config import Pool, load
+from ops.core.errors import DataError, PodiumError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.evaluation.runner import Writer
+from ops.workflow.grammar import Workflow, parse
+from ops.workflow.prompt import conductor_messages, load_few_shots
+
+if TYPE_CHECKING:
+    from ops.workflow.trace import Trace
+
+T = TypeVar("T")
+GRADERS = ("math", "choice", "text", "code")
+ATTEMPTS = 3
+"""Completions tried for one question: a greedy one, then sampled ones."""
+
+
+class NoWorkflowError(PodiumError):
+    """The Conductor wrote no valid workflow for this question, however often it was asked."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A workflow for one question. `text` is its rendering, `attempts` how many completions it took."""
+
+    problem: Problem
+    workflow: Workflow
+    text: str
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Served:
+    """An executed workflow; `trace.answer` is None when a worker could not be reached or refused."""
+
+    written: Written
+    trace: Trace
+
+    def as_outputs(self) -> dict[str, Any]:
+        """JSON-ready: the trace's row (workflow, status, steps, tokens, USD, seconds) and the attempts."""
+        return self.trace.as_row() | {"workflow": self.written.text, "attempts": self.written.attempts}
+
+
+def question(text: str, inputs: Mapping[str, Any] | None = None) -> Problem:
+    """A user's question as a problem; `inputs` may name its `grader` (default "text") and `choices`.
+
+    The grader decides the form in which workers are told to answer; nothing is
+    graded. Raises `DataError` when the question is empty or an input unusable.
+    """
+    inputs = inputs or {}
+    choices = inputs.get("choices") or ()
+    if not text.strip():
+        raise DataError("request", "input", "holds no question", "Send a user message with text")
+    if not isinstance(choices, (list, tuple)) or not all(isinstance(choice, str) for choice in choices):
+        raise DataError("request", "custom_inputs.choices", "is not a list of texts", 'Send ["one", "two"]')
+    grader = inputs.get("grader") or ("choice" if choices else "text")
+    if grader not in GRADERS:
+        raise DataError("request", "custom_inputs.grader", f"is {grader!r}", f"Use one of {', '.join(GRADERS)}")
+    domain = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}[grader]
+    row = {
+        "id": uuid.uuid4().hex,
+        "benchmark": "question",
+        "domain": domain,
+        "split": "test",
+        "source": "user",
+    }
+    return Problem.from_row(row | {"question": text.strip(), "answer": "", "grader": grader, "choices": choices})
+
+
+class Service:
+    """A loaded Conductor with the workers that it may use and the cache that it shares."""
+
+    def __init__(self, conductor: Writer, card: PolicyCard, pool: Pool, workspace: Workspace) -> None:
+        self.conductor, self.card, self.workspace = conductor, card, workspace
+        self.offered = tuple(pool.worker(name) for name in card.offered)
+
+    @classmethod
+    def load(cls, policy: Path, pool_file: Path, workspace: Workspace) -> Service:
+        """Load a policy folder and the pool that it was released with.
+
+        Raises `DataError` when the folder is not a policy's or names a worker that the
+        pool lacks, `ConfigError` when the pool cannot be read.
+        """
+        card, pool = PolicyCard.read(policy), load(Pool, pool_file)
+        if missing := [name for name in card.offered if name not in pool.names]:
+            problem = f"names {', '.join(missing)}, not in pool {pool.name!r}"
+            raise DataError(policy, "offered", problem, "Fine-tune the policy on that pool")
+        return cls(Conductor.load(policy), card, pool, workspace)
+
+    def write(self, problem: Problem) -> Written:
+        """Let the Conductor write a workflow: greedy first, then sampled. Raises `NoWorkflowError`."""
+        prompting = self.card.prompting
+        data = Path(ops.__file__).resolve().parents[1] / "data"  # beside the code, in a model too
+        shots = load_few_shots(data, prompting.few_shots)
+        messages = conductor_messages(problem, len(self.offered), prompting, shots, cards=self.card.cards)
+        detail = ""
+        for attempt in range(ATTEMPTS):
+            [completion] = self.conductor.write([messages], temperature=0.0 if attempt == 0 else 0.7, seed=attempt)
+            parsed = parse(
+                completion,
+                offered=len(self.offered),
+                max_steps=prompting.max_steps,
+                access=prompting.access,
+            )
+            if parsed.workflow is not None:
+                return Written(problem, parsed.workflow, parsed.workflow.render(), attempt + 1)
+            detail = f"{parsed.failure}: {parsed.detail}"
+        raise NoWorkflowError(
+            f"The Conductor wrote no valid workflow in {ATTEMPTS} attempts (last: {detail}). "
+            "Its questions may be too unlike the ones that it was trained on"
+        )
+
+    def execute(self, written: Written, *, cap_usd: float) -> Served:
+        """Run the workflow, spending at most `cap_usd` on it. Raises `OverBudget`, `ConfigError`."""
+        return Served(written, in_thread(self._execute(written, cap_usd)))
+
+    async def _execute(self, written: Written, cap_usd: float) -> Trace:
+        from ops.benchmarks.prompts import worker_prompt
+        from ops.cache import open_cache
+        from ops.spending.ledger import Ledger
+        from ops.workers.client import WorkerClient
+        from ops.workflow.execution import execute
+
+        cache, ledger = open_cache(self.workspace.cache), Ledger(self.workspace.ledger)
+        client = WorkerClient(cache, ledger, "serving", f"serving-{written.problem.id}", cap_usd)
+        try:
+            return await execute(
+                written.workflow,
+                worker_prompt(written.problem),
+                self.offered,
+                client,
+                settings=self.card.execution,
+            )
+        finally:
+            ledger.close()
+            cache.close()
+
+
+def in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from code that may be inside an event loop already (a notebook, a server)."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, work).result()

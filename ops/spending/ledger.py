@@ -1,0 +1,304 @@
+"""The budget ledger: money is reserved before it is spent, and every cent is accounted for.
+
+The invariant, at every commit and over all processes: settled + lost + reserved <= cap.
+A process reserves in blocks, so most calls cost two small transactions (they leave, and
+they are settled); what is settled is on disk when `settle` returns. Of a process that was
+killed, what was reserved and never sent is released; what was sent is *lost*: nobody here
+will learn its cost, its provider may bill it, so its worst case counts as spent until the
+same question is answered again and tells what it costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ops.core.errors import OverBudget
+from ops.core.processes import ProcessId, state_of, this_process
+from ops.spending.books import Books, this_month
+
+_SETTLE = """
+INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    calls = calls + excluded.calls, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = completion_tokens + excluded.completion_tokens, usd = usd + excluded.usd
+"""
+_CALL = """
+INSERT INTO calls (at, run, purpose, worker, prompt_tokens, completion_tokens, usd) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_SENT = """
+INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
+_BLOCK_CALLS = 16
+"""A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
+_BLOCK_SHARE = 1 / 64
+"""… and never more than this share of the cap, so that no process sits on another's budget."""
+_EPSILON = 1e-9
+"""USD. Floating-point dust is no reason to refuse a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room for one call. Give it back through `Ledger.settle`, `Ledger.release` or `Ledger.lose`, once."""
+
+    run: str
+    usd: float
+    sent: int = 0
+    """Its number among the calls that have left (`Ledger.mark_sent`); 0 before, and where nobody else could bill it."""
+
+
+class Departure(NamedTuple):
+    """A call that leaves: its reservation, what it is for, and its question's `key` in the cache."""
+
+    reservation: Reservation
+    purpose: str
+    worker: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What one call cost (USD, tokens), and the reservation that it used; `key` is its question's in the cache."""
+
+    reservation: Reservation
+    purpose: str
+    worker: str
+    usd: float
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    key: str = ""
+
+
+@dataclass
+class _Block:
+    """This process's share of one run's cap: `free`, and what its calls in flight may cost at worst."""
+
+    id: int
+    free: float
+    reserved: float = 0.0
+    in_flight: int = 0
+
+    @property
+    def usd(self) -> float:
+        return max(self.free, 0.0) + self.reserved
+
+
+class Ledger(Books):
+    """Reservations and what became of them, in one SQLite file that many processes and threads share."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._blocks: dict[str, _Block] = {}
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._swept = False
+
+    def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
+        """Set aside a call's worst case before it is sent.
+
+        Raises `OverBudget` when the worst case does not fit under the run's cap, or under
+        the calendar month's (UTC, all runs), beside what is spent and what is reserved.
+        """
+        return self.reserve_many(run, (worst_usd,), cap_usd, month_cap_usd=month_cap_usd)[0]
+
+    def reserve_many(
+        self, run: str, worst_usd: Sequence[float], cap_usd: float, *, month_cap_usd: float | None = None
+    ) -> list[Reservation]:
+        """`reserve` for several calls in at most one transaction: those of them, from the first on, that fit.
+
+        Raises `OverBudget` when not even the first does.
+        """
+        with self._lock:
+            self._forget_after_fork()
+            block = self._blocks.get(run)
+            if block is None or block.free + _EPSILON < sum(worst_usd):
+                block = self._grow(run, worst_usd, cap_usd, month_cap_usd)
+            granted = []
+            for worst in worst_usd:
+                if block.free + _EPSILON < worst:
+                    break
+                block.free -= worst
+                block.reserved += worst
+                block.in_flight += 1
+                granted.append(Reservation(run, worst))
+        return granted
+
+    def mark_sent(self, *calls: Departure) -> list[Reservation]:
+        """Note that calls leave now, and give their reservations from here on: on disk when this returns.
+
+        Should this process die, they count as spent. Only for calls that somebody else serves and bills.
+        """
+        now, month, process = time.time(), this_month(), this_process()
+        with self._lock, self._file.writing() as connection:
+            first = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM sent").fetchone()[0]
+            connection.executemany(_SENT, [
+                (first + index, now, held.run, purpose, worker, month, key, held.usd, *process)
+                for index, (held, purpose, worker, key) in enumerate(calls)
+            ])  # fmt: skip
+        return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
+
+    def recall(self, reservation: Reservation) -> None:
+        """Unmark a call that did not leave after all; its room stays reserved."""
+        with self._file.connection() as connection:
+            connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,))
+
+    def settle(self, *bills: Bill) -> None:
+        """Book what calls really cost, in one transaction; it is on disk when this returns.
+
+        What was lost of the same questions is from here on counted at the same cost.
+        """
+        now, month = time.time(), this_month()
+        calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
+        with self._lock, self._file.writing() as connection:
+            connection.executemany(_CALL, [(now, *call) for call in calls])
+            connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
+            connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
+            self._give_back(connection, [(bill.reservation, bill.usd) for bill in bills])
+
+    def release(self, *reservations: Reservation) -> None:
+        """Give back the room of calls that cost nothing."""
+        with self._lock, self._file.writing() as connection:
+            self._give_back(connection, [(reservation, 0.0) for reservation in reservations])
+
+    def lose(self, reservation: Reservation) -> None:
+        """Count a call that was sent as spent, at its worst case: no answer came, and it may be billed."""
+        with self._lock, self._file.writing() as connection:
+            connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,))
+            self._give_back(connection, [(replace(reservation, sent=0), reservation.usd)])
+
+    def sweep(self) -> None:
+        """Release what processes that are gone had reserved, and count as lost what they had sent."""
+        with self._file.writing() as connection:
+            _release_dead(connection)
+        self._swept = True
+
+    def unmeasured(self) -> list[str]:
+        """The keys of lost calls of whose questions no cost is known yet."""
+        self.sweep()
+        with self._file.connection() as connection:
+            query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
+            return [key for (key,) in connection.execute(query)]
+
+    def measure(self, usd_by_key: Mapping[str, float]) -> None:
+        """Count lost calls at what the same question's answer cost."""
+        with self._file.writing() as connection:
+            connection.executemany(_MEASURE, [(usd, key) for key, usd in usd_by_key.items()])
+
+    def in_flight(self, run: str) -> int:
+        """How many of this process's reservations for the run are open."""
+        with self._lock:
+            block = self._blocks.get(run)
+            return block.in_flight if block and self._pid == os.getpid() else 0
+
+    def open_reservations(self) -> dict[str, float]:
+        """USD that living processes hold for calls in flight (and a few to come), by run."""
+        self.sweep()
+        with self._file.connection() as connection:
+            return dict(connection.execute("SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"))
+
+    def close(self) -> None:
+        """Give this process's unused room back and close the file; the next use opens it again."""
+        with self._lock:
+            self._forget_after_fork()
+            idle = [run for run, block in self._blocks.items() if block.in_flight == 0]
+            if idle:
+                with self._file.writing() as connection:
+                    for run in idle:
+                        connection.execute("DELETE FROM blocks WHERE id = ?", (self._blocks.pop(run).id,))
+            self._file.close()
+
+    # ── blocks ───────────────────────────────────────────────────────────────
+
+    def _grow(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
+        """Raise this process's block until all fit, or at least the first. Raises `OverBudget`."""
+        if not self._swept:
+            self.sweep()
+        block = self._blocks.get(run)
+        free = max(block.free, 0.0) if block else 0.0  # below 0: a call cost more than its worst case
+        worst, wanted = worsts[0], sum(worsts) - free
+        needed = max(worst - free, 0.0)
+        with self._file.writing() as connection:
+            room = _room(connection, run, cap, month_cap)
+            if room + _EPSILON < wanted and _release_dead(connection):
+                room = _room(connection, run, cap, month_cap)
+            if room + _EPSILON < needed:
+                raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
+            grant = min(max(wanted, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
+            if block is None:
+                cursor = connection.execute(
+                    "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)", (run, *this_process(), grant)
+                )
+                block = _Block(id=int(cursor.lastrowid or 0), free=0.0)
+            else:
+                connection.execute("UPDATE blocks SET usd = usd + ? WHERE id = ?", (grant, block.id))
+        block.free = free + grant
+        self._blocks[run] = block
+        return block
+
+    def _give_back(self, connection: sqlite3.Connection, done: Sequence[tuple[Reservation, float]]) -> None:
+        """Take finished calls (reservation, USD spent) off this process's blocks."""
+        self._forget_after_fork()
+        connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
+        for run in {reservation.run for reservation, _ in done} & self._blocks.keys():
+            block = self._blocks[run]
+            for reservation, usd in done:
+                if reservation.run == run:
+                    block.reserved = max(block.reserved - reservation.usd, 0.0)
+                    block.free += reservation.usd - usd
+                    block.in_flight -= 1
+            if block.in_flight == 0:  # an idle process holds nothing back from the others
+                del self._blocks[run]
+                connection.execute("DELETE FROM blocks WHERE id = ?", (block.id,))
+            else:
+                connection.execute("UPDATE blocks SET usd = ? WHERE id = ?", (block.usd, block.id))
+
+    def _forget_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._blocks, self._pid = {}, os.getpid()
+
+
+def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+    """Calls of the same run, purpose and worker together: their number, tokens and USD."""
+    sums: dict[tuple[str, ...], list[float]] = {}
+    for run, purpose, worker, *amounts in calls:
+        so_far = sums.setdefault((run, purpose, worker), [0, 0, 0, 0.0])
+        for index, amount in enumerate((1, *amounts)):
+            so_far[index] += amount
+    return iter(sums.items())
+
+
+def _room(connection: sqlite3.Connection, run: str, cap: float, month_cap: float | None) -> float:
+    """USD left under the caps, with every process's blocks taken off."""
+
+    def total(query: str, *values: str) -> float:
+        return float(connection.execute(f"SELECT coalesce(sum(usd), 0.0) FROM {query}", values).fetchone()[0])
+
+    room = cap - total("spent WHERE run = ?", run) - total("blocks WHERE run = ?", run)
+    if month_cap is not None:
+        month_room = month_cap - total("spent WHERE month = ?", this_month()) - total("blocks")
+        room = min(room, month_room)
+    return room
+
+
+def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
+    month = f", month {month_cap:g}" if month_cap is not None else ""
+    return (
+        f"run {run!r}: the next call may cost {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
+        f"(cap {cap:g}{month}). Raise budget.run_usd or budget.month_usd in the recipe, or lower a "
+        "worker's max_tokens; what is done stays cached"
+    )
+
+
+def _release_dead(connection: sqlite3.Connection) -> bool:
+    """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
+    owners = connection.execute("SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0")
+    dead = [owner for owner in owners.fetchall() if state_of(ProcessId(*owner)) == "gone"]
+    connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
+    connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
+    return bool(dead)

@@ -1,0 +1,88 @@
+"""The data stages `shortlist` and `training_mix`."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from ops.benchmarks.raw import evaluation_questions, training_candidates
+from ops.benchmarks.store import read_problems, write_problems, write_text
+from ops.config import Pool, Recipe
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.curation.card import Choice, data_card
+from ops.curation.mix import agreements, choose_mix, signals
+from ops.curation.proxies import proxy_weights
+from ops.curation.responses import stored_rows, tallies
+from ops.curation.shortlist import Shortlist, shortlist
+from ops.curation.signal import Tallies, rescue
+
+
+class Mix(NamedTuple):
+    """The training mix, how the workers agree on it (class → problems), and its card in markdown.
+
+    `weights`: `BENCHMARK/ID` → what the selector preferred by, 0-1 (a forecast or proxies); empty for the others.
+    """
+
+    problems: list[Problem]
+    agreement: dict[str, int]
+    card: str
+    weights: dict[str, float]
+
+
+def materialize_shortlist(workspace: Workspace, recipe: Recipe) -> Shortlist:
+    """`data/raw` → `data/shortlist.jsonl` and `data/contamination.json`.
+
+    Raises `DataError`; then neither changes.
+    """
+    chosen = shortlist(
+        training_candidates(workspace, recipe),
+        evaluation_questions(workspace, recipe),
+        recipe.curation,
+        recipe.seed,
+    )
+    write_problems(workspace.data / "shortlist.jsonl", chosen.problems)
+    text = json.dumps(chosen.report, indent=1, sort_keys=True, ensure_ascii=False)
+    write_text(workspace.data / "contamination.json", text + "\n")
+    return chosen
+
+
+def materialize_mix(workspace: Workspace, recipe: Recipe, pool: Pool) -> Mix:
+    """`data/shortlist.jsonl` and the pool's responses → `data/training_mix.jsonl` and `data/data_card.md`.
+
+    Only "signal" and "disagreement" read responses. Raises `DataError`; then neither changes.
+    """
+    shortlisted = read_problems(workspace.data / "shortlist.jsonl")
+    measured = _tallies(workspace, recipe, pool, shortlisted)
+    mix = choose_mix(shortlisted, measured, recipe.curation, recipe.seed, recipe.grpo.rollouts_per_question)
+    weights = _weights(shortlisted, measured, recipe)
+    choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
+    card = data_card(choice, recipe, _contamination(workspace), measured)
+    write_problems(workspace.data / "training_mix.jsonl", mix)
+    write_text(workspace.data / "data_card.md", card)
+    return Mix(mix, {str(name): count for name, count in sorted(agreements(mix, measured).items())}, card, weights)
+
+
+def _tallies(workspace: Workspace, recipe: Recipe, pool: Pool, shortlisted: list[Problem]) -> Tallies:
+    if not recipe.curation.reads_responses:
+        return {}
+    benchmarks = sorted({problem.benchmark for problem in shortlisted})
+    return tallies(stored_rows(workspace.data / "responses", pool.names, benchmarks))
+
+
+def _weights(shortlisted: list[Problem], measured: Tallies, recipe: Recipe) -> dict[str, float]:
+    """What the card shows the distribution of: the forecast where there are responses, else proxies."""
+    if recipe.curation.reads_responses:
+        second = rescue(recipe.curation.rescued)
+        return signals(shortlisted, measured, recipe.grpo.rollouts_per_question, second)
+    return proxy_weights(shortlisted) if recipe.curation.selector == "proxy" else {}
+
+
+def _contamination(workspace: Workspace) -> dict[str, object]:
+    file = workspace.data / "contamination.json"
+    try:
+        found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(file, "(file)", f"cannot be read ({error})", "Materialize the shortlist again") from None
+    return found

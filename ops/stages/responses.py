@@ -1,0 +1,183 @@
+"""The data stages `worker_responses` and `worker_profiles`, and the workers' answers to evaluation questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import read_problems, write_text
+from ops.config import TRAINING_BENCHMARKS, Pool, Recipe, pool_file
+from ops.core.errors import DataError, OverBudget
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.workspace import Workspace
+from ops.precaching.estimate import Estimate, estimate, measured_usage, precache_asks, stopped
+from ops.precaching.precache import precache, write_responses
+from ops.precaching.profiles import best_single, oracle, profile, signal_forecast
+from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
+from ops.workers.client import Counts, WorkerClient
+from ops.workers.pricing import at_prices
+
+OnProgress = Callable[[int, int, str], None]
+
+
+def estimate_responses(
+    workspace: Workspace, recipe: Recipe, pool: Pool, client: WorkerClient, cells: Iterable[Cell] | None = None
+) -> Estimate:
+    """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
+    return _estimate(workspace, recipe, pool, client, _chosen(_shortlisted(workspace), _wanted(pool, cells)))
+
+
+def materialize_responses(
+    workspace: Workspace,
+    recipe: Recipe,
+    pool: Pool,
+    client: WorkerClient,
+    cells: Iterable[Cell] | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[Cell, list[ResponseRow]]:
+    """`data/shortlist.jsonl` → `data/responses/WORKER/BENCHMARK.parquet` for the `cells` (None: all).
+
+    Files of workers that the pool lacks go. A rehearsal (`recipe.replay`) fills in what is not there and
+    replaces nothing. Raises `DataError`, `ConfigError` and `OverBudget`, which says what is done and what
+    the rest would cost; then no file changes, and what was answered is in the cache.
+    """
+    wanted = _wanted(pool, cells)
+    folder = workspace.data / "responses"
+    kept = [cell for cell in wanted if recipe.replay is not None and response_file(folder, *cell).is_file()]
+    asked = [cell for cell in wanted if cell not in kept]
+    shortlisted = _shortlisted(workspace)
+    try:
+        rows = _ask(shortlisted, pool, asked, client, recipe.precaching.samples, on_progress)
+    except OverBudget as error:
+        raise stopped(error, _estimate(workspace, recipe, pool, client, _chosen(shortlisted, asked))) from None
+    for cell in asked:
+        write_responses(rows[cell], response_file(folder, *cell))
+    if folder.is_dir() and recipe.replay is None:
+        for stale in folder.iterdir():
+            if stale.is_dir() and stale.name not in pool.names:
+                shutil.rmtree(stale)
+    return rows | {cell: load_responses(response_file(folder, *cell)) for cell in kept}
+
+
+def materialize_profiles(workspace: Workspace, recipe: Recipe, pool: Pool) -> Profiles:
+    """`data/responses` → `data/profiles.json`, costs at the pool's prices. Raises `DataError`."""
+    rows = at_prices(load_responses(workspace.data / "responses"), pool)
+    if not rows:
+        raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
+    workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
+    shares = signal_forecast(rows, recipe.grpo.rollouts_per_question, recipe.curation.rescued)
+    found = Profiles(workers, oracle(rows), best_single(rows).worker, shares)
+    text = json.dumps(
+        {
+            "workers": [one.as_row() for one in found.workers],
+            "oracle": {name: score._asdict() for name, score in found.oracle.items()},
+            "best_single": found.best,
+            "signal_forecast": found.forecast,
+        },
+        indent=1,
+        ensure_ascii=False,
+    )
+    write_text(workspace.data / "profiles.json", text + "\n")
+    return found
+
+
+def answer_evaluation(
+    workspace: Workspace,
+    recipe: Recipe,
+    pool: Pool,
+    client: WorkerClient,
+    benchmarks: Sequence[str],
+    on_progress: OnProgress | None = None,
+) -> dict[Cell, list[ResponseRow]]:
+    """Let every worker answer the questions of `benchmarks` alone; one file per worker and benchmark.
+
+    As many samples as the Conductor gets repeats. Raises as `materialize_responses` does.
+    """
+    questions = evaluation_questions(workspace, recipe)
+    wanted = [Cell(worker, benchmark) for worker in pool.names for benchmark in benchmarks]
+    rows = _ask(questions, pool, wanted, client, recipe.evaluation.repeats, on_progress)
+    for cell in wanted:
+        origin = answers_origin(pool.worker(cell.worker), questions.get(cell.benchmark, ()), recipe.evaluation.repeats)
+        write_responses(rows[cell], response_file(evaluation_folder(workspace), *cell), origin)
+    return rows
+
+
+def _ask(
+    problems: Mapping[str, Sequence[Problem]],
+    pool: Pool,
+    cells: Sequence[Cell],
+    client: WorkerClient,
+    samples: int,
+    on_progress: OnProgress | None,
+) -> dict[Cell, list[ResponseRow]]:
+    """All workers at once, each within its own limits."""
+    todo = _chosen(problems, cells)
+    total, done = samples * sum(map(len, todo.values())), 0
+
+    def count(_: ResponseRow) -> None:
+        nonlocal done
+        done += 1
+        if on_progress is not None:
+            on_progress(done, total, _so_far(client.counts))
+
+    async def ask() -> list[list[ResponseRow]]:
+        columns = [precache(own, pool.worker(name), client, samples, count) for name, own in todo.items()]
+        results = await asyncio.gather(*columns, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
+
+    found: dict[Cell, list[ResponseRow]] = {cell: [] for cell in cells}
+    for column in asyncio.run(ask()):
+        for row in column:
+            found[Cell(row.worker, row.benchmark)].append(row)
+    return found
+
+
+def _so_far(counts: Counts) -> str:
+    """What a person watching wants to know beside how many are done."""
+    parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
+    parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
+    parts += [f"{counts.failed:,} failed"] * bool(counts.failed)
+    return ", ".join([*parts, f"${counts.usd:.4f}"])
+
+
+def _wanted(pool: Pool, cells: Iterable[Cell] | None) -> list[Cell]:
+    return [Cell(w, b) for w in pool.names for b in TRAINING_BENCHMARKS] if cells is None else list(cells)
+
+
+def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
+    """Worker → the problems of its cells."""
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for cell in cells:
+        found[cell.worker].extend(problems.get(cell.benchmark, ()))
+    return found
+
+
+def _estimate(
+    workspace: Workspace, recipe: Recipe, pool: Pool, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]
+) -> Estimate:
+    asks = (
+        ask
+        for name, own in asked.items()
+        for ask in precache_asks(own, [pool.worker(name)], recipe.precaching.samples)
+    )
+    usages = measured_usage(load_responses(workspace.data / "responses"), client.ledger)
+    return estimate(asks, client.cache, usages, pool_file=pool_file(workspace.config, recipe.pool))
+
+
+def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
+    return _by_benchmark(read_problems(workspace.data / "shortlist.jsonl"))
+
+
+def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        found[problem.benchmark].append(problem)
+    return found

@@ -77,7 +77,8 @@ def main(candidates: int) -> None:
     cpu = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     counts = {"candidates": len(offered), "held_out": len(held_out), "kept": found.report["kept"], "mix": len(mix)}
-    print(json.dumps({**counts, "cpu": cpu, "gib": peak - empty_gib, "minhash_cpu": _minhash_cpu_s(held_out + offered)}))
+    memory = {"gib": peak - empty_gib}
+    print(json.dumps({**counts, "cpu": cpu, **memory, "minhash_cpu": _minhash_cpu_s(held_out + offered)}))
 
 
 def _minhash_cpu_s(problems: list[Problem]) -> float:

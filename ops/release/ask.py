@@ -78,10 +78,11 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
 
 if __name__ == "__main__":
     # This process imports a lot, answers one question and ends: nothing that it imports is garbage, what
-    # transformers would do with scikit-learn and SciPy (assisted decoding, other models' losses) no Conductor
-    # does, and taking torch apart again takes a second. Stores are closed and traces flushed when `main` returns.
+    # transformers would do with scikit-learn, SciPy and accelerate (assisted decoding, other models' losses,
+    # several devices) no Conductor does, and taking torch apart again takes a second. Stores are closed and traces
+    # flushed when `main` returns.
     gc.disable()
-    for unused in ("sklearn", "scipy"):
+    for unused in ("sklearn", "scipy", "accelerate"):
         sys.modules[unused] = None  # type: ignore[assignment]
     status = main()
     sys.stdout.flush()

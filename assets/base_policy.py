@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import gate, metadata
-from assets.resources import Calls, Podium, Reporter
+from assets.resources import Calls, Podium, Reporter, servers
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
@@ -22,16 +22,15 @@ def base_policy(
     """What GRPO starts from, cold-started on workflows sampled with the precached successes."""
     gate.passed(context, "training_mix")
     setup = podium.load()
-    workspace, recipe, pool = setup
-    client = open_client(workspace, recipe, pool, "training")
-    with setup.servers(needed=not base_policy_folder(*setup).is_dir()):
-        folder = make_base_policy(workspace, recipe, pool, client, reporter.progress(context))
+    client = open_client(setup, "training")
+    with servers(setup, needed=not base_policy_folder(setup).is_dir()):
+        folder = make_base_policy(setup, client, reporter.progress(context))
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
         metadata={
             "folder": dg.MetadataValue.path(folder),
-            "kind": recipe.policy.kind,
+            "kind": setup.recipe.policy.kind,
             **metadata.calls(client.counts),
         },
     )

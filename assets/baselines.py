@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata, partitions
 from assets.base_policy import base_policy
 from assets.raw_problems import raw_problems
-from assets.resources import Calls, Podium, Reporter
+from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.evaluation.stored import COLD_START
 from ops.precaching.opening import open_client
@@ -27,15 +27,14 @@ def baselines(
 ) -> dg.MaterializeResult:
     """Each worker alone (from which best, random and oracle follow), and the policy before GRPO."""
     setup = podium.load()
-    workspace, recipe, pool = setup
-    client = open_client(workspace, recipe, pool, "baseline")
-    benchmarks = partitions.in_recipe(context.partition_keys, recipe)
+    client = open_client(setup, "baseline")
+    benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)
     progress = reporter.progress(context)
-    with setup.servers():
-        alone = answer_evaluation(workspace, recipe, pool, client, benchmarks, progress)
-        if recipe.cold_start is not None:
-            policy = base_policy_folder(workspace, recipe, pool)
-            score_policy(workspace, recipe, pool, policy, COLD_START, client, benchmarks, progress)
+    with servers(setup):
+        alone = answer_evaluation(setup, client, benchmarks, progress)
+        if setup.recipe.cold_start is not None:
+            policy = base_policy_folder(setup)
+            score_policy(setup, policy, COLD_START, client, benchmarks, progress)
     for benchmark in benchmarks:
         rows = [row for cell, found in alone.items() if cell.benchmark == benchmark for row in found]
         accuracies = [(one.worker, metadata.percent(one.overall)) for one in profile(rows)]

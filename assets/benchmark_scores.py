@@ -7,7 +7,7 @@ import dagster as dg
 from assets import metadata, partitions
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
-from assets.resources import Calls, Podium, Reporter
+from assets.resources import Calls, Podium, Reporter, servers
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR
@@ -28,12 +28,11 @@ def benchmark_scores(
 ) -> dg.MaterializeResult:
     """The Conductor on questions it has never seen: accuracy ± standard error, tokens, USD, latency."""
     setup = podium.load()
-    workspace, recipe, pool = setup
-    client = open_client(workspace, recipe, pool, "evaluation")
-    benchmarks = partitions.in_recipe(context.partition_keys, recipe)
+    client = open_client(setup, "evaluation")
+    benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)
     policy, progress = run_folder(podium) / "policy", reporter.progress(context)
-    with setup.servers():
-        rows = score_policy(workspace, recipe, pool, policy, CONDUCTOR, client, benchmarks, progress)
+    with servers(setup):
+        rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
     for benchmark, own in rows.items():
         summary = summarize(own)[benchmark]
         facts = {

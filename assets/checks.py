@@ -19,30 +19,29 @@ from ops.quality import QualityReport, stages
 @dg.asset_check(asset=raw_problems, blocking=True)
 def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, unique ids, sizes, and gold answers that their graders can read."""
-    workspace, recipe, _ = podium.load()
-    return _result(stages.raw_problems(workspace, recipe, _recorded(context, recipe)))
+    setup = podium.load()
+    return _result(stages.raw_problems(setup, _recorded(context, setup.recipe)))
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Every gold answer but programs, given as a worker would give it, is graded as right."""
-    workspace, recipe, _ = podium.load()
-    return _result(stages.raw_gold(workspace, recipe, _recorded(context, recipe)))
+    setup = podium.load()
+    return _result(stages.raw_gold(setup, _recorded(context, setup.recipe)))
 
 
 @dg.asset_check(asset=raw_problems)
 def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Reference programs of evaluation questions pass their tests here. A warning: some need further libraries."""
-    workspace, recipe, _ = podium.load()
-    report = stages.evaluation_programs(workspace, recipe, _recorded(context, recipe))
+    setup = podium.load()
+    report = stages.evaluation_programs(setup, _recorded(context, setup.recipe))
     return _result(report, dg.AssetCheckSeverity.WARN)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
 def fit_to_ask_about(podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: enough candidates a domain, well formed, no two alike, none like an evaluation question."""
-    workspace, recipe, _ = podium.load()
-    return _result(stages.shortlist(workspace, recipe))
+    return _result(stages.shortlist(podium.load()))
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
@@ -54,14 +53,13 @@ def shortlist_gold(podium: Podium) -> dg.AssetCheckResult:
 @dg.asset_check(asset=worker_responses, blocking=True)
 def whole_and_in_range(podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: every shortlisted problem answered once a sample or said to be unreachable; sane numbers."""
-    return _result(stages.worker_responses(*podium.load()))
+    return _result(stages.worker_responses(podium.load()))
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, balance of the domains, no two alike, none like an evaluation question."""
-    workspace, recipe, _ = podium.load()
-    return _result(stages.training_mix(workspace, recipe))
+    return _result(stages.training_mix(podium.load()))
 
 
 @dg.asset_check(asset=training_mix, blocking=True)

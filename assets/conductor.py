@@ -15,7 +15,7 @@ from dagster_pipes import DagsterPipesError
 
 from assets import gate, metadata
 from assets.base_policy import base_policy
-from assets.resources import Calls, OnProgress, Podium, Reporter
+from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
@@ -35,7 +35,7 @@ _STATUS = re.compile(r"failed with code (-?\d+)")
 def run_folder(podium: Podium) -> Path:
     """The folder of the training run of this configuration; its plan is written unless it is there."""
     setup = podium.load()
-    return write_run(*setup, base_policy_folder(*setup), podium.snapshot().deepspeed)
+    return write_run(setup, base_policy_folder(setup), podium.snapshot().deepspeed)
 
 
 @dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
@@ -52,7 +52,7 @@ def conductor(
     plan = RunPlan.read(folder)
     result = RunResult.read(folder)
     if result is None:
-        with setup.servers(), _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
+        with servers(setup), _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
             result = _train(context, trainer, plan, folder)
         calls = Calls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
         reporter.calls(context, calls)

@@ -16,7 +16,7 @@ from ops.training.cold_start import base_policy_folder
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()
-    board = compare(*setup, run_folder(podium) / "policy", base_policy_folder(*setup)).board
+    board = compare(setup, run_folder(podium) / "policy", base_policy_folder(setup)).board
     return dg.MaterializeResult(
         metadata={
             **{name: metadata.table(*columns) for name, columns in tables(board).items() if columns.rows},

@@ -15,13 +15,13 @@ from ops.release.promotion import decide
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
-    workspace, recipe, pool = podium.load()
-    scores = stored_comparison(workspace, recipe, pool, run_folder(podium) / "policy")
-    challenger = registry.challenger_of(workspace, scores.policy)
-    champion = registry.champion(workspace)
-    theirs = at_prices(registry.score_rows(workspace, champion), pool) if champion else None
+    setup = podium.load()
+    scores = stored_comparison(setup, run_folder(podium) / "policy")
+    challenger = registry.challenger_of(setup.workspace, scores.policy)
+    champion = registry.champion(setup.workspace)
+    theirs = at_prices(registry.score_rows(setup.workspace, champion), setup.pool) if champion else None
     verdict = decide(scores.conductor, theirs, scores.best_worker_rows, podium.snapshot().gate)
-    promoted = registry.promote(workspace, challenger.version, verdict)
+    promoted = registry.promote(setup.workspace, challenger.version, verdict)
     checks = [
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in verdict.checks

@@ -16,18 +16,18 @@ from ops.stages.problems import materialize_raw
 )
 def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Training candidates and evaluation questions of each benchmark, in one format."""
-    workspace, recipe, _ = podium.load()
-    for benchmark in partitions.in_recipe(context.partition_keys, recipe):
-        raw = materialize_raw(workspace, recipe, benchmark)
+    setup = podium.load()
+    for benchmark in partitions.in_recipe(context.partition_keys, setup.recipe):
+        raw = materialize_raw(setup, benchmark)
         found = {
             "train": len(raw.train),
             "test": len(raw.test),
-            "source": recipe.benchmarks[benchmark].source,
+            "source": setup.recipe.benchmarks[benchmark].source,
             "quarantined": raw.quarantined,
             "examples": metadata.examples(raw.train or raw.test),
         }
         if raw.quarantine:
             found["quarantine"] = "\n".join(map(str, raw.quarantine))
         context.add_asset_metadata(found, partition_key=benchmark)
-    made = versioning.record(workspace, podium.snapshot(), "raw_problems")
+    made = versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
     return dg.MaterializeResult(data_version=dg.DataVersion(made))

@@ -15,12 +15,13 @@ from ops.training.plan import RunResult
 @dg.asset(deps=[leaderboard, conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
-    workspace, recipe, pool = podium.load()
+    setup = podium.load()
+    workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
     folder = run_folder(podium)
     trained = RunResult.read(folder)
     if trained is None:
         raise PodiumError(f"{folder}: holds no finished training. Materialize conductor first")
-    comparison = stored_comparison(workspace, recipe, pool, folder / "policy")
+    comparison = stored_comparison(setup, folder / "policy")
     lineage = registry.Lineage(
         git_commit=podium.snapshot().git_commit,
         dvc_revision=versioning.revision(workspace),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import dagster as dg
 from pydantic import PrivateAttr
 
-from ops.config import Pool, Recipe, Snapshot
+from ops.config import Setup, Snapshot
 from ops.core.progress import time_left
 from ops.core.workspace import Workspace
 from ops.grading import configure
@@ -31,18 +31,11 @@ class OnProgress(Protocol):
     def __call__(self, done: int, total: int, note: str = "", /) -> None: ...
 
 
-class Setup(NamedTuple):
-    """Where, what and with whom: the three arguments of nearly every operation."""
-
-    workspace: Workspace
-    recipe: Recipe
-    pool: Pool
-
-    def servers(self, needed: bool = True) -> AbstractContextManager[object]:
-        """While in the block the workers that Podium serves itself answer; nothing is started unless `needed`."""
-        if not (needed and self.recipe.asks_workers):
-            return nullcontext()
-        return serving(self.pool, self.workspace)
+def servers(setup: Setup, needed: bool = True) -> AbstractContextManager[object]:
+    """While in the block the workers that Podium serves itself answer; nothing is started unless `needed`."""
+    if not (needed and setup.recipe.asks_workers):
+        return nullcontext()
+    return serving(setup.pool, setup.workspace)
 
 
 class Podium(dg.ConfigurableResource):

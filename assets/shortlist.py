@@ -14,11 +14,11 @@ from ops.stages.curation import materialize_shortlist
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(podium: Podium) -> dg.MaterializeResult:
     """Training candidates: decontaminated against every evaluation question, without near duplicates, and diverse."""
-    workspace, recipe, _ = podium.load()
-    chosen = materialize_shortlist(workspace, recipe)
+    setup = podium.load()
+    chosen = materialize_shortlist(setup)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "shortlist")),
+        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "shortlist")),
         metadata={
             "problems": len(chosen.problems),
             "removed": len(chosen.report["pairs"]),
@@ -29,6 +29,6 @@ def shortlist(podium: Podium) -> dg.MaterializeResult:
             "by_family": metadata.table(
                 ("domain", "family or subject", "problems"), [(*key, n) for key, n in sorted(counts.items())]
             ),
-            "contamination": dg.MetadataValue.path(workspace.data / "contamination.json"),
+            "contamination": dg.MetadataValue.path(setup.workspace.data / "contamination.json"),
         },
     )

@@ -12,7 +12,7 @@ from ops.training.forecast import as_facts, comparison, foretell, warnings
 @dg.asset(deps=[worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """The share of groups that GRPO will learn from, and USD and hours; beside them the last run, if there is one."""
-    made, last = foretell(*podium.load())
+    made, last = foretell(podium.load())
     for warning in warnings(made):
         context.log.warning(warning)
     return dg.MaterializeResult(

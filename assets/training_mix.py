@@ -13,13 +13,13 @@ from ops.stages.curation import materialize_mix
 @dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
     """What GRPO trains on: as many problems for each domain, chosen by the recipe's selector; the card says why."""
-    workspace, recipe, pool = podium.load()
-    mix = materialize_mix(workspace, recipe, pool)
+    setup = podium.load()
+    mix = materialize_mix(setup)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "training_mix")),
+        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "training_mix")),
         metadata={
             "problems": len(mix.problems),
-            "selector": recipe.curation.selector,
+            "selector": setup.recipe.curation.selector,
             "solved_alone_by": metadata.table(("workers that solve it", "problems"), list(mix.agreement.items())),
             "data_card": dg.MetadataValue.md(mix.card),
         },

@@ -4,7 +4,6 @@ import dagster as dg
 
 from assets import metadata, partitions
 from assets.resources import Podium
-from ops.config import pool_file
 from ops.workers.pool import pool_rows
 from ops.workers.providers import check_pool
 
@@ -12,9 +11,10 @@ from ops.workers.providers import check_pool
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """The workers on offer, checked against the environment (keys, providers); retraining watches its two keys."""
-    workspace, recipe, pool = podium.load()
-    if recipe.asks_workers:
-        check_pool(pool, pool_file(workspace.config, recipe.pool))
+    setup = podium.load()
+    pool = setup.pool
+    if setup.recipe.asks_workers:
+        check_pool(pool, setup.pool_file)
     added, removed = partitions.sync_workers(context.instance, pool.names)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"{pool.answers_key}-{pool.prices_key}"),

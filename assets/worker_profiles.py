@@ -14,15 +14,15 @@ from ops.stages.responses import materialize_profiles
 @dg.asset(deps=[worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     """Accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the oracle."""
-    workspace, recipe, pool = podium.load()
-    found = materialize_profiles(workspace, recipe, pool)
+    setup = podium.load()
+    found = materialize_profiles(setup)
     best = next(one for one in found.workers if one.worker == found.best)
     ceiling = mean_score(found.oracle.values())
     png = accuracy_against_cost(found.workers, ceiling)
-    workspace.state.mkdir(exist_ok=True)
-    (workspace.state / "accuracy_against_cost.png").write_bytes(png)
+    setup.workspace.state.mkdir(exist_ok=True)
+    (setup.workspace.state / "accuracy_against_cost.png").write_bytes(png)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "worker_profiles")),
+        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
         metadata={
             "best_single_worker": f"{best.worker}: {metadata.percent(mean_score(best.by_benchmark.values()))} %",
             "oracle": f"{metadata.percent(ceiling)} %",

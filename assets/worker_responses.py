@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import gate, metadata, partitions
-from assets.resources import Calls, Podium, Reporter
+from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
@@ -25,15 +25,14 @@ def worker_responses(
     """Graded answers to the shortlist, a worker on a benchmark each: a new worker is one more row of them."""
     gate.passed(context, "shortlist")
     setup = podium.load()
-    workspace, recipe, pool = setup
-    client = open_client(workspace, recipe, pool, "precache")
+    client = open_client(setup, "precache")
     cells = [partitions.cell(key) for key in context.partition_keys]
-    expected = estimate_responses(workspace, recipe, pool, client, cells)
-    if recipe.asks_workers:
+    expected = estimate_responses(setup, client, cells)
+    if setup.recipe.asks_workers:
         reporter.expected(context, expected)
-    needed = any(expected.workers[w.name].to_make for w in pool.workers if w.serve and w.name in expected.workers)
-    with setup.servers(needed):
-        found = materialize_responses(workspace, recipe, pool, client, cells, reporter.progress(context))
+    needed = any(expected.workers[w.name].to_make for w in setup.pool.workers if w.serve and w.name in expected.workers)
+    with servers(setup, needed):
+        found = materialize_responses(setup, client, cells, reporter.progress(context))
     for key, cell in zip(context.partition_keys, cells, strict=True):
         rows = found[cell]
         own = {
@@ -45,7 +44,7 @@ def worker_responses(
         context.add_asset_metadata(metadata.rounded(own), partition_key=key)
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(workspace, podium.snapshot(), "worker_responses")),
+        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_responses")),
         metadata={
             "estimate": metadata.table(
                 ("worker", "calls", "cached", "expected USD", "worst USD", "calls of measured length"),

@@ -12,7 +12,7 @@ from rich.console import Console
 from assets.resources import Podium
 from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import Conductor
-from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, Execution, Pool, Recipe, Recursion
+from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, Execution, Recipe, Recursion, Setup
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -57,7 +57,7 @@ def main() -> int:
         setup, folder = podium.load(), run_folder(podium)
         if RunResult.read(folder) is None:
             raise PodiumError(f"{folder.name} has no trained Conductor. Run `make run` first")
-        table = "\n".join(demonstrate(workspace, setup.recipe, setup.pool, folder / "policy"))
+        table = "\n".join(demonstrate(setup, folder / "policy"))
     except (PodiumError, FileNotFoundError) as error:
         Console(stderr=True, highlight=False).print(f"error: {error}", markup=False, soft_wrap=True)
         return 1
@@ -66,14 +66,12 @@ def main() -> int:
     return 0
 
 
-def demonstrate(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path) -> list[str]:
+def demonstrate(setup: Setup, policy: Path) -> list[str]:
     """The table's lines, for a trained policy that has never seen a recursive round."""
-    taught = recursive_policy(
-        workspace, recipe, policy, open_client(workspace, recipe, pool, "training"), _free(recipe), _say
-    )
+    taught = recursive_policy(setup, policy, open_client(setup, "training"), _free(setup.recipe), _say)
     lines = _head()
     for temperature in TEMPERATURES:
-        traces, questions = _rounds(workspace, recipe, pool, taught, temperature)
+        traces, questions = _rounds(setup, taught, temperature)
         for name, limits in DEPTHS.items():
             lines.append(_row(f"{temperature:.1f}", name, traces, questions, limits))
     return lines
@@ -85,23 +83,21 @@ def _free(recipe: Recipe) -> Execution:
     return recipe.execution.model_copy(update={"recursion": recursion})
 
 
-def _rounds(
-    workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, temperature: float
-) -> tuple[list[RecursiveTrace], list[Problem]]:
+def _rounds(setup: Setup, policy: Path, temperature: float) -> tuple[list[RecursiveTrace], list[Problem]]:
     conductor = Conductor.load(policy)
-    questions = [one for asked in evaluation_questions(workspace, recipe).values() for one in asked]
+    questions = [one for asked in evaluation_questions(setup.workspace, setup.recipe).values() for one in asked]
     found = asyncio.run(
         in_rounds(
             conductor,
             questions,
-            [pool.worker(name) for name in conductor.card.offered],
-            open_client(workspace, recipe, pool, "evaluation"),
+            [setup.pool.worker(name) for name in conductor.card.offered],
+            open_client(setup, "evaluation"),
             conductor.card.prompting,
-            _free(recipe),
+            _free(setup.recipe),
             lambda done, total: _say(done, total, f"questions at temperature {temperature}"),
             cards=conductor.card.cards,
             temperature=temperature,
-            seed=recipe.seed,
+            seed=setup.recipe.seed,
         )
     )
     return found, questions

@@ -51,21 +51,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _outcome(podium: Podium) -> Outcome:
     from assets.conductor import run_folder
 
-    workspace, recipe, pool = setup = podium.load()
+    setup = podium.load()
+    recipe = setup.recipe
     folder = run_folder(podium)
     trained = RunResult.read(folder)
     assert trained is not None  # the lifecycle has just ended well
-    policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(*setup)}
-    client = open_client(workspace, recipe, pool, "evaluation")
-    questions = [question for asked in evaluation_questions(workspace, recipe).values() for question in asked]
+    policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}
+    client = open_client(setup, "evaluation")
+    questions = [question for asked in evaluation_questions(setup.workspace, recipe).values() for question in asked]
     settings = recipe.evaluation.model_copy(update={"temperature": 0.0})
     greedy = {}
     for name, policy in policies.items():
         conductor = Conductor.load(policy)
-        offered = [pool.worker(worker) for worker in conductor.card.offered]
+        offered = [setup.pool.worker(worker) for worker in conductor.card.offered]
         rows = asyncio.run(evaluate(conductor, questions, offered, client, settings, recipe.prompting))
         greedy[name] = summarize(rows)
-    return Outcome(recipe.seed, stored_comparison(*setup, folder / "policy").board, Leaderboard(greedy), trained)
+    return Outcome(recipe.seed, stored_comparison(setup, folder / "policy").board, Leaderboard(greedy), trained)
 
 
 def _tables(outcomes: Sequence[Outcome]) -> str:

@@ -15,7 +15,7 @@ from ops.training.plan import RunResult
 def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float) -> None:
     """Raises `DataError` when the lifecycle has not been run to its end."""
     setup, folder = podium.load(), run_folder(podium)
-    board = stored_comparison(*setup, folder / "policy").board
+    board = stored_comparison(setup, folder / "policy").board
     console.print()
     console.print(table(board))
     trained = RunResult.read(folder)

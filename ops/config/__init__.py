@@ -14,6 +14,7 @@ from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
+from ops.config.setup import Setup
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
@@ -43,6 +44,7 @@ __all__ = [
     "ScratchPolicy",
     "Serve",
     "Settings",
+    "Setup",
     "Snapshot",
     "Versions",
     "Worker",

@@ -12,7 +12,7 @@ from typing import Any
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import write_text
 from ops.conductor.policy import policy_key
-from ops.config import Pool, Recipe, digest
+from ops.config import Setup, digest
 from ops.core.errors import DataError
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file
@@ -42,18 +42,18 @@ class Comparison:
     """What the promotion gate pairs with the Conductor's rows."""
 
 
-def compare(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, base_policy: Path) -> Comparison:
+def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     """Build the leaderboard from the stored rows of this policy, its cold start and the workers; store it.
 
     The best single worker is chosen by the training responses, before the test is seen.
     Raises `DataError` when something was not scored yet, or what lies there is of something else.
     """
-    domains = _domains(workspace, recipe)
-    conductor = stored_scores(workspace, recipe, pool, policy, CONDUCTOR, list(domains))
-    alone = _answers(workspace, recipe, pool, pool.names)
-    trained = [row for row in load_responses(workspace.data / "responses") if row.worker in pool.names]
+    domains = _domains(setup)
+    conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
+    alone = _answers(setup, setup.pool.names)
+    trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best, best_rows = best_single.rows(alone, trained)
-    cold = stored_scores(workspace, recipe, pool, base_policy, COLD_START, list(domains)) if recipe.cold_start else None
+    cold = stored_scores(setup, base_policy, COLD_START, list(domains)) if setup.recipe.cold_start else None
     board = leaderboard(
         conductor,
         best_worker=(best, best_rows),
@@ -62,63 +62,64 @@ def compare(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, base
         cold_start=cold,
     )
     made = Comparison(policy_key(policy), board, conductor, best, _with_domains(best_rows, domains))
-    facts = _facts(workspace, recipe, pool, policy) | {
+    facts = _facts(setup, policy) | {
         "best_worker": best,
         "systems": {
             name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
         },
     }
-    write_text(_file(workspace, made.policy), json.dumps(facts, indent=1))
+    write_text(_file(setup.workspace, made.policy), json.dumps(facts, indent=1))
     return made
 
 
-def stored_comparison(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path) -> Comparison:
+def stored_comparison(setup: Setup, policy: Path) -> Comparison:
     """What `compare` stored for this policy.
 
     Raises `DataError` when there is none, or scores, prices or workers are others since it was made.
     """
-    file = _file(workspace, policy_key(policy))
+    file = _file(setup.workspace, policy_key(policy))
     facts = _read(file)
-    for name, value in _facts(workspace, recipe, pool, policy).items():
+    for name, value in _facts(setup, policy).items():
         if facts.get(name) != value:
             raise DataError(file, name, f"is {facts.get(name)!r} there and {value!r} now", _REMEDY)
-    domains = _domains(workspace, recipe)
+    domains = _domains(setup)
     best = str(facts["best_worker"])
     return Comparison(
         policy=policy_key(policy),
         board=_board(facts["systems"]),
-        conductor=stored_scores(workspace, recipe, pool, policy, CONDUCTOR, list(domains)),
+        conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(_answers(workspace, recipe, pool, [best]), best), domains),
+        best_worker_rows=_with_domains(of_worker(_answers(setup, [best]), best), domains),
     )
 
 
-def _facts(workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path) -> dict[str, Any]:
+def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     """What must still hold for a stored comparison to be this run's."""
-    asked = evaluation_questions(workspace, recipe)
-    files = [score_file(workspace, CONDUCTOR, policy, name) for name, questions in asked.items() if questions]
+    asked = evaluation_questions(setup.workspace, setup.recipe)
+    files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name, questions in asked.items() if questions]
     return {
-        "origin": digest([scores_origin(recipe, pool, policy, asked[name]) for name in sorted(asked)]),
-        "prices": pool.prices_key,
+        "origin": digest([scores_origin(setup, policy, asked[name]) for name in sorted(asked)]),
+        "prices": setup.pool.prices_key,
         "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
     }
 
 
-def _domains(workspace: Workspace, recipe: Recipe) -> dict[str, str]:
+def _domains(setup: Setup) -> dict[str, str]:
     """Benchmark → its domain, for those with questions."""
-    return {name: asked[0].domain for name, asked in evaluation_questions(workspace, recipe).items() if asked}
+    every = evaluation_questions(setup.workspace, setup.recipe)
+    return {name: questions[0].domain for name, questions in every.items() if questions}
 
 
-def _answers(workspace: Workspace, recipe: Recipe, pool: Pool, workers: Sequence[str]) -> list[ResponseRow]:
+def _answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
     """What the workers answered alone to the evaluation questions, at the pool's prices. Raises `DataError`."""
     rows = []
-    for name, questions in evaluation_questions(workspace, recipe).items():
+    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
         for worker in workers if questions else ():
-            file = response_file(evaluation_folder(workspace), worker, name)
-            origin = answers_origin(pool.worker(worker), questions, recipe.evaluation.repeats)
+            file = response_file(evaluation_folder(setup.workspace), worker, name)
+            origin = answers_origin(setup.pool.worker(worker), questions, setup.recipe.evaluation.repeats)
             check_origin(file, origin, f"Materialize baselines for {name}")
             rows += load_responses(file)
-    return at_prices(rows, pool)
+    return at_prices(rows, setup.pool)
 
 
 def _with_domains(rows: Sequence[ScoreRow], domains: dict[str, str]) -> list[ScoreRow]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
-from ops.config import Pool, Recipe, digest
+from ops.config import Setup, digest
 from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -18,33 +18,31 @@ CONDUCTOR, COLD_START = "conductor", "cold_start"
 """Folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(
-    workspace: Workspace, recipe: Recipe, pool: Pool, policy: Path, name: str, benchmarks: Sequence[str]
-) -> list[ScoreRow]:
+def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> list[ScoreRow]:
     """The rows that `score_policy` stored for this very policy, at the pool's prices.
 
     Raises `DataError` when there are none, or they are of other questions, workers or settings.
     """
-    asked = evaluation_questions(workspace, recipe)
+    asked = evaluation_questions(setup.workspace, setup.recipe)
     rows = []
     for benchmark in benchmarks:
-        file = score_file(workspace, name, policy, benchmark)
+        file = score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
-        check_origin(file, scores_origin(recipe, pool, policy, asked[benchmark]), remedy)
+        check_origin(file, scores_origin(setup, policy, asked[benchmark]), remedy)
         rows += load_rows(file)
-    return at_prices(rows, pool)
+    return at_prices(rows, setup.pool)
 
 
-def scores_origin(recipe: Recipe, pool: Pool, policy: Path, questions: Sequence[Problem]) -> Origin:
+def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Origin:
     """What a policy's scores on a benchmark are scores of: all that can change them."""
     return {
         "policy": policy_key(policy),
-        "pool": pool.answers_key,
+        "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
         "settings": digest([
-            recipe.evaluation.model_dump(include={"repeats", "temperature"}),
-            recipe.seed,
-            recipe.execution.what_answers_depend_on,
+            setup.recipe.evaluation.model_dump(include={"repeats", "temperature"}),
+            setup.recipe.seed,
+            setup.recipe.execution.what_answers_depend_on,
         ]),
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems
 from ops.cache import open_cache
-from ops.config import Pool, Recipe, pool_file
+from ops.config import Setup
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
@@ -18,32 +18,33 @@ if TYPE_CHECKING:
     from ops.precaching.replay import Recorded
 
 
-
-def open_client(workspace: Workspace, recipe: Recipe, pool: Pool, purpose: str) -> WorkerClient:
+def open_client(setup: Setup, purpose: str) -> WorkerClient:
     """A client on the checkout's cache and ledger; recipe, seed and pool name the run that its cap bounds.
 
     A recipe with a `replay` section gets one that answers from what was recorded. Raises `ConfigError`
     (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
     """
-    arguments = (open_cache(workspace.cache), Ledger(workspace.ledger), purpose)
+    recipe = setup.recipe
+    arguments = (open_cache(setup.workspace.cache), Ledger(setup.workspace.ledger), purpose)
     settings: dict[str, Any] = {
-        "run": f"{recipe.name}-{recipe.seed}-{pool.answers_key}",
+        "run": setup.run,
         "cap_usd": recipe.budget.run_usd,
         "month_cap_usd": recipe.budget.month_usd,
-        "pool_file": pool_file(workspace.config, recipe.pool),
+        "pool_file": setup.pool_file,
     }
     if recipe.replay is None:
         return WorkerClient(*arguments, **settings)
     from ops.precaching.replay import ReplayClient
 
-    return ReplayClient(*arguments, **settings, replay=recipe.replay, recorded=_recorded(workspace, recipe))
+    return ReplayClient(*arguments, **settings, replay=recipe.replay, recorded=_recorded(setup))
 
 
-def _recorded(workspace: Workspace, recipe: Recipe) -> Recorded:
+def _recorded(setup: Setup) -> Recorded:
     """What precaching and the workers' own evaluation recorded, with the problems that they are about."""
+    workspace = setup.workspace
     from ops.precaching.replay import Recorded
 
-    if recipe.replay is None or recipe.replay.match == "prompt":
+    if setup.recipe.replay is None or setup.recipe.replay.match == "prompt":
         return Recorded([], [])  # the response cache answers
     shortlist = workspace.data / "shortlist.jsonl"
     problems = read_problems(shortlist) if shortlist.is_file() else []
@@ -51,5 +52,5 @@ def _recorded(workspace: Workspace, recipe: Recipe) -> Recorded:
     # Those of the real runs: a rehearsal has none of its own.
     if alone := load_responses(evaluation_folder(Workspace(workspace.root))):
         rows += alone
-        problems += [one for asked in evaluation_questions(workspace, recipe).values() for one in asked]
+        problems += [one for asked in evaluation_questions(workspace, setup.recipe).values() for one in asked]
     return Recorded(rows, problems)

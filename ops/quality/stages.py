@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.raw import SPLITS, evaluation_questions, raw_files
 from ops.benchmarks.store import read_problems
-from ops.config import Pool, Recipe
+from ops.config import Setup
 from ops.core.problem import Problem, Split
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
@@ -18,42 +18,40 @@ from ops.quality.responses import check_responses
 from ops.quality.suite import QualityReport
 
 
-def raw_problems(workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None) -> QualityReport:
+def raw_problems(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
     """Every row of every benchmark's file is well formed, and no id is in both splits.
 
     `benchmarks`: those that have been materialized, all of the recipe's by default. A split of them that the
     recipe gives and that has no file is a failure, here and in the other two checks of `data/raw`.
     """
-    raw = _raw(workspace, recipe, benchmarks)
-    return raw.judged(check_problems(raw.problems, name="raw_problems", workspace=workspace))
+    raw = _raw(setup, benchmarks)
+    return raw.judged(check_problems(raw.problems, name="raw_problems", workspace=setup.workspace))
 
 
-def raw_gold(workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None) -> QualityReport:
+def raw_gold(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
     """Gold answers of all benchmarks, without programs: those are run where they are about to be used."""
-    raw = _raw(workspace, recipe, benchmarks)
+    raw = _raw(setup, benchmarks)
     problems = [problem for problem in raw.problems if problem.grader != "code"]
-    return raw.judged(check_gold(problems, name="raw_problems_gold", workspace=workspace))
+    return raw.judged(check_gold(problems, name="raw_problems_gold", workspace=setup.workspace))
 
 
-def evaluation_programs(
-    workspace: Workspace, recipe: Recipe, benchmarks: Iterable[str] | None = None
-) -> QualityReport:
+def evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
     """Reference programs of the evaluation questions pass their own tests in this machine's sandbox."""
-    raw = _raw(workspace, recipe, benchmarks, splits=("test",))
+    raw = _raw(setup, benchmarks, splits=("test",))
     programs = [problem for problem in raw.problems if problem.grader == "code"]
-    return raw.judged(check_gold(programs, name="evaluation_programs", workspace=workspace))
+    return raw.judged(check_gold(programs, name="evaluation_programs", workspace=setup.workspace))
 
 
-def shortlist(workspace: Workspace, recipe: Recipe) -> QualityReport:
+def shortlist(setup: Setup) -> QualityReport:
     """Enough candidates in each domain, well formed, none like an evaluation question."""
     return check_problems(
-        read_problems(workspace.data / "shortlist.jsonl"),
-        at_least=recipe.curation.per_domain,
-        evaluation=_held_out(workspace, recipe),
-        threshold=recipe.curation.near_duplicate_jaccard,
+        read_problems(setup.workspace.data / "shortlist.jsonl"),
+        at_least=setup.recipe.curation.per_domain,
+        evaluation=_held_out(setup),
+        threshold=setup.recipe.curation.near_duplicate_jaccard,
         distinct=True,
         name="shortlist",
-        workspace=workspace,
+        workspace=setup.workspace,
     )
 
 
@@ -63,27 +61,27 @@ def shortlist_gold(workspace: Workspace) -> QualityReport:
     return check_gold(problems, name="shortlist_gold", workspace=workspace)
 
 
-def worker_responses(workspace: Workspace, recipe: Recipe, pool: Pool) -> QualityReport:
+def worker_responses(setup: Setup) -> QualityReport:
     """The responses on disk answer the shortlist on disk."""
     return check_responses(
-        load_responses(workspace.data / "responses"),
-        read_problems(workspace.data / "shortlist.jsonl"),
-        pool.names,
-        recipe.precaching.samples,
-        workspace=workspace,
+        load_responses(setup.workspace.data / "responses"),
+        read_problems(setup.workspace.data / "shortlist.jsonl"),
+        setup.pool.names,
+        setup.recipe.precaching.samples,
+        workspace=setup.workspace,
     )
 
 
-def training_mix(workspace: Workspace, recipe: Recipe) -> QualityReport:
+def training_mix(setup: Setup) -> QualityReport:
     """The mix is balanced, well formed, without repetition, and no part of it is like an evaluation question."""
     return check_problems(
-        read_problems(workspace.data / "training_mix.jsonl"),
-        per_domain=recipe.curation.per_domain,
-        evaluation=_held_out(workspace, recipe),
-        threshold=recipe.curation.near_duplicate_jaccard,
+        read_problems(setup.workspace.data / "training_mix.jsonl"),
+        per_domain=setup.recipe.curation.per_domain,
+        evaluation=_held_out(setup),
+        threshold=setup.recipe.curation.near_duplicate_jaccard,
         distinct=True,
         name="training_mix",
-        workspace=workspace,
+        workspace=setup.workspace,
     )
 
 
@@ -107,23 +105,22 @@ class _Raw(NamedTuple):
 
 
 def _raw(
-    workspace: Workspace,
-    recipe: Recipe,
+    setup: Setup,
     benchmarks: Iterable[str] | None,
     splits: Sequence[Split] = SPLITS,
 ) -> _Raw:
     raw = _Raw([], [])
-    for name in recipe.benchmarks if benchmarks is None else benchmarks:
-        for split, file in raw_files(workspace, recipe, name).items():
+    for name in setup.recipe.benchmarks if benchmarks is None else benchmarks:
+        for split, file in raw_files(setup.workspace, setup.recipe, name).items():
             if split not in splits:
                 continue
             if file.is_file():
                 raw.problems.extend(read_problems(file))
             else:
-                where = file.relative_to(workspace.root)
+                where = file.relative_to(setup.workspace.root)
                 raw.missing.append(f"{name}: {where} does not exist: materialize raw_problems[{name}] again")
     return raw
 
 
-def _held_out(workspace: Workspace, recipe: Recipe) -> Sequence[Problem]:
-    return [problem for asked in evaluation_questions(workspace, recipe).values() for problem in asked]
+def _held_out(setup: Setup) -> Sequence[Problem]:
+    return [problem for asked in evaluation_questions(setup.workspace, setup.recipe).values() for problem in asked]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.raw import evaluation_questions, training_candidates
 from ops.benchmarks.store import read_problems, write_problems, write_text
-from ops.config import Pool, Recipe
+from ops.config import Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -31,30 +31,31 @@ class Mix(NamedTuple):
     weights: dict[str, float]
 
 
-def materialize_shortlist(workspace: Workspace, recipe: Recipe) -> Shortlist:
+def materialize_shortlist(setup: Setup) -> Shortlist:
     """`data/raw` → `data/shortlist.jsonl` and `data/contamination.json`.
 
     Raises `DataError`; then neither changes.
     """
     chosen = shortlist(
-        training_candidates(workspace, recipe),
-        evaluation_questions(workspace, recipe),
-        recipe.curation,
-        recipe.seed,
+        training_candidates(setup.workspace, setup.recipe),
+        evaluation_questions(setup.workspace, setup.recipe),
+        setup.recipe.curation,
+        setup.recipe.seed,
     )
-    write_problems(workspace.data / "shortlist.jsonl", chosen.problems)
+    write_problems(setup.workspace.data / "shortlist.jsonl", chosen.problems)
     text = json.dumps(chosen.report, indent=1, sort_keys=True, ensure_ascii=False)
-    write_text(workspace.data / "contamination.json", text + "\n")
+    write_text(setup.workspace.data / "contamination.json", text + "\n")
     return chosen
 
 
-def materialize_mix(workspace: Workspace, recipe: Recipe, pool: Pool) -> Mix:
+def materialize_mix(setup: Setup) -> Mix:
     """`data/shortlist.jsonl` and the pool's responses → `data/training_mix.jsonl` and `data/data_card.md`.
 
     Only "signal" and "disagreement" read responses. Raises `DataError`; then neither changes.
     """
+    workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
-    measured = _tallies(workspace, recipe, pool, shortlisted)
+    measured = _tallies(setup, shortlisted)
     mix = choose_mix(shortlisted, measured, recipe.curation, recipe.seed, recipe.grpo.rollouts_per_question)
     weights = _weights(shortlisted, measured, recipe)
     choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
@@ -64,11 +65,11 @@ def materialize_mix(workspace: Workspace, recipe: Recipe, pool: Pool) -> Mix:
     return Mix(mix, {str(name): count for name, count in sorted(agreements(mix, measured).items())}, card, weights)
 
 
-def _tallies(workspace: Workspace, recipe: Recipe, pool: Pool, shortlisted: list[Problem]) -> Tallies:
-    if not recipe.curation.reads_responses:
+def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
+    if not setup.recipe.curation.reads_responses:
         return {}
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
-    return tallies(stored_rows(workspace.data / "responses", pool.names, benchmarks))
+    return tallies(stored_rows(setup.workspace.data / "responses", setup.pool.names, benchmarks))
 
 
 def _weights(shortlisted: list[Problem], measured: Tallies, recipe: Recipe) -> dict[str, float]:

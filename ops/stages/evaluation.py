@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Pool, Recipe
-from ops.core.workspace import Workspace
+from ops.config import Setup
 from ops.evaluation.runner import ScoreRow, evaluate
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
@@ -19,9 +18,7 @@ OnProgress = Callable[[int, int, str], None]
 
 
 def score_policy(
-    workspace: Workspace,
-    recipe: Recipe,
-    pool: Pool,
+    setup: Setup,
     policy: Path,
     name: str,
     client: WorkerClient,
@@ -34,6 +31,7 @@ def score_policy(
     Raises `DataError`, `OverBudget`, `ConfigError`;
     then no file of `name` changes.
     """
+    workspace, recipe = setup.workspace, setup.recipe
     from ops.conductor.policy import Conductor
     from ops.workflow.prompt import load_few_shots
 
@@ -46,7 +44,7 @@ def score_policy(
         evaluate(
             conductor,
             questions,
-            [pool.worker(worker) for worker in card.offered],
+            [setup.pool.worker(worker) for worker in card.offered],
             client,
             recipe.evaluation,
             card.prompting,
@@ -62,9 +60,7 @@ def score_policy(
     found = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
     for benchmark, own in found.items():
         if own:
-            origin = scores_origin(recipe, pool, policy, asked[benchmark])
+            origin = scores_origin(setup, policy, asked[benchmark])
             save_rows(own, score_file(workspace, name, policy, benchmark), origin=origin)
     sample.export(workspace, name)
-    return {benchmark: at_prices(own, pool) for benchmark, own in found.items() if own}
-
-
+    return {benchmark: at_prices(own, setup.pool) for benchmark, own in found.items() if own}

@@ -10,7 +10,7 @@ from ops.benchmarks.quarantine import judge, quarantine
 from ops.benchmarks.raw import SPLITS, raw_files
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import write_problems
-from ops.config import Recipe
+from ops.config import Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
@@ -29,13 +29,14 @@ class Raw(NamedTuple):
     quarantine: tuple[Path, ...] = ()
 
 
-def materialize_raw(workspace: Workspace, recipe: Recipe, benchmark: str) -> Raw:
+def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     """Load `benchmark` as the recipe says and write its splits; files of benchmarks the recipe lacks go.
 
     A file source without a test file gives no test questions (and the other way round for benchmarks
     that are not trained on). Malformed rows are quarantined. Raises `DataError` (too many of them,
     or a source that cannot be used) and `ConfigError`; then nothing in `data/raw` has changed.
     """
+    workspace, recipe = setup.workspace, setup.recipe
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
     named = raw_files(workspace, recipe, benchmark)
     loaded: dict[Split, Loaded] = {split: entry.read(split, source, workspace, recipe.seed) for split in named}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems, write_text
-from ops.config import TRAINING_BENCHMARKS, Pool, Recipe, pool_file
+from ops.config import TRAINING_BENCHMARKS, Pool, Setup
 from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
@@ -25,17 +25,13 @@ from ops.workers.pricing import at_prices
 OnProgress = Callable[[int, int, str], None]
 
 
-def estimate_responses(
-    workspace: Workspace, recipe: Recipe, pool: Pool, client: WorkerClient, cells: Iterable[Cell] | None = None
-) -> Estimate:
+def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> Estimate:
     """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
-    return _estimate(workspace, recipe, pool, client, _chosen(_shortlisted(workspace), _wanted(pool, cells)))
+    return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup.pool, cells)))
 
 
 def materialize_responses(
-    workspace: Workspace,
-    recipe: Recipe,
-    pool: Pool,
+    setup: Setup,
     client: WorkerClient,
     cells: Iterable[Cell] | None = None,
     on_progress: OnProgress | None = None,
@@ -46,31 +42,32 @@ def materialize_responses(
     replaces nothing. Raises `DataError`, `ConfigError` and `OverBudget`, which says what is done and what
     the rest would cost; then no file changes, and what was answered is in the cache.
     """
-    wanted = _wanted(pool, cells)
-    folder = workspace.data / "responses"
-    kept = [cell for cell in wanted if recipe.replay is not None and response_file(folder, *cell).is_file()]
+    wanted = _wanted(setup.pool, cells)
+    folder = setup.workspace.data / "responses"
+    kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
     asked = [cell for cell in wanted if cell not in kept]
-    shortlisted = _shortlisted(workspace)
+    shortlisted = _shortlisted(setup.workspace)
     try:
-        rows = _ask(shortlisted, pool, asked, client, recipe.precaching.samples, on_progress)
+        rows = _ask(shortlisted, setup.pool, asked, client, setup.recipe.precaching.samples, on_progress)
     except OverBudget as error:
-        raise stopped(error, _estimate(workspace, recipe, pool, client, _chosen(shortlisted, asked))) from None
+        raise stopped(error, _estimate(setup, client, _chosen(shortlisted, asked))) from None
     for cell in asked:
         write_responses(rows[cell], response_file(folder, *cell))
-    if folder.is_dir() and recipe.replay is None:
+    if folder.is_dir() and setup.recipe.replay is None:
         for stale in folder.iterdir():
-            if stale.is_dir() and stale.name not in pool.names:
+            if stale.is_dir() and stale.name not in setup.pool.names:
                 shutil.rmtree(stale)
     return rows | {cell: load_responses(response_file(folder, *cell)) for cell in kept}
 
 
-def materialize_profiles(workspace: Workspace, recipe: Recipe, pool: Pool) -> Profiles:
+def materialize_profiles(setup: Setup) -> Profiles:
     """`data/responses` → `data/profiles.json`, costs at the pool's prices. Raises `DataError`."""
-    rows = at_prices(load_responses(workspace.data / "responses"), pool)
+    workspace = setup.workspace
+    rows = at_prices(load_responses(workspace.data / "responses"), setup.pool)
     if not rows:
         raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
-    shares = signal_forecast(rows, recipe.grpo.rollouts_per_question, recipe.curation.rescued)
+    shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
     found = Profiles(workers, oracle(rows), best_single(rows).worker, shares)
     text = json.dumps(
         {
@@ -87,9 +84,7 @@ def materialize_profiles(workspace: Workspace, recipe: Recipe, pool: Pool) -> Pr
 
 
 def answer_evaluation(
-    workspace: Workspace,
-    recipe: Recipe,
-    pool: Pool,
+    setup: Setup,
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
@@ -98,12 +93,13 @@ def answer_evaluation(
 
     As many samples as the Conductor gets repeats. Raises as `materialize_responses` does.
     """
-    questions = evaluation_questions(workspace, recipe)
+    pool, repeats = setup.pool, setup.recipe.evaluation.repeats
+    questions = evaluation_questions(setup.workspace, setup.recipe)
     wanted = [Cell(worker, benchmark) for worker in pool.names for benchmark in benchmarks]
-    rows = _ask(questions, pool, wanted, client, recipe.evaluation.repeats, on_progress)
+    rows = _ask(questions, pool, wanted, client, repeats, on_progress)
     for cell in wanted:
-        origin = answers_origin(pool.worker(cell.worker), questions.get(cell.benchmark, ()), recipe.evaluation.repeats)
-        write_responses(rows[cell], response_file(evaluation_folder(workspace), *cell), origin)
+        origin = answers_origin(pool.worker(cell.worker), questions.get(cell.benchmark, ()), repeats)
+        write_responses(rows[cell], response_file(evaluation_folder(setup.workspace), *cell), origin)
     return rows
 
 
@@ -160,16 +156,14 @@ def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) ->
     return found
 
 
-def _estimate(
-    workspace: Workspace, recipe: Recipe, pool: Pool, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]
-) -> Estimate:
+def _estimate(setup: Setup, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]) -> Estimate:
     asks = (
         ask
         for name, own in asked.items()
-        for ask in precache_asks(own, [pool.worker(name)], recipe.precaching.samples)
+        for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
-    usages = measured_usage(load_responses(workspace.data / "responses"), client.ledger)
-    return estimate(asks, client.cache, usages, pool_file=pool_file(workspace.config, recipe.pool))
+    usages = measured_usage(load_responses(setup.workspace.data / "responses"), client.ledger)
+    return estimate(asks, client.cache, usages, pool_file=setup.pool_file)
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, Pool, PretrainedPolicy, Recipe, ScratchPolicy, digest
-from ops.core.workspace import Workspace
+from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
@@ -20,35 +19,34 @@ Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
 
 
-def base_policy_folder(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path:
+def base_policy_folder(setup: Setup) -> Path:
     """Where the base policy of these inputs lies or will lie."""
-    mix = workspace.data / "training_mix.jsonl"
+    recipe = setup.recipe
+    mix = setup.workspace.data / "training_mix.jsonl"
     key = digest([
         recipe.model_dump(include={"seed", "policy", "cold_start", "prompting"}),
         *([recipe.replay.model_dump()] if recipe.replay else []),
-        pool.answers_key,
-        [worker.name for worker in offer(pool, _offer_seed(recipe))],
+        setup.pool.answers_key,
+        [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
         hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
         # Another price makes no other policy: it keeps the cards that it learned with.
-        *[card.model_dump(exclude={"cost_usd"}) for card in _cards(workspace, recipe, pool)],
+        *[card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
         *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
     ])  # fmt: skip
-    return workspace.policies / f"{recipe.name}-{key}"
+    return setup.workspace.policies / f"{recipe.name}-{key}"
 
 
 def _offer_seed(recipe: Recipe) -> int | None:
     return recipe.seed if recipe.prompting.shuffle_ordinals else None
 
 
-def _cards(workspace: Workspace, recipe: Recipe, pool: Pool) -> tuple[WorkerCard, ...]:
-    offered = [worker.name for worker in offer(pool, _offer_seed(recipe))]
-    return load_cards(workspace.data, offered) if recipe.prompting.cards else ()
+def _cards(setup: Setup) -> tuple[WorkerCard, ...]:
+    offered = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+    return load_cards(setup.workspace.data, offered) if setup.recipe.prompting.cards else ()
 
 
 def make_base_policy(
-    workspace: Workspace,
-    recipe: Recipe,
-    pool: Pool,
+    setup: Setup,
     client: Client,
     on_progress: Progress | None = None,
 ) -> Path:
@@ -57,7 +55,8 @@ def make_base_policy(
     `client` asks the workers where the cold start tries workflows out. Raises `DataError` where the
     mix or the responses are missing, `OverBudget` and `ConfigError` as the client does.
     """
-    folder = base_policy_folder(workspace, recipe, pool)
+    recipe = setup.recipe
+    folder = base_policy_folder(setup)
     if (folder / "podium.json").is_file():
         return folder
     partial = folder.with_name(folder.name + ".partial")
@@ -65,37 +64,37 @@ def make_base_policy(
     partial.mkdir(parents=True)
     card = PolicyCard(
         recipe=recipe.name,
-        pool=pool,
-        offered=tuple(worker.name for worker in offer(pool, _offer_seed(recipe))),
+        pool=setup.pool,
+        offered=tuple(worker.name for worker in offer(setup.pool, _offer_seed(recipe))),
         prompting=recipe.prompting,
-        cards=_cards(workspace, recipe, pool),
+        cards=_cards(setup),
         execution=recipe.execution,
         max_completion_tokens=recipe.grpo.max_completion_tokens,
         dtype=recipe.policy.dtype if isinstance(recipe.policy, PretrainedPolicy) else "float32",
         pretrained=recipe.policy if isinstance(recipe.policy, PretrainedPolicy) else None,
     )
     if recipe.cold_start is not None:
-        card = _teach(workspace, recipe, card, recipe.cold_start, partial, client, on_progress)
+        card = _teach(setup, card, recipe.cold_start, partial, client, on_progress)
     card.write(partial)
     partial.rename(folder)
     return folder
 
 
 def _teach(
-    workspace: Workspace,
-    recipe: Recipe,
+    setup: Setup,
     card: PolicyCard,
     settings: ColdStart,
     folder: Path,
     client: Client,
     on_progress: Progress | None,
 ) -> PolicyCard:
+    recipe = setup.recipe
     from ops.conductor.policy import load_model
     from ops.training.examples import sample_examples
     from ops.training.supervised import fit, scratch_model
 
     count = settings.steps * settings.batch
-    examples = asyncio.run(sample_examples(workspace, recipe, card, settings, count, client, on_progress))
+    examples = asyncio.run(sample_examples(setup, card, settings, count, client, on_progress))
     if isinstance(recipe.policy, ScratchPolicy):
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:

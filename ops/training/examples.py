@@ -8,10 +8,9 @@ from typing import TypedDict
 
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, Recipe
+from ops.config import ColdStart, Setup
 from ops.core.response import Message
 from ops.core.rows import load_responses
-from ops.core.workspace import Workspace
 from ops.training.exploration import explore
 from ops.training.sampling import Precached, WorkflowSampler, load_subtasks
 from ops.workers.types import Client
@@ -26,8 +25,7 @@ class Example(TypedDict):
 
 
 async def sample_examples(
-    workspace: Workspace,
-    recipe: Recipe,
+    setup: Setup,
     card: PolicyCard,
     settings: ColdStart,
     count: int,
@@ -38,6 +36,7 @@ async def sample_examples(
 
     Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
+    workspace, recipe = setup.workspace, setup.recipe
     problems = {problem.key: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
     responses = [
         Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.text, row.score >= 1.0)

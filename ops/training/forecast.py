@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ops.benchmarks.store import read_problems
-from ops.config import Pool, Recipe, Worker, load_pool, load_recipe, pool_file
+from ops.config import Pool, Setup, Worker
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
@@ -82,22 +82,20 @@ class Actual:
     policy_s: float
 
 
-def foretell(workspace: Workspace, recipe: Recipe, pool: Pool) -> tuple[Forecast, Actual | None]:
+def foretell(setup: Setup) -> tuple[Forecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
-    mix = read_problems(workspace.data / "training_mix.jsonl")
-    known = at_prices(load_responses(workspace.data / "responses"), pool)
-    rows = [row for row in known if row.worker in pool.names]
-    chains = signal.rescue(recipe.curation.rescued)
-    shares = signal.forecast(tallies(rows), recipe.grpo.rollouts_per_question, chains)
-    last = last_run(workspace, recipe, pool)
-    policy_step_s = last.policy_s / recipe.grpo.steps if last else None
-    return forecast(workspace, recipe, pool, mix, rows, shares, policy_step_s), last
+    mix = read_problems(setup.workspace.data / "training_mix.jsonl")
+    known = at_prices(load_responses(setup.workspace.data / "responses"), setup.pool)
+    rows = [row for row in known if row.worker in setup.pool.names]
+    chains = signal.rescue(setup.recipe.curation.rescued)
+    shares = signal.forecast(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    last = last_run(setup)
+    policy_step_s = last.policy_s / setup.recipe.grpo.steps if last else None
+    return forecast(setup, mix, rows, shares, policy_step_s), last
 
 
 def forecast(
-    workspace: Workspace,
-    recipe: Recipe,
-    pool: Pool,
+    setup: Setup,
     mix: Sequence[Problem],
     rows: Sequence[ResponseRow],
     shares: Mapping[str, float],
@@ -108,6 +106,7 @@ def forecast(
     `shares` holds each problem's probability that its group differs; `policy_step_s` is what writing and
     updating take a step. Raises `ConfigError` for a worker without a price.
     """
+    recipe, pool = setup.recipe, setup.pool
     grpo, steps = recipe.grpo, (1 + recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
     for problem in mix:
@@ -115,7 +114,7 @@ def forecast(
     answered = [row for row in rows if row.status == "ok" and row.worker in pool.names]
     rollouts = grpo.steps * grpo.rollouts_per_step
     step_s, limited_by = _worker_seconds(pool, answered, grpo.rollouts_per_step, steps)
-    context = _context_usd(pool, answered, steps, pool_file(workspace.config, recipe.pool))
+    context = _context_usd(pool, answered, steps, setup.pool_file)
     alone = rollouts * steps * _call_usd(pool, answered)
     return Forecast(
         problems=len(mix),
@@ -175,12 +174,13 @@ def _busy_seconds(worker: Worker, calls: float, latency_s: float) -> float:
 # ── what happened ────────────────────────────────────────────────────────────
 
 
-def last_run(workspace: Workspace, recipe: Recipe, pool: Pool) -> Actual | None:
+def last_run(setup: Setup) -> Actual | None:
     """The newest finished run of this recipe's GRPO settings with this pool; None where there is none."""
-    finished = [folder for folder in workspace.runs.glob("*") if RunResult.read(folder) is not None]
+    recipe = setup.recipe
+    finished = [folder for folder in setup.workspace.runs.glob("*") if RunResult.read(folder) is not None]
     for folder in sorted(finished, key=lambda one: (one / CURVE).stat().st_mtime, reverse=True):
         plan = RunPlan.read(folder)
-        if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == pool:
+        if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
             return _actual(folder, recipe.grpo.rollouts_per_step)
     return None
 
@@ -261,9 +261,7 @@ def main() -> int:
     parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
     arguments = parser.parse_args()
     try:
-        workspace = Workspace.find()
-        recipe = load_recipe(workspace.config, arguments.recipe)
-        made, last = foretell(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        made, last = foretell(Setup.read(Workspace.find(), arguments.recipe))
     except (PodiumError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.config import Pool, Recipe, Settings, digest, load_pool, load_recipe, resolved
+from ops.config import Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 
@@ -32,6 +32,11 @@ class RunPlan(Settings):
     few_shots: Path
     mlflow_uri: str | None = None
     """Where the curve is tracked; None: only in the run's folder."""
+
+    @property
+    def setup(self) -> Setup:
+        """The checkout, recipe and pool of the run."""
+        return Setup(Workspace(self.root), self.recipe, self.pool)
 
     @classmethod
     def read(cls, folder: Path) -> RunPlan:
@@ -68,9 +73,7 @@ class RunResult(Settings):
         return cls.model_validate_json(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-def write_run(
-    workspace: Workspace, recipe: Recipe, pool: Pool, base_policy: Path, deepspeed: Mapping[str, Any] | None = None
-) -> Path:
+def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | None = None) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 
     `deepspeed`: what the file that the recipe names says.
@@ -78,13 +81,14 @@ def write_run(
     A folder that exists is kept as it is, so a run that was cut short goes on there and one
     that has finished is not run again.
     """
+    workspace, recipe = setup.workspace, setup.recipe
     from ops.conductor.policy import PolicyCard
 
     mix = workspace.data / "training_mix.jsonl"
     key = digest([
         recipe.model_dump(include={"seed", "prompting", "grpo"}),
         *([recipe.replay.model_dump()] if recipe.replay else []),
-        pool.answers_key,
+        setup.pool.answers_key,
         base_policy.name,
         hashlib.sha256(mix.read_bytes()).hexdigest(),
         *([limits] if (limits := recipe.execution.what_answers_depend_on) else []),
@@ -96,7 +100,7 @@ def write_run(
     plan = RunPlan(
         root=workspace.root,
         recipe=recipe,
-        pool=pool,
+        pool=setup.pool,
         offered=PolicyCard.read(base_policy).offered,
         base_policy=base_policy,
         problems=mix,
@@ -131,8 +135,9 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def describe(recipe: Recipe, pool: Pool) -> str:
+def describe(setup: Setup) -> str:
     """The recipe's plan in words, with what it multiplies to."""
+    recipe, pool = setup.recipe, setup.pool
     grpo, mix = recipe.grpo, recipe.curation
     candidates = round(4 * mix.per_domain * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
@@ -172,9 +177,7 @@ def main() -> int:
     parser.add_argument("--recipe", default="quickstart")
     arguments = parser.parse_args()
     try:
-        workspace = Workspace.find()
-        recipe = load_recipe(workspace.config, arguments.recipe)
-        print(describe(recipe, load_pool(workspace.config, recipe.pool)))
+        print(describe(Setup.read(Workspace.find(), arguments.recipe)))
     except (PodiumError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -14,9 +14,8 @@ from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import Conductor, chat_tokens, context_tokens, load_model
 from ops.conductor.rollout import Rollout, roll_out
-from ops.config import ColdStart, Execution, Prompting, Recipe, Worker, digest
+from ops.config import ColdStart, Execution, Prompting, Setup, Worker, digest
 from ops.core.problem import Problem
-from ops.core.workspace import Workspace
 from ops.evaluation.runner import Writer
 from ops.grading import grade_many
 from ops.training.examples import Example
@@ -174,8 +173,7 @@ def _said(workflow: Workflow) -> list[dict[str, str]]:
 
 
 def recursive_policy(
-    workspace: Workspace,
-    recipe: Recipe,
+    setup: Setup,
     policy: Path,
     client: Client,
     execution: Execution,
@@ -186,20 +184,28 @@ def recursive_policy(
     `execution` is what rounds will be run with. Raises `OverBudget` and `ConfigError`; `DataError` without
     a policy or a mix.
     """
+    recipe = setup.recipe
     from ops.training.supervised import fit
 
     key = digest([policy.parent.name, FIT.model_dump(), SHARES, SAMPLES, execution.model_dump(), recipe.seed])
-    folder = workspace.policies / f"{recipe.name}-recursive-{key}"
+    folder = setup.workspace.policies / f"{recipe.name}-recursive-{key}"
     if (folder / "podium.json").is_file():
         return folder
     conductor = Conductor.load(policy)
     card = conductor.card
     offered = [card.pool.worker(name) for name in card.offered]
-    mix = list(read_problems(workspace.data / "training_mix.jsonl"))
+    mix = list(read_problems(setup.workspace.data / "training_mix.jsonl"))
     found = asyncio.run(
         lessons(
-            mix, conductor, offered, client, card.prompting, execution, on_progress,
-            cards=card.cards, seed=recipe.seed,
+            mix,
+            conductor,
+            offered,
+            client,
+            card.prompting,
+            execution,
+            on_progress,
+            cards=card.cards,
+            seed=recipe.seed,
         )
     )
     model, tokenizer = load_model(policy, card)

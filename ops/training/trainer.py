@@ -20,7 +20,6 @@ from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
 from ops.config import Grpo
 from ops.core.problem import Problem
-from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
@@ -116,7 +115,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     card = PolicyCard.read(plan.base_policy)
     problems = {problem.key: problem for problem in read_problems(plan.problems)}
     prompting = plan.recipe.prompting
-    client = open_client(Workspace(plan.root), plan.recipe, plan.pool, "training")
+    client = open_client(plan.setup, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
     precision = model.dtype

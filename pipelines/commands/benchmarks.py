@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.prompts import ANSWER_FORMAT
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import load_recipe
+from ops.config import Setup
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.stages.problems import materialize_raw
@@ -31,9 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     workspace = Workspace.find()
     try:
-        recipe = load_recipe(workspace.config, chosen.recipe, chosen.seed)
-        for name in recipe.benchmarks:
-            raw = materialize_raw(workspace, recipe, name)
+        setup = Setup.read(workspace, chosen.recipe, chosen.seed)
+        for name in setup.recipe.benchmarks:
+            raw = materialize_raw(setup, name)
             print(f"{name}: {len(raw.train)} to train on, {len(raw.test)} to evaluate on")
             if raw.quarantine:
                 print(f"  {raw.quarantined} malformed rows left out: {', '.join(map(str, raw.quarantine))}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ops.config import load_pool, load_recipe
+from ops.config import Setup
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.stages.curation import materialize_mix, materialize_shortlist
@@ -20,12 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     workspace = Workspace.find()
     try:
-        recipe = load_recipe(workspace.config, chosen.recipe, chosen.seed)
+        setup = Setup.read(workspace, chosen.recipe, chosen.seed)
         if chosen.stage == "shortlist":
-            found = materialize_shortlist(workspace, recipe)
+            found = materialize_shortlist(setup)
             print(f"shortlist: {len(found.problems)} problems, {len(found.report['pairs'])} candidates removed")
         else:
-            mix = materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+            mix = materialize_mix(setup)
             print(f"training mix: {len(mix.problems)} problems, solved alone by: {mix.agreement}")
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ops.benchmarks.raw import raw_files
 from ops.benchmarks.store import read_problems, write_text
-from ops.config import Recipe, load_pool, load_recipe
+from ops.config import Recipe, Setup
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
@@ -29,27 +29,27 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     workspace = Workspace.find()
     try:
-        recipe = load_recipe(workspace.config, chosen.recipe)
-        configure(recipe.grading, workspace.root)
-        return _check(workspace, recipe) if chosen.what == "check" else _gold(workspace, recipe)
+        setup = Setup.read(workspace, chosen.recipe)
+        configure(setup.recipe.grading, workspace.root)
+        return _check(setup) if chosen.what == "check" else _gold(workspace, setup.recipe)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _check(workspace: Workspace, recipe: Recipe) -> int:
+def _check(setup: Setup) -> int:
     """Every suite whose files are there; the Data Docs page is written as by a run."""
+    workspace = setup.workspace
     data, passed = workspace.data, True
-    pool = load_pool(workspace.config, recipe.pool)
     suites: dict[str, tuple[bool, Callable[[], QualityReport]]] = {
-        "raw_problems": ((data / "raw").is_dir(), lambda: stages.raw_problems(workspace, recipe)),
-        "raw_problems: gold": ((data / "raw").is_dir(), lambda: stages.raw_gold(workspace, recipe)),
-        "shortlist": ((data / "shortlist.jsonl").is_file(), lambda: stages.shortlist(workspace, recipe)),
+        "raw_problems": ((data / "raw").is_dir(), lambda: stages.raw_problems(setup)),
+        "raw_problems: gold": ((data / "raw").is_dir(), lambda: stages.raw_gold(setup)),
+        "shortlist": ((data / "shortlist.jsonl").is_file(), lambda: stages.shortlist(setup)),
         "worker_responses": (
             (data / "responses").is_dir(),
-            lambda: stages.worker_responses(workspace, recipe, pool),
+            lambda: stages.worker_responses(setup),
         ),
-        "training_mix": ((data / "training_mix.jsonl").is_file(), lambda: stages.training_mix(workspace, recipe)),
+        "training_mix": ((data / "training_mix.jsonl").is_file(), lambda: stages.training_mix(setup)),
         "training_mix: gold": ((data / "training_mix.jsonl").is_file(), lambda: stages.training_mix_gold(workspace)),
     }
     for name, (there, run) in suites.items():

@@ -6,7 +6,7 @@ from argparse import Namespace, _SubParsersAction
 from contextlib import nullcontext
 from typing import Any
 
-from ops.config import load_pool, load_recipe
+from ops.config import Setup
 from ops.core.progress import bar
 from ops.core.workspace import Workspace
 from ops.grading import configure
@@ -26,16 +26,16 @@ def add(commands: _SubParsersAction[Any]) -> None:
 
 
 def _responses(workspace: Workspace, arguments: Namespace) -> None:
-    recipe = load_recipe(workspace.config, arguments.recipe)
+    setup = Setup.read(workspace, arguments.recipe)
+    recipe = setup.recipe
     configure(recipe.grading, workspace.root)
-    pool = load_pool(workspace.config, recipe.pool)
-    client = open_client(workspace, recipe, pool, "precache")
+    client = open_client(setup, "precache")
     if recipe.asks_workers:
-        print(estimate_responses(workspace, recipe, pool, client), flush=True)
+        print(estimate_responses(setup, client), flush=True)
     if arguments.estimate:
         return
-    with serving(pool, workspace) if recipe.asks_workers else nullcontext(), bar() as on_progress:
-        rows = materialize_responses(workspace, recipe, pool, client, on_progress=on_progress)
+    with serving(setup.pool, workspace) if recipe.asks_workers else nullcontext(), bar() as on_progress:
+        rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
     print(
         f"{sum(map(len, rows.values()))} responses: {counts.live} calls, {counts.cached} from the cache, "
@@ -44,6 +44,5 @@ def _responses(workspace: Workspace, arguments: Namespace) -> None:
 
 
 def _profiles(workspace: Workspace, arguments: Namespace) -> None:
-    recipe = load_recipe(workspace.config, arguments.recipe)
-    found = materialize_profiles(workspace, recipe, load_pool(workspace.config, recipe.pool))
+    found = materialize_profiles(Setup.read(workspace, arguments.recipe))
     print(f"{len(found.workers)} profiles, forecast of the training signal {found.forecast:.0%}")

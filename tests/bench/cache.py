@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ops.cache import ResponseCache
 from ops.cache.rows import Row as Stored
 from ops.cache.rows import encode
-from ops.config import Pool, Worker, load_pool, load_recipe
+from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
@@ -180,10 +180,10 @@ def _materialize(workspace: Workspace) -> Table:
     pool = Pool(name="seven", workers=(*pool.workers, seventh))
     problems = [p for name in TRAINING_BENCHMARKS for p in generate(name, "train", PROBLEMS_EACH, 1)]
     write_problems(workspace.data / "shortlist.jsonl", problems)
-    client = open_client(workspace, recipe, pool, "precache")
+    client = open_client(Setup(workspace, recipe, pool), "precache")
     grade(problems[0], "")  # imports
     started = _cpu_s()
-    made = materialize_responses(workspace, recipe, pool, client)
+    made = materialize_responses(Setup(workspace, recipe, pool), client)
     return Table(_cpu_s() - started, client.counts.live, sum(map(len, made.values())))
 
 

@@ -19,7 +19,7 @@ from ops.benchmarks.privacy import is_confidential, shown
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import read_problems, write_problems
-from ops.config import BenchmarkSource, Evaluation, Prompting, Worker, load_pool
+from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
@@ -99,8 +99,7 @@ WORKER = Worker(name="echo", model="local/echo")
 
 
 def questions(podium: Podium) -> list[Problem]:
-    workspace, recipe, _ = podium.load()
-    return materialize_raw(workspace, recipe, "gpqa_diamond").test
+    return materialize_raw(podium.load(), "gpqa_diamond").test
 
 
 def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
@@ -132,7 +131,7 @@ def test_the_ui_and_the_run_log_show_ids_only(
 
 
 def test_a_malformed_question_is_quarantined_by_its_id_alone(podium: Podium) -> None:
-    workspace, _, _ = podium.load()
+    workspace = podium.load().workspace
     questions(podium)
     listed = quarantine_file(workspace, "gpqa_diamond", "test").read_text(encoding="utf-8")
     assert '"id": "recBroken"' in listed
@@ -172,7 +171,7 @@ def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path,
 
 
 def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> None:
-    workspace, _, _ = podium.load()
+    workspace = podium.load().workspace
     asked = questions(podium)
     rows = asyncio.run(evaluate(Echo(), asked, [WORKER], Echo(), Evaluation(), Prompting(style="compact")))
     file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
@@ -207,16 +206,17 @@ def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
 
 
 def test_the_data_card_and_the_contamination_report_name_ids(podium: Podium) -> None:
-    workspace, recipe, _ = podium.load()
-    for name in recipe.benchmarks:
-        materialize_raw(workspace, recipe, name)
+    setup = podium.load()
+    workspace = setup.workspace
+    for name in setup.recipe.benchmarks:
+        materialize_raw(setup, name)
     # The worst case: somebody trains on a file that repeats a question of GPQA.
     train = workspace.data / "raw" / "mmlu-train.jsonl"
     stolen = read_problems(workspace.data / "raw" / "gpqa_diamond-test.jsonl")[0]
     leaked = Problem("leak", "mmlu", "mmlu", "train", stolen.question, "A", "choice", stolen.choices)
     write_problems(train, [*read_problems(train), leaked])
-    materialize_shortlist(workspace, recipe)
-    materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+    materialize_shortlist(setup)
+    materialize_mix(setup)
     report = (workspace.data / "contamination.json").read_text(encoding="utf-8")
     assert "gpqa_diamond/rec0" in report
     assert "mmlu/leak" in report

@@ -84,9 +84,9 @@ def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.Asset
 
 def load_raw(podium: Podium) -> None:
     """`data/raw` as the asset would write it, without a run."""
-    workspace, recipe, _ = podium.load()
-    for name in recipe.benchmarks:
-        materialize_raw(workspace, recipe, name)
+    setup = podium.load()
+    for name in setup.recipe.benchmarks:
+        materialize_raw(setup, name)
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
@@ -114,7 +114,7 @@ def test_a_failed_check_keeps_what_follows_in_the_run_from_running(
     project, recipe = gated
     podium = write_recipe(project, recipe)
     load_raw(podium)
-    chosen = materialize_shortlist(podium.load().workspace, podium.load().recipe).problems
+    chosen = materialize_shortlist(podium.load()).problems
     wrong = program("wrong", "def f(x):\n    return 2 * x + 1")
     write_problems(project.data / "shortlist.jsonl", [*(one for one in chosen if one.domain != "code"), wrong])
     write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
@@ -162,7 +162,7 @@ def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.D
     project, recipe = gated
     podium = write_recipe(project, recipe)
     load_raw(podium)
-    materialize_shortlist(podium.load().workspace, podium.load().recipe)
+    materialize_shortlist(podium.load())
     assert materialize(podium, instance, "worker_pool").success
     write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
     key = dg.MultiPartitionKey({"worker": "guesser", "benchmark": "math500"})

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.config import TRAINING_BENCHMARKS, load_pool, load_recipe
+from ops.config import TRAINING_BENCHMARKS, Setup, load_pool, load_recipe
 from ops.core.errors import OverBudget
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
@@ -25,6 +25,7 @@ from ops.stages.problems import materialize_raw
 from ops.stages.responses import estimate_responses, materialize_profiles, materialize_responses
 from pipelines.definitions import definitions
 from pipelines.lifecycle import RANGE_END, RANGE_START
+from tests.setups import without_workers
 
 PER_DOMAIN = 3
 COLUMN = PER_DOMAIN * len(TRAINING_BENCHMARKS)
@@ -61,8 +62,8 @@ def shortlisted(project: Workspace) -> Workspace:
     write_pool(project, "librarian", "guesser")
     recipe = load_recipe(project.config, "small")
     for benchmark in recipe.benchmarks:
-        materialize_raw(project, recipe, benchmark)
-    materialize_shortlist(project, recipe)
+        materialize_raw(without_workers(project, recipe), benchmark)
+    materialize_shortlist(without_workers(project, recipe))
     return project
 
 
@@ -139,12 +140,12 @@ def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, insta
 def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     poor = recipe.model_copy(update={"budget": recipe.budget.model_copy(update={"run_usd": 0.01})})
-    client = open_client(shortlisted, poor, pool, "precache")
-    before = estimate_responses(shortlisted, poor, pool, client).total
+    client = open_client(Setup(shortlisted, poor, pool), "precache")
+    before = estimate_responses(Setup(shortlisted, poor, pool), client).total
     assert (before.to_make, before.measured) == (2 * COLUMN, 0)
     notes: list[tuple[int, int, str]] = []
     with pytest.raises(OverBudget, match=rf"of {2 * COLUMN} calls are done.*would cost about \$"):
-        materialize_responses(shortlisted, poor, pool, client, on_progress=lambda *told: notes.append(told))
+        materialize_responses(Setup(shortlisted, poor, pool), client, on_progress=lambda *told: notes.append(told))
     done = client.counts.live
     assert 0 < done < 2 * COLUMN
     assert client.counts.usd <= 0.01
@@ -152,16 +153,17 @@ def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(sho
     assert re.fullmatch(r"\d+ asked, 0 cached(, \d+ failed)?, \$0\.00\d\d", notes[-1][2])
     assert not list((shortlisted.data / "responses").rglob("*.parquet"))
 
-    client = open_client(shortlisted, recipe, pool, "precache")
-    assert estimate_responses(shortlisted, recipe, pool, client).total.cached == done
-    materialize_responses(shortlisted, recipe, pool, client)
+    client = open_client(Setup(shortlisted, recipe, pool), "precache")
+    assert estimate_responses(Setup(shortlisted, recipe, pool), client).total.cached == done
+    materialize_responses(Setup(shortlisted, recipe, pool), client)
     assert (client.counts.live, client.counts.cached) == (2 * COLUMN - done, done)
 
 
 def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
-    materialize_responses(shortlisted, recipe, pool, open_client(shortlisted, recipe, pool, "precache"))
-    found = {one.worker: one for one in materialize_profiles(shortlisted, recipe, pool).workers}
+    setup = Setup(shortlisted, recipe, pool)
+    materialize_responses(setup, open_client(setup, "precache"))
+    found = {one.worker: one for one in materialize_profiles(setup).workers}
     librarian = found["librarian"]
     assert set(librarian.by_domain) == {"math", "mmlu", "rlpr", "code"}
     assert sum(score.n for score in librarian.by_subject.values()) == COLUMN
@@ -179,10 +181,10 @@ def test_a_rehearsal_of_the_whole_table_asks_nobody(shortlisted: Workspace, inst
     assert {file: file.read_bytes() for file in before} == before
     setup = Podium(root=str(shortlisted.root), recipe="small").load()
     assert setup.workspace.rehearsal
-    client = open_client(*setup, "training")
+    client = open_client(setup, "training")
     for file in before:
         file.unlink()
-    materialize_responses(*setup, client)
+    materialize_responses(setup, client)
     assert (client.counts.replayed, client.counts.live, client.counts.usd) == (2 * COLUMN, 0, 0.0)
     assert {file: file.read_bytes() for file in before} == before
 
@@ -191,8 +193,8 @@ def test_a_rehearsal_of_the_whole_table_asks_nobody(shortlisted: Workspace, inst
 @pytest.mark.timeout(900)
 def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
-    paid = open_client(shortlisted, recipe, pool, "precache")
-    materialize_responses(shortlisted, recipe, pool, paid)
+    paid = open_client(Setup(shortlisted, recipe, pool), "precache")
+    materialize_responses(Setup(shortlisted, recipe, pool), paid)
     write_recipe(
         shortlisted,
         replay={"match": "problem"},

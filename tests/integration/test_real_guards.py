@@ -10,11 +10,12 @@ import pytest
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems, write_problems
-from ops.config import Recipe, load_pool, load_recipe
+from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.quality import stages
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
+from tests.setups import without_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT.parent / "shared" / "benchmarks"
@@ -33,20 +34,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Recipe]:
     (workspace.root / "benchmarks").symlink_to(ROWS)
     recipe = load_recipe(workspace.config, "files")
     for name in recipe.benchmarks:
-        materialize_raw(workspace, recipe, name)
-    materialize_shortlist(workspace, recipe)
-    materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        materialize_raw(without_workers(workspace, recipe), name)
+    materialize_shortlist(without_workers(workspace, recipe))
+    materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool)))
     return workspace, recipe
 
 
 def test_every_suite_is_green_on_real_rows(made: tuple[Workspace, Recipe]) -> None:
     workspace, recipe = made
     reports = {
-        "raw": stages.raw_problems(workspace, recipe),
-        "raw gold": stages.raw_gold(workspace, recipe),
-        "shortlist": stages.shortlist(workspace, recipe),
+        "raw": stages.raw_problems(without_workers(workspace, recipe)),
+        "raw gold": stages.raw_gold(without_workers(workspace, recipe)),
+        "shortlist": stages.shortlist(without_workers(workspace, recipe)),
         "shortlist gold": stages.shortlist_gold(workspace),
-        "mix": stages.training_mix(workspace, recipe),
+        "mix": stages.training_mix(without_workers(workspace, recipe)),
         "mix gold": stages.training_mix_gold(workspace),
     }
     assert {name: report.failures for name, report in reports.items() if not report} == {}
@@ -60,9 +61,9 @@ def test_a_damaged_row_of_a_release_is_named(made: tuple[Workspace, Recipe]) -> 
     file = workspace.data / "raw" / "livecodebench-v1-train.jsonl"
     rows = read_problems(file)
     write_problems(file, [replace(rows[0], tests=()), *rows[1:]])
-    damaged = stages.raw_problems(workspace, recipe)
+    damaged = stages.raw_problems(without_workers(workspace, recipe))
     file.unlink()
-    gone = stages.raw_problems(workspace, recipe)
+    gone = stages.raw_problems(without_workers(workspace, recipe))
     write_problems(file, rows)
     assert f"program without tests: livecodebench/{rows[0].id}" in damaged.failures
     assert [failure for failure in gone.failures if file.name in failure]
@@ -76,6 +77,6 @@ def test_an_evaluation_question_in_the_mix_is_named(made: tuple[Workspace, Recip
     planted = replace(held_out[3], id="planted", split="train", question=respaced)
     first = next(index for index, problem in enumerate(mix) if problem.domain == "math")
     write_problems(file, [*mix[:first], planted, *mix[first + 1 :]])
-    found = stages.training_mix(workspace, recipe)
+    found = stages.training_mix(without_workers(workspace, recipe))
     write_problems(file, mix)
     assert found.failures == ["repeats an evaluation question: math500/planted"]

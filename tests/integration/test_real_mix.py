@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Recipe, load_pool
+from ops.config import Recipe, Setup, load_pool
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
+from tests.setups import without_workers
 
 SHARED = Path(__file__).parents[3] / "shared" / "benchmarks"
 FILES: dict[str, dict[str, list[str]]] = {
@@ -54,9 +55,9 @@ CONFIG = Path(__file__).parents[2] / "config"
 def curate(root: Path, folder: Path) -> tuple[Workspace, Mix]:
     workspace, asked = Workspace(root), recipe(folder)
     for name in asked.benchmarks:
-        materialize_raw(workspace, asked, name)
-    materialize_shortlist(workspace, asked)
-    return workspace, materialize_mix(workspace, asked, load_pool(CONFIG, asked.pool))
+        materialize_raw(without_workers(workspace, asked), name)
+    materialize_shortlist(without_workers(workspace, asked))
+    return workspace, materialize_mix(Setup(workspace, asked, load_pool(CONFIG, asked.pool)))
 
 
 @pytest.fixture(scope="module")

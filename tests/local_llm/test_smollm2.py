@@ -28,6 +28,7 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
 from pipelines.lifecycle import RANGE_END, RANGE_START
+from tests.setups import without_workers
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -92,8 +93,8 @@ def precached(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], W
         _configure(workspace)
         recipe = load_recipe(workspace.config, "local")
         for benchmark in recipe.benchmarks:
-            materialize_raw(workspace, recipe, benchmark)
-        assert len(materialize_shortlist(workspace, recipe).problems) == PROBLEMS
+            materialize_raw(without_workers(workspace, recipe), benchmark)
+        assert len(materialize_shortlist(without_workers(workspace, recipe)).problems) == PROBLEMS
         worker = load_pool(workspace.config, "local-llm").worker(WORKER)
         watch = Watch(str(worker.api_base))
         watch.start()

@@ -20,6 +20,7 @@ from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
+from tests.setups import without_workers
 
 MATH = {"question": "What is $1+1$?", "answer": "2"}
 CHOICE = {"question": "Which?", "choices": ["x", "y"], "answer": "B"}
@@ -161,7 +162,7 @@ def last_version(workspace: Workspace, recipe: Recipe) -> Callable[[str], bytes]
     def materialized(benchmark: str) -> bytes:
         rows = [{**SOUND[benchmark], "id": f"last{i}"} for i in range(3)]
         (workspace.root / "last.jsonl").write_bytes(lines(rows))
-        materialize_raw(workspace, recipe, benchmark)
+        materialize_raw(without_workers(workspace, recipe), benchmark)
         return stored(workspace, recipe, benchmark).read_bytes()
 
     return materialized
@@ -187,7 +188,7 @@ def test_one_malformed_row_is_quarantined_with_its_reason(
     case = ROWS[kind]
     last_version(case.benchmark)
     (workspace.root / case.name).write_bytes(case.content)
-    raw = materialize_raw(workspace, with_file(recipe, case.benchmark, case.name), case.benchmark)
+    raw = materialize_raw(without_workers(workspace, with_file(recipe, case.benchmark, case.name)), case.benchmark)
     assert len(raw.train) == 199
     assert raw.quarantined == 1
     assert read_problems(stored(workspace, recipe, case.benchmark)) == raw.train
@@ -211,7 +212,7 @@ def test_what_cannot_be_used_is_told_and_the_last_version_stays(
     if case.content is not None:
         (workspace.root / case.name).write_bytes(case.content)
     with pytest.raises(DataError, match=case.said) as caught:
-        materialize_raw(workspace, with_file(recipe, case.benchmark, case.name), case.benchmark)
+        materialize_raw(without_workers(workspace, with_file(recipe, case.benchmark, case.name)), case.benchmark)
     assert case.name in caught.value.file
     assert caught.value.remedy
     file = stored(workspace, recipe, case.benchmark)
@@ -228,7 +229,7 @@ def test_too_many_are_refused_and_still_listed(
     (workspace.root / "r.jsonl").write_bytes(lines(many(*bad)))
     listed = quarantine_file(workspace, "math500", "train")
     with pytest.raises(DataError) as caught:
-        materialize_raw(workspace, with_file(recipe, "math500", "r.jsonl"), "math500")
+        materialize_raw(without_workers(workspace, with_file(recipe, "math500", "r.jsonl")), "math500")
     said = str(caught.value)
     assert "5 of 204 rows: are malformed (2.45%, allowed are 1.00%): line 101, column 'answer' is empty; " in said
     assert "and 2 more" in said
@@ -239,8 +240,8 @@ def test_too_many_are_refused_and_still_listed(
     ]
     assert stored(workspace, recipe, "math500").read_bytes() == before
     tolerant = with_file(recipe, "math500", "r.jsonl", max_malformed_share=0.05)
-    assert materialize_raw(workspace, tolerant, "math500").quarantined == 5
-    materialize_raw(workspace, recipe, "math500")
+    assert materialize_raw(without_workers(workspace, tolerant), "math500").quarantined == 5
+    materialize_raw(without_workers(workspace, recipe), "math500")
     assert not listed.exists(), "a load without malformed rows leaves no list behind"
 
 
@@ -252,7 +253,7 @@ def test_a_malformed_test_file_leaves_the_training_file_alone(
     (workspace.root / "test.jsonl").write_bytes(lines(["{"]))
     broken = with_file(recipe, "math500", "train.jsonl", test_file="test.jsonl")
     with pytest.raises(DataError, match=r"test\.jsonl"):
-        materialize_raw(workspace, broken, "math500")
+        materialize_raw(without_workers(workspace, broken), "math500")
     assert stored(workspace, recipe, "math500").read_bytes() == before
 
 
@@ -265,6 +266,6 @@ def test_every_line_end_is_read_alike(workspace: Workspace, recipe: Recipe, name
     ends = ["\r\n", "\n", "\r"] if end == "mixed" else [end]
     text = "".join(row + ends[i % len(ends)] for i, row in enumerate(rows))
     (workspace.root / name).write_bytes(b"\xef\xbb\xbf" + text.encode())  # and a byte order mark
-    raw = materialize_raw(workspace, with_file(recipe, "math500", name), "math500")
+    raw = materialize_raw(without_workers(workspace, with_file(recipe, "math500", name)), "math500")
     assert [problem.id for problem in raw.train] == [str(i) for i in range(6)]
     assert {problem.question for problem in raw.train} == {"a\nb" if name == "r.csv" else "q"}

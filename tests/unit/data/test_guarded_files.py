@@ -17,6 +17,7 @@ from ops.config import Recipe, load_recipe
 from ops.quality import stages
 from pipelines.commands.quality import main as quality_command
 from ops.core.workspace import Workspace
+from tests.setups import without_workers
 
 ROOT = Path(__file__).resolve().parents[3]
 SQUARE = [{"kind": "call", "input": "f(2)", "output": "4"}]
@@ -50,7 +51,7 @@ def recipe(workspace: Workspace, write_rows: Callable[..., Path]) -> Recipe:
 def raw(workspace: Workspace, recipe: Recipe) -> dict[str, Path]:
     """`data/raw` as the stage writes it: file name → file."""
     for name in recipe.benchmarks:
-        materialize_raw(workspace, recipe, name)
+        materialize_raw(without_workers(workspace, recipe), name)
     return {file.name: file for file in (workspace.data / "raw").iterdir()}
 
 
@@ -62,18 +63,19 @@ def edit(file: Path, **fields: Any) -> str:
 
 
 def test_rows_of_a_release_are_checked(workspace: Workspace, recipe: Recipe, raw: dict[str, Path]) -> None:
-    sound = stages.raw_problems(workspace, recipe)
+    sound = stages.raw_problems(without_workers(workspace, recipe))
     assert (sound.failures, sound.checked) == ([], 3 * 6 + 5)
     name = edit(raw["livecodebench-v1-train.jsonl"], tests=[])
-    assert f"program without tests: livecodebench/{name}" in stages.raw_problems(workspace, recipe).failures
+    failures = stages.raw_problems(without_workers(workspace, recipe)).failures
+    assert f"program without tests: livecodebench/{name}" in failures
 
 
 def test_a_wrong_reference_program_of_a_release_is_named(
     workspace: Workspace, recipe: Recipe, raw: dict[str, Path]
 ) -> None:
-    assert stages.evaluation_programs(workspace, recipe).checked == 2
+    assert stages.evaluation_programs(without_workers(workspace, recipe)).checked == 2
     name = edit(raw["livecodebench-v6-test.jsonl"], answer=WRONG)
-    failures = stages.evaluation_programs(workspace, recipe).failures
+    failures = stages.evaluation_programs(without_workers(workspace, recipe)).failures
     assert [failure.partition(": ")[0] for failure in failures] == [f"livecodebench/{name}"]
 
 
@@ -83,11 +85,11 @@ def test_a_split_without_its_file_fails_and_names_the_file(
 ) -> None:
     raw[gone].unlink()
     for check in (stages.raw_problems, stages.raw_gold):
-        report = check(workspace, recipe)
+        report = check(without_workers(workspace, recipe))
         assert not report.success
         [failure] = report.failures
         assert gone in failure and "does not exist" in failure and "raw_problems" in failure
-    assert stages.evaluation_programs(workspace, recipe).success == ("test" not in gone)
+    assert stages.evaluation_programs(without_workers(workspace, recipe)).success == ("test" not in gone)
 
 
 def test_only_what_was_materialized_is_expected_of_a_part(
@@ -95,8 +97,8 @@ def test_only_what_was_materialized_is_expected_of_a_part(
 ) -> None:
     for name in ("livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl"):
         raw[name].unlink()
-    assert stages.raw_problems(workspace, recipe, ["math500", "mmlu"]).checked == 12
-    assert not stages.raw_problems(workspace, recipe, ["math500", "livecodebench"]).success
+    assert stages.raw_problems(without_workers(workspace, recipe), ["math500", "mmlu"]).checked == 12
+    assert not stages.raw_problems(without_workers(workspace, recipe), ["math500", "livecodebench"]).success
 
 
 def test_the_command_fails_for_a_damaged_and_for_a_missing_file(

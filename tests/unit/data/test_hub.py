@@ -28,6 +28,7 @@ from ops.config.training import ColdStart
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+from tests.setups import without_workers
 from tests.unit.data.upstream import HUB_ROWS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -300,7 +301,7 @@ def test_after_a_failure_the_last_good_files_are_untouched(
         policy=ScratchPolicy(kind="scratch"),
         cold_start=ColdStart(),
     )
-    assert len(materialize_raw(workspace, recipe, "aime25").test) == 3
+    assert len(materialize_raw(without_workers(workspace, recipe), "aime25").test) == 3
     before = raw_file(workspace, recipe, "aime25", "test").read_bytes()
     changed = at(entry, folder({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))
     for broken in (changed, at(entry, Path("nobody/nothing"))):
@@ -308,5 +309,5 @@ def test_after_a_failure_the_last_good_files_are_untouched(
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
         with pytest.raises((HubChanged, HubUnreachable)):
-            materialize_raw(workspace, recipe, "aime25")
+            materialize_raw(without_workers(workspace, recipe), "aime25")
         assert raw_file(workspace, recipe, "aime25", "test").read_bytes() == before

@@ -20,6 +20,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.quality import check_gold, check_problems
 from ops.core.workspace import Workspace
+from tests.setups import without_workers
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
 
@@ -58,7 +59,7 @@ def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, work
     shutil.copytree(CONFIG, workspace.config)
     (workspace.root / "benchmarks").symlink_to(shared)
     recipe = load_recipe(workspace.config, "files")
-    raw = {name: materialize_raw(workspace, recipe, name) for name in recipe.benchmarks}
+    raw = {name: materialize_raw(without_workers(workspace, recipe), name) for name in recipe.benchmarks}
     assert {name: (len(one.train), len(one.test), one.quarantined) for name, one in raw.items()} == {
         "math500": (7498, 500, 2),
         "mmlu": (1816, 4000, 0),

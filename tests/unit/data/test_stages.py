@@ -13,7 +13,7 @@ from pipelines.commands.benchmarks import main as raw_command
 from ops.benchmarks.raw import evaluation_questions, raw_file
 from ops.stages.problems import materialize_raw
 from ops.benchmarks.store import read_problems
-from ops.config import Recipe, TRAINING_BENCHMARKS, load_pool, load_recipe
+from ops.config import Setup, Recipe, TRAINING_BENCHMARKS, load_pool, load_recipe
 from pipelines.commands.curation import main as curation_command
 from ops.curation.responses import tallies
 from ops.curation.signal import Tally
@@ -22,6 +22,7 @@ from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, response_file
 from ops.precaching.precache import write_responses
 from ops.core.workspace import Workspace
+from tests.setups import without_workers
 
 WORKERS = ("ann", "bob")
 ROWS: dict[str, dict[str, Any]] = {
@@ -103,21 +104,21 @@ def respond(workspace: Workspace) -> None:
 
 def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
     for name in recipe.benchmarks:
-        raw = materialize_raw(workspace, recipe, name)
+        raw = materialize_raw(without_workers(workspace, recipe), name)
         assert (len(raw.train), len(raw.test)) == (9, 2)
         train, test = ("-v1", "-v6") if name == "livecodebench" else ("", "")
         assert [file.name for file in raw.files] == [f"{name}{train}-train.jsonl", f"{name}{test}-test.jsonl"]
     held_out = evaluation_questions(workspace, recipe)
     assert {name: len(found) for name, found in held_out.items()} == dict.fromkeys(ROWS, 2)
 
-    listed = materialize_shortlist(workspace, recipe)
+    listed = materialize_shortlist(without_workers(workspace, recipe))
     assert Counter(p.benchmark for p in listed.problems) == dict.fromkeys(ROWS, 6)
     contamination = json.loads((workspace.data / "contamination.json").read_text(encoding="utf-8"))
     assert {pair["problem"] for pair in contamination["pairs"]} == {f"{name}/planted" for name in ROWS}
     assert read_problems(workspace.data / "shortlist.jsonl") == listed.problems
 
     respond(workspace)
-    mix = materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+    mix = materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool)))
     assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)
     assert mix.agreement == {"all": 4, "some": 12}
     assert read_problems(workspace.data / "training_mix.jsonl") == mix.problems
@@ -148,11 +149,11 @@ def test_the_card_says_what_was_preferred_and_why(
 ) -> None:
     chosen = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"selector": selector})})
     for name in chosen.benchmarks:
-        materialize_raw(workspace, chosen, name)
-    materialize_shortlist(workspace, chosen)
+        materialize_raw(without_workers(workspace, chosen), name)
+    materialize_shortlist(without_workers(workspace, chosen))
     if chosen.curation.reads_responses:
         respond(workspace)
-    mix = materialize_mix(workspace, chosen, load_pool(workspace.config, chosen.pool))
+    mix = materialize_mix(Setup(workspace, chosen, load_pool(workspace.config, chosen.pool)))
     assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)
     assert f"selector: {selector}" in mix.card and "| math | 9 in 2 | 6 in 2 | 4 in 2 |" in mix.card
     assert [phrase for phrase in words if phrase not in mix.card] == []
@@ -163,10 +164,10 @@ def test_the_card_says_what_was_preferred_and_why(
 def test_stages_are_repeatable_to_the_byte(workspace: Workspace, recipe: Recipe) -> None:
     def contents() -> dict[str, bytes]:
         for name in recipe.benchmarks:
-            materialize_raw(workspace, recipe, name)
-        materialize_shortlist(workspace, recipe)
+            materialize_raw(without_workers(workspace, recipe), name)
+        materialize_shortlist(without_workers(workspace, recipe))
         respond(workspace)
-        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool)))
         return {str(file): file.read_bytes() for file in workspace.data.rglob("*") if file.is_file()}
 
     assert contents() == contents()
@@ -186,13 +187,13 @@ def test_commands_run_the_same_stages(
 
 
 def test_a_bad_benchmark_file_changes_nothing(workspace: Workspace, recipe: Recipe) -> None:
-    materialize_raw(workspace, recipe, "mmlu")
+    materialize_raw(without_workers(workspace, recipe), "mmlu")
     before = raw_file(workspace, recipe, "mmlu", "train").read_bytes()
     test_file = recipe.benchmarks["mmlu"].test_file
     assert test_file is not None
     (workspace.root / test_file).write_bytes(b"")
     with pytest.raises(DataError, match="mmlu-b"):
-        materialize_raw(workspace, recipe, "mmlu")
+        materialize_raw(without_workers(workspace, recipe), "mmlu")
     assert raw_file(workspace, recipe, "mmlu", "train").read_bytes() == before
 
 
@@ -200,7 +201,7 @@ def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recip
     stale = workspace.data / "raw" / "aime25-test.jsonl"
     stale.parent.mkdir(parents=True)
     stale.write_text("{}", encoding="utf-8")
-    materialize_raw(workspace, recipe, "math500")
+    materialize_raw(without_workers(workspace, recipe), "math500")
     assert [file.name for file in sorted(stale.parent.iterdir())] == [
         "math500-test.jsonl",
         "math500-train.jsonl",
@@ -209,14 +210,14 @@ def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recip
 
 def test_a_missing_stage_names_its_file(workspace: Workspace, recipe: Recipe) -> None:
     with pytest.raises(DataError, match=r"math500-train\.jsonl"):
-        materialize_shortlist(workspace, recipe)
+        materialize_shortlist(without_workers(workspace, recipe))
     with pytest.raises(DataError, match=r"shortlist\.jsonl"):
-        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool)))
     for name in recipe.benchmarks:
-        materialize_raw(workspace, recipe, name)
-    materialize_shortlist(workspace, recipe)
+        materialize_raw(without_workers(workspace, recipe), name)
+    materialize_shortlist(without_workers(workspace, recipe))
     with pytest.raises(DataError, match=r"ann.*Materialize worker_responses"):
-        materialize_mix(workspace, recipe, load_pool(workspace.config, recipe.pool))
+        materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool)))
     assert not (workspace.data / "training_mix.jsonl").exists()
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Pool, Price, Recipe, Worker
+from ops.config import Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.origin import OtherOriginError
 from ops.core.problem import Problem
@@ -24,6 +24,7 @@ from ops.precaching.precache import write_responses
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.stages.problems import materialize_raw
 from ops.workers.pricing import at_prices as responses_at_prices
+from tests.setups import without_workers
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE = Recipe.model_validate({
@@ -48,10 +49,10 @@ class Evaluated(NamedTuple):
     base: Path
 
     def compare(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
-        return compare(self.workspace, RECIPE, pool, policy or self.policy, self.base)
+        return compare(Setup(self.workspace, RECIPE, pool), policy or self.policy, self.base)
 
     def stored(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
-        return stored_comparison(self.workspace, RECIPE, pool, policy or self.policy)
+        return stored_comparison(Setup(self.workspace, RECIPE, pool), policy or self.policy)
 
 
 def score(problem: Problem, correct: int) -> ScoreRow:
@@ -69,7 +70,7 @@ def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
     for benchmark, asked in evaluation_questions(workspace, RECIPE).items():
         rows = [score(problem, correct) for problem in asked]
-        origin = scores_origin(RECIPE, pool, policy, asked)
+        origin = scores_origin(Setup(workspace, RECIPE, pool), policy, asked)
         save_rows(rows, score_file(workspace, name, policy, benchmark), origin=origin)
 
 
@@ -77,7 +78,7 @@ def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, poo
 def evaluated(tmp_path: Path) -> Evaluated:
     workspace = Workspace(tmp_path)
     for benchmark in TRAINED:
-        materialize_raw(workspace, RECIPE, benchmark)
+        materialize_raw(without_workers(workspace, RECIPE), benchmark)
     policy, base = workspace.runs / "small-1" / "policy", workspace.policies / "small-0"
     save_scores(workspace, CONDUCTOR, policy, 1)
     save_scores(workspace, COLD_START, base, 0)
@@ -127,7 +128,7 @@ def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evalua
         evaluated.compare(pool=revised)
     more = RECIPE.model_copy(update={"benchmarks": RECIPE.benchmarks | {"mmlu": RECIPE.benchmarks["mmlu"].model_copy(
         update={"test": 4})}})  # fmt: skip
-    materialize_raw(evaluated.workspace, more, "mmlu")
+    materialize_raw(without_workers(evaluated.workspace, more), "mmlu")
     with pytest.raises(OtherOriginError, match=r"mmlu\.parquet.*questions"):
         evaluated.compare()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.config import Pool, Recipe, load_pool, load_recipe
+from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
@@ -57,7 +57,7 @@ def recipe(**changes: Any) -> Recipe:
 def made(rows: list[ResponseRow], workers: Pool | None = None, **changes: Any) -> Any:
     mix = [problem(0), problem(1), problem(2, "rlpr")]
     shares = {"math500/p0": 1.0, "math500/p1": 0.0, "rlpr/p2": 0.05}
-    return forecast(Workspace(ROOT), recipe(**changes), workers or pool(), mix, rows, shares)
+    return forecast(Setup(Workspace(ROOT), recipe(**changes), workers or pool()), mix, rows, shares)
 
 
 ROWS = [row("a", 0, 1.0), row("b", 0, 0.0, cost_usd=0.03, latency_s=6.0)]
@@ -118,11 +118,11 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
     for worker in ("a", "b"):
         own = [one for one in rows if one.worker == worker]
         write_responses(own, response_file(workspace.data / "responses", worker, "math500"))
-    before, nothing = foretell(workspace, recipe(), pool())
+    before, nothing = foretell(Setup(workspace, recipe(), pool()))
     assert (nothing, before.policy_s) == (None, None)
 
     write_run(workspace, recipe(), pool())
-    after, last = foretell(workspace, recipe(), pool())
+    after, last = foretell(Setup(workspace, recipe(), pool()))
     assert last is not None
     assert (last.signal_at_first, last.signal) == (pytest.approx(0.75), pytest.approx(0.5))
     assert (last.calls, last.paid_share, last.usd) == (40, 0.25, 1.5)
@@ -130,8 +130,8 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
     assert after.signal == before.signal
     table = {name: (value, actual) for name, value, actual in comparison(after, last)}
     assert table["worker calls"] == ("480", "40 (25% of them paid for)")
-    assert last_run(workspace, recipe(), pool(concurrency=5)) is None
-    assert last_run(workspace, recipe(grpo={"steps": 3}), pool()) is None
+    assert last_run(Setup(workspace, recipe(), pool(concurrency=5))) is None
+    assert last_run(Setup(workspace, recipe(grpo={"steps": 3}), pool())) is None
 
 
 def write_run(workspace: Workspace, settings: Recipe, workers: Pool) -> None:
@@ -158,7 +158,7 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     settings = load_recipe(ROOT / "config", "paper")
     workers = load_pool(ROOT / "config", settings.pool)
     rows = [row(name, 0, 0.5) for name in workers.names]
-    found = forecast(Workspace(ROOT), settings, workers, [problem(0)], rows, {"math500/p0": 0.9})
+    found = forecast(Setup(Workspace(ROOT), settings, workers), [problem(0)], rows, {"math500/p0": 0.9})
     assert found.rollouts == 200 * 4 * 64
     assert found.worker_s > 0
     assert found.usd.high > found.usd.low > 0

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Recipe, load, load_pool, load_recipe
+from ops.config import Recipe, Setup, load, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
 from ops.training.grpo import train
@@ -28,7 +28,7 @@ def test_the_paper_recipe_is_appendix_a1() -> None:
     assert (grpo.learning_rate, grpo.schedule, grpo.warmup_ratio) == (1e-6, "cosine", 0.03)
     assert (grpo.adam_beta1, grpo.adam_beta2, grpo.processes) == (0.9, 0.999, 2)
     assert (recipe.curation.per_domain, recipe.prompting.max_steps) == (240, 5)
-    text = describe(recipe, load_pool(CONFIG, recipe.pool))
+    text = describe(Setup(Workspace(CONFIG.parent), recipe, load_pool(CONFIG, recipe.pool)))
     assert "51200 rollouts" in text and "960 problems" in text and "zero3.json" in text
 
 
@@ -112,12 +112,13 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
         base
     )
     zero3, zero2 = ({"zero_optimization": {"stage": stage}} for stage in (3, 2))
-    folder = write_run(workspace, recipe, pool, base, zero3)
+    setup = Setup(workspace, recipe, pool)
+    folder = write_run(setup, base, zero3)
     launched = command(RunPlan.read(folder), folder)
     file = Path(launched[launched.index("--deepspeed_config_file") + 1])
     assert json.loads(file.read_text(encoding="utf-8")) == zero3
-    assert write_run(workspace, recipe, pool, base, zero3) == folder
-    assert write_run(workspace, recipe, pool, base, zero2) != folder
+    assert write_run(setup, base, zero3) == folder
+    assert write_run(setup, base, zero2) != folder
 
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from ops.conductor.policy import CARD, Conductor, PolicyCard
-from ops.config import ColdStart, Recipe
+from ops.config import ColdStart, Recipe, Setup
 from ops.core.workspace import Workspace
 from ops.training import examples
 from ops.training.cold_start import make_base_policy
@@ -32,7 +32,7 @@ def made(plan: RunPlan, cold_start: ColdStart | None = None) -> Path:
     workspace.data.mkdir(exist_ok=True)
     (workspace.data / "training_mix.jsonl").write_bytes(plan.problems.read_bytes())
     recipe = Recipe.model_validate(plan.recipe.model_dump() | {"cold_start": cold_start})
-    return make_base_policy(workspace, recipe, plan.pool, client=None)  # type: ignore[arg-type]
+    return make_base_policy(Setup(workspace, recipe, plan.pool), client=None)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, Prompting, Worker, load_recipe
+from ops.config import Pool, Prompting, Setup, Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow, response_file
@@ -62,7 +62,7 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
         prompting=Prompting(style="compact", few_shots="none"), max_completion_tokens=64,
     )  # fmt: skip
     sure = settings.model_copy(update={"success_share": 1.0, "attempts": 0})
-    examples = asyncio.run(sample_examples(project, recipe, card, sure, 200, Tools()))
+    examples = asyncio.run(sample_examples(Setup(project, recipe, card.pool), card, sure, 200, Tools()))
     last_workers: dict[bool, set[int]] = {True: set(), False: set()}
     for example in examples:
         workflow = parse(example["completion"][0]["content"], offered=2, max_steps=5).workflow

@@ -11,7 +11,7 @@ import pytest
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.store import write_problems
 from ops.cache import ResponseCache
-from ops.config import Pool, Recipe, Replay, Worker
+from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
@@ -153,7 +153,7 @@ class TestByProblem:
 # ── the stage ────────────────────────────────────────────────────────────────
 
 
-def checkout(root: Path, worker: Worker, count: int, **replay: Any) -> tuple[Workspace, Recipe, Pool]:
+def checkout(root: Path, worker: Worker, count: int, **replay: Any) -> Setup:
     workspace = Workspace(root)
     benchmarks = {name: {"train": count} for name in ("math500", "mmlu", "rlpr", "livecodebench")}
     recipe = Recipe.model_validate({
@@ -161,13 +161,13 @@ def checkout(root: Path, worker: Worker, count: int, **replay: Any) -> tuple[Wor
         "replay": replay or None,
     })  # fmt: skip
     write_problems(workspace.data / "shortlist.jsonl", [problem(number) for number in range(count)])
-    return workspace, recipe, Pool(name="p", workers=(worker,))
+    return Setup(workspace, recipe, Pool(name="p", workers=(worker,)))
 
 
-def materialize(setup: tuple[Workspace, Recipe, Pool]) -> tuple[list[ResponseRow], WorkerClient]:
-    client = open_client(*setup, "precache")
+def materialize(setup: Setup) -> tuple[list[ResponseRow], WorkerClient]:
+    client = open_client(setup, "precache")
     cell = Cell("remote", "rlpr")
-    return materialize_responses(*setup, client, [cell])[cell], client
+    return materialize_responses(setup, client, [cell])[cell], client
 
 
 def test_a_rehearsal_replaces_no_recorded_table(loopback: Any, tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_a_rehearsal_replaces_no_recorded_table(loopback: Any, tmp_path: Path) -
 
 def test_a_rehearsal_reads_tables_that_came_without_a_cache(loopback: Any, tmp_path: Path) -> None:
     write_responses([recorded(n) for n in range(3)], response_file(tmp_path / "data" / "responses", "remote", "rlpr"))
-    workspace, recipe, pool = checkout(tmp_path, loopback.worker(), 4, match="problem")
-    client = open_client(workspace, recipe, pool, "training")
+    setup = checkout(tmp_path, loopback.worker(), 4, match="problem")
+    client = open_client(setup, "training")
     asked = [problem(number) for number in range(4)]
-    rows = asyncio.run(precache(asked, pool.workers[0], client))
+    rows = asyncio.run(precache(asked, setup.pool.workers[0], client))
     assert [row.status for row in rows] == ["ok", "ok", "ok", "unreachable"]
     assert [row.replayed for row in rows] == [True, True, True, False]
     assert loopback.requests == []

@@ -3,7 +3,8 @@
 import dagster as dg
 
 from assets.resources import Podium
-from ops.release import drift
+from ops.release.drift import plan
+from ops.workers.pool import difference
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 UNFINISHED = [
@@ -57,7 +58,7 @@ def pool_changed(lifecycle: dg.JobDefinition, costs: dg.JobDefinition) -> dg.Sen
             return dg.SkipReason("worker_pool was materialized by an older Podium: materialize it again")
         again = podium.repeating(asked)
         now = again.load().pool
-        needed = drift.plan(drift.difference(asked.pool, now))
+        needed = plan(difference(asked.pool, now))
         if needed.is_empty:
             return dg.SkipReason(f"the pool is unchanged (answers {now.answers_key}, prices {now.prices_key})")
         job = costs if needed.costs_only else lifecycle

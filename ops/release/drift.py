@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ops.config import Pool
-
-
-@dataclass(frozen=True)
-class PoolDifference:
-    """Names of the workers that differ between two pools, in alphabetical order.
-
-    `changed` workers can answer differently (model, revision, sampling);
-    `repriced` ones answer the same at another price.
-    """
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    repriced: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.added or self.removed or self.changed or self.repriced)
+from ops.workers.pool import PoolDifference
 
 
 @dataclass(frozen=True)
@@ -50,40 +32,25 @@ class Plan:
         return self.costs and not (self.precache or self.fine_tune or self.evaluate)
 
 
-def difference(old: Pool, new: Pool) -> PoolDifference:
-    """Compare two pools by workers' names. Their order and their limits (concurrency …) do not count."""
-    before = {worker.name: worker for worker in old.workers}
-    after = {worker.name: worker for worker in new.workers}
-    both = sorted(before.keys() & after.keys())
-    changed = tuple(name for name in both if before[name].identity != after[name].identity)
-    return PoolDifference(
-        added=tuple(sorted(after.keys() - before.keys())),
-        removed=tuple(sorted(before.keys() - after.keys())),
-        changed=changed,
-        repriced=tuple(name for name in both if name not in changed and before[name].price != after[name].price),
-    )
-
-
-def plan(found: PoolDifference) -> Plan:
-    """The least that suffices for a pool's difference (DESIGN.md, "Retraining").
+def plan(difference: PoolDifference) -> Plan:
+    """The least that suffices for a pool's difference (DESIGN.md, "Retraining"); names in alphabetical order.
 
     A removed worker: evaluate what is left. A new one: precache its column and
-    fine-tune. A changed one: all of it. Another price changes no answer, so
-    costs are computed again and nothing is asked or trained.
+    fine-tune. One that can answer differently: all of it. Another price changes no answer, so
+    costs are computed again and nothing is asked or trained. Order, tags and limits require nothing.
     """
-    reasons = []
-    if found.added:
-        reasons.append(f"new: {', '.join(found.added)} (precache, fine-tune)")
-    if found.changed:
-        reasons.append(f"changed: {', '.join(found.changed)} (precache, fine-tune, evaluate)")
-    if found.removed:
-        reasons.append(f"removed: {', '.join(found.removed)} (evaluate)")
-    if found.repriced:
-        reasons.append(f"another price: {', '.join(found.repriced)} (costs)")
+    groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
+    added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)
+    reasons = {
+        f"new: {', '.join(added)} (precache, fine-tune)": added,
+        f"changed: {', '.join(changed)} (precache, fine-tune, evaluate)": changed,
+        f"removed: {', '.join(removed)} (evaluate)": removed,
+        f"another price: {', '.join(repriced)} (costs)": repriced,
+    }
     return Plan(
-        precache=tuple(sorted(found.added + found.changed)),
-        fine_tune=bool(found.added or found.changed),
-        evaluate=bool(found.removed or found.changed),
-        costs=bool(found.repriced),
-        reasons=tuple(reasons),
+        precache=tuple(sorted(added + changed)),
+        fine_tune=bool(added or changed),
+        evaluate=bool(removed or changed),
+        costs=bool(repriced),
+        reasons=tuple(reason for reason, names in reasons.items() if names),
     )

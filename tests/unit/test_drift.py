@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ops.config import Pool, Price, Worker
-from ops.release.drift import Plan, PoolDifference, difference, plan
+from ops.release.drift import Plan, plan
+from ops.workers.pool import difference
 
 A, B = Worker(name="a", model="local/a"), Worker(name="b", model="local/b")
 
@@ -15,36 +16,38 @@ def pool(*workers: Worker) -> Pool:
 
 
 @pytest.mark.parametrize(
-    ("new", "found", "required"),
+    ("new", "precache", "fine_tune", "evaluate", "costs", "reason"),
     [
-        (pool(A), PoolDifference(removed=("b",)), ((), False, True)),
-        (pool(A, B, Worker(name="c", model="local/c")), PoolDifference(added=("c",)), (("c",), True, False)),
+        (pool(A), (), False, True, False, "removed: b (evaluate)"),
+        (pool(A, B, Worker(name="c", model="local/c")), ("c",), True, False, False, "new: c (precache, fine-tune)"),
         (
             pool(A, B.model_copy(update={"temperature": 0.9})),
-            PoolDifference(changed=("b",)),
-            (("b",), True, True),
+            ("b",), True, True, False, "changed: b (precache, fine-tune, evaluate)",
         ),
         (
             pool(A, B.model_copy(update={"price": Price(input=1, output=1)})),
-            PoolDifference(repriced=("b",)),
-            ((), False, False),
+            (), False, False, True, "another price: b (costs)",
         ),
         (
             pool(B.model_copy(update={"revision": "2"}), Worker(name="c", model="local/c")),
-            PoolDifference(added=("c",), removed=("a",), changed=("b",)),
-            (("b", "c"), True, True),
+            ("b", "c"), True, True, False, "removed: a (evaluate)",
         ),
     ],
-)
+)  # fmt: skip
 def test_the_least_that_suffices(
-    new: Pool, found: PoolDifference, required: tuple[tuple[str, ...], bool, bool]
+    new: Pool, precache: tuple[str, ...], fine_tune: bool, evaluate: bool, costs: bool, reason: str
 ) -> None:
-    assert difference(pool(A, B), new) == found
-    decided = plan(found)
-    assert (decided.precache, decided.fine_tune, decided.evaluate) == required
-    assert decided.reasons
-    assert decided.costs_only == (pool(A, B).answers_key == new.answers_key)
-    assert decided.costs == bool(found.repriced)
+    needed = plan(difference(pool(A, B), new))
+    assert (needed.precache, needed.fine_tune, needed.evaluate, needed.costs) == (precache, fine_tune, evaluate, costs)
+    assert reason in needed.reasons
+    assert needed.costs_only == (pool(A, B).answers_key == new.answers_key)
+
+
+def test_the_plan_names_workers_in_alphabetical_order() -> None:
+    new = pool(*(Worker(name=name, model=f"local/{name}") for name in "zyx"))
+    needed = plan(difference(pool(A, B), new))
+    assert needed.precache == ("x", "y", "z")
+    assert needed.reasons == ("new: x, y, z (precache, fine-tune)", "removed: a, b (evaluate)")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,5 @@ def test_the_least_that_suffices(
     ids=["order", "limits"],
 )
 def test_order_and_limits_require_nothing(same: Pool) -> None:
-    found = difference(pool(A, B), same)
-    assert found.is_empty
-    assert plan(found) == Plan()
+    assert plan(difference(pool(A, B), same)) == Plan()
     assert (pool(A, B).answers_key, pool(A, B).prices_key) == (same.answers_key, same.prices_key)

@@ -24,8 +24,7 @@ from ops.training.cold_start import base_policy_folder
 from ops.training.ending import why
 from ops.training.plan import CURVE, RunPlan, RunResult, command, write_run
 from ops.workflow.grammar import parse
-from ops.workflow.picture import svg
-from ops.workflow.render import markdown
+from ops.workflow.rendering import render
 
 LOG = "trainer.log"
 POLL_S = 1.0
@@ -126,6 +125,7 @@ def _pictures(curve: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
-        found["a_workflow"] = dg.MetadataValue.md(markdown(sample.workflow, plan.offered))
-        found["a_workflow_drawn"] = metadata.drawing("a workflow that was right", svg(sample.workflow, plan.offered))
+        found["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", plan.offered))
+        drawn = render(sample.workflow, "svg", plan.offered)
+        found["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
     return found

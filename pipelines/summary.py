@@ -7,8 +7,9 @@ from rich.console import Console
 from assets.conductor import run_folder
 from assets.resources import Calls, Podium
 from ops.evaluation.comparison import stored_comparison
-from ops.evaluation.report import money, table
+from ops.evaluation.report import table
 from ops.release import registry
+from ops.spending.money import usd
 from ops.training.plan import RunResult
 
 
@@ -22,7 +23,7 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     if trained is not None:
         console.print(
             f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
-            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {money(trained.cost_usd)})"
+            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
         )
     champion = registry.champion(setup.workspace)
     challenger = registry.challenger(setup.workspace)
@@ -34,7 +35,7 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     live = f"{calls.live:,} calls made" if calls.live else "no call made"
     console.print(
         f"Workers     {live}, {calls.cached:,} answered from the cache, {calls.replayed:,} replayed, "
-        f"{calls.failed:,} failed; {money(calls.usd)} spent in this run"
+        f"{calls.failed:,} failed; {usd(calls.usd)} spent in this run"
     )
     console.print(f"Time        {seconds / 60:.1f} minutes")
     console.print()

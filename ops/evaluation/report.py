@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import Estimate, mean_of
-from ops.workflow import render
+from ops.spending.money import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def _lines(board: Leaderboard) -> list[_Line]:
     return lines
 
 
-def _cell(accuracy: Estimate, tokens: float, usd: float) -> str:
-    return f"{percent(accuracy)}\n{_number(tokens)} {money(usd)}" if accuracy.n else "–"
+def _cell(accuracy: Estimate, tokens: float, cost: float) -> str:
+    return f"{percent(accuracy)}\n{_number(tokens)} {usd(cost)}" if accuracy.n else "–"
 
 
 def percent(accuracy: Estimate) -> str:
@@ -121,13 +121,6 @@ def percent(accuracy: Estimate) -> str:
         return "–"
     error = "" if math.isnan(accuracy.standard_error) else f" ± {100 * accuracy.standard_error:.1f}"
     return f"{100 * accuracy.mean:.1f}{error}"
-
-
-def money(usd: float) -> str:
-    """USD with two significant digits, so that small costs stay readable; a dash where nothing is known."""
-    if math.isnan(usd):
-        return "–"
-    return render.usd(usd)
 
 
 def _number(value: float) -> str:

@@ -52,7 +52,7 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ops.evaluation.report import money
+    from ops.spending.money import usd
 
     outputs = answer["custom_outputs"]
     text = "".join(part["text"] for part in answer["output"][0]["content"])
@@ -69,7 +69,7 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
     console.print(Panel(Text(text, style="bold"), title="answer", title_align="left"))
     tokens = outputs["prompt_tokens"] + outputs["completion_tokens"]
     console.print(
-        f"{tokens} tokens, {money(outputs['cost_usd'])}, "
+        f"{tokens} tokens, {usd(outputs['cost_usd'])}, "
         f"{outputs['latency_s']:.1f} s along the critical path; "
         f"{outputs['cached']} of {outputs['calls']} responses from the cache",
         highlight=False,

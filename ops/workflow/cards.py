@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from ops.config import Settings
 from ops.core.errors import DataError
-from ops.workflow.render import usd
+from ops.spending.money import usd
 
 DOMAINS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
 """Domains in the order in which a card has them, in words."""

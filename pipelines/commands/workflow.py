@@ -11,7 +11,7 @@ from ops.config import Worker
 from ops.core.response import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.picture import svg
+from ops.workflow.rendering import render
 from ops.workflow.trace import Trace
 
 AGGREGATE = Workflow((
@@ -60,12 +60,12 @@ def traced() -> Trace:
 
 def draw(folder: Path) -> list[Path]:
     """Write the three pictures; gives their files."""
-    pictures = {"workflow-aggregate": svg(AGGREGATE), "workflow-tree": svg(TREE), "workflow-run": svg(traced())}
+    runs = {"workflow-aggregate": AGGREGATE, "workflow-tree": TREE, "workflow-run": traced()}
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for name, text in pictures.items():
+    for name, run in runs.items():
         files.append(folder / f"{name}.svg")
-        files[-1].write_text(text, encoding="utf-8")
+        files[-1].write_text(render(run, "svg"), encoding="utf-8")
     return files
 
 

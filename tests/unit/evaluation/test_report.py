@@ -12,6 +12,7 @@ from rich.console import Console
 from ops.evaluation import report
 from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.statistics import Estimate
+from ops.spending.money import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -82,11 +83,11 @@ def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows
 
 
 @pytest.mark.parametrize(
-    ("usd", "shown"),
+    ("amount", "shown"),
     [(0, "$0"), (1.234, "$1.23"), (0.0238, "$0.024"), (0.000123, "$0.00012"), (math.nan, "–")],
 )
-def test_money_stays_readable(usd: float, shown: str) -> None:
-    assert report.money(usd) == shown
+def test_money_stays_readable(amount: float, shown: str) -> None:
+    assert usd(amount) == shown
 
 
 def test_an_error_that_cannot_be_known_is_not_shown() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.picture import SHORTCUTS, svg
+from ops.workflow.rendering import render
+from ops.workflow.rendering.svg import SHORTCUTS
 from ops.workflow.trace import StepTrace, Trace
 from pipelines.commands.workflow import AGGREGATE, RUN, TREE, draw, traced
 
@@ -36,7 +37,7 @@ def arrows(picture: str) -> int:
 
 
 def test_shows_ordinals_names_and_subtasks() -> None:
-    shown = texts(svg(TREE, NAMES))
+    shown = texts(render(TREE, "svg", NAMES))
     assert [text for text in shown if "Model" in text] == [
         "1 · Model 0 · algebraist", "2 · Model 3", "3 · Model 5", "4 · Model 0 · algebraist",
     ]  # fmt: skip
@@ -47,23 +48,23 @@ def test_shows_ordinals_names_and_subtasks() -> None:
 
 def test_an_arrow_for_everything_that_is_seen() -> None:
     # The question to each step that sees nothing else, what is seen, and the answer.
-    assert arrows(svg(AGGREGATE)) == 2 + 2 + 1
-    assert arrows(svg(TREE)) == 2 + 4 + 1
-    assert arrows(svg(Workflow.single(0))) == 2
-    assert arrows(svg(Workflow(()))) == 1
+    assert arrows(render(AGGREGATE, "svg")) == 2 + 2 + 1
+    assert arrows(render(TREE, "svg")) == 2 + 4 + 1
+    assert arrows(render(Workflow.single(0), "svg")) == 2
+    assert arrows(render(Workflow(()), "svg")) == 1
     many = Workflow(tuple(Step(0, "Go on.", "all") for _ in range(9)))
     assert SHORTCUTS < 9 * 8 / 2 - 8
-    assert arrows(svg(many)) == 1 + 8 + 1
+    assert arrows(render(many, "svg")) == 1 + 8 + 1
 
 
 def test_a_trace_adds_what_was_said_and_what_it_cost() -> None:
-    shown = texts(svg(traced()))
+    shown = texts(render(traced(), "svg"))
     assert "→ Iron has 26, copper has 29." in shown
     assert any(re.fullmatch(r"\d+ tokens · \$0.00040 · 0.6 s", text) for text in shown)
     assert shown[-1] == "answer: 754"
     grey = [text for text in shown if "answer cannot see it" in text]
     assert len(grey) == 1
-    assert svg(RUN).count('stroke-dasharray="4 3"') == 1
+    assert render(RUN, "svg").count('stroke-dasharray="4 3"') == 1
 
 
 def test_a_failure_is_named() -> None:
@@ -72,7 +73,7 @@ def test_a_failure_is_named() -> None:
         StepTrace(0, "librarian", 0, "a", (), "unreachable", error="503 four times"),
         StepTrace(1, "analyst", 1, "b", (0,), "not_run"),
     )
-    shown = texts(svg(Trace(workflow, "Q", steps, None, "unreachable")))
+    shown = texts(render(Trace(workflow, "Q", steps, None, "unreachable"), "svg"))
     assert "unreachable 503 four times" in shown
     assert "not run" in shown
     assert shown[-1] == "no answer: unreachable"
@@ -83,7 +84,7 @@ def test_a_failure_is_named() -> None:
 def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
     sees = {"chain": lambda i: i > 0, "independent": lambda i: i == count - 1, "in groups": lambda i: i % 7 == 6}[kind]
     workflow = Workflow(tuple(Step(i % 7, LONG, "all" if sees(i) else "none") for i in range(count)))
-    picture = svg(workflow, NAMES)
+    picture = render(workflow, "svg", NAMES)
     found = boxes(picture)
     width, height = (float(ET.fromstring(picture).get(name, "")) for name in ("width", "height"))
     assert len(found) == count
@@ -102,7 +103,7 @@ def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
 
 def test_long_subtasks_are_cut_and_wide_letters_count_twice() -> None:
     for words in (LONG, "x" * 300, "解方程式并写出最终答案" * 9):
-        question, _, *lines, answer = texts(svg(Workflow.single(0, words)))
+        question, _, *lines, answer = texts(render(Workflow.single(0, words), "svg"))
         assert (question, answer) == ("question", "answer")
         assert 2 <= len(lines) <= 3
         assert lines[-1].endswith("…")
@@ -115,7 +116,8 @@ def test_no_text_becomes_markup(subtask: str, response: str) -> None:
     printable = "".join(character for character in subtask if not "\ud800" <= character <= "\udfff")
     workflow = Workflow.single(0, printable if printable.strip() else "x")
     step = StepTrace(0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", response)
-    for picture in (svg(workflow, (response,)), svg(Trace(workflow, "Q", (step,), response, "answered"))):
+    trace = Trace(workflow, "Q", (step,), response, "answered")
+    for picture in (render(workflow, "svg", (response,)), render(trace, "svg")):
         picture.encode()
         tags = {node.tag.removeprefix(SVG) for node in ET.fromstring(picture).iter()}
         assert tags == {"svg", "style", "defs", "marker", "path", "rect", "g", "text"}

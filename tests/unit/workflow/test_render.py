@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.render import markdown, mermaid, terminal
+from ops.workflow.rendering import render
 from ops.workflow.trace import StepTrace, Trace
 
 WORKFLOW = Workflow((Step(1, "Look it up."), Step(0, "Never used."), Step(2, "Compute it.", (0,))))
@@ -30,7 +30,7 @@ def steps(*accesses: object) -> Workflow:
 
 
 def test_mermaid_draws_steps_and_what_they_see() -> None:
-    lines = mermaid(TRACE).splitlines()
+    lines = render(TRACE, "mermaid").splitlines()
     assert lines[0] == "flowchart LR"
     arrows = [line.strip() for line in lines if "-->" in line]
     assert arrows == ["question --> s0", "question --> s1", "s0 --> s2", "s2 --> answer([Answer])"]
@@ -40,29 +40,29 @@ def test_mermaid_draws_steps_and_what_they_see() -> None:
 
 
 def test_workers_are_ordinals_and_names_where_they_are_given() -> None:
-    assert "<b>1 · Model 1</b>" in mermaid(WORKFLOW)
+    assert "<b>1 · Model 1</b>" in render(WORKFLOW, "mermaid")
     names = ("algebraist", "librarian", "analyst")
-    assert "<b>1 · Model 1 · librarian</b>" in mermaid(WORKFLOW, names)
-    assert "Model 1" in terminal(WORKFLOW)
-    assert "librarian" in terminal(WORKFLOW, names)
-    assert "Model" not in terminal(WORKFLOW, names)
+    assert "<b>1 · Model 1 · librarian</b>" in render(WORKFLOW, "mermaid", names)
+    assert "Model 1" in render(WORKFLOW, "text")
+    assert "librarian" in render(WORKFLOW, "text", names)
+    assert "Model" not in render(WORKFLOW, "text", names)
 
 
 @pytest.mark.parametrize("text", ['"] --> s9["', "<script>alert(1)</script>", "a\nb --> c", "`x` #quot; [y] | z;"])
 def test_no_text_breaks_out_of_a_label_or_a_cell(text: str) -> None:
     workflow = Workflow((Step(0, text),))
-    box = mermaid(workflow).splitlines()[2]
+    box = render(workflow, "mermaid").splitlines()[2]
     label = re.fullmatch(r'  s0\["(.*)"\]', box)
     assert label
     assert not set('"`[]|') & set(label[1])
     assert re.findall(r"<[^>]*>", label[1]) == ["<b>", "</b>", "<br/>"]
-    row = markdown(workflow).splitlines()[2]
+    row = render(workflow, "markdown").splitlines()[2]
     assert len(re.findall(r"(?<!\\)\|", row)) == 5
     assert "<script" not in row
 
 
-def test_terminal_shows_worker_subtask_sight_answer_and_cost() -> None:
-    text = terminal(TRACE)
+def test_text_shows_worker_subtask_sight_answer_and_cost() -> None:
+    text = render(TRACE, "text")
     assert "1. librarian  (sees question)" in text
     assert "3. analyst  (sees question, step 1)" in text
     assert "asked:  Compute it." in text
@@ -70,13 +70,14 @@ def test_terminal_shows_worker_subtask_sight_answer_and_cost() -> None:
     assert "25 tokens, $0.000020, 0.30 s, cached" in text
     assert "not run: the answer cannot depend on it" in text
     assert text.endswith("Answer: Answer: 12\n2 calls (1 cached), 73 tokens, $0.000090, 1.20 s on the critical path")
-    assert max(map(len, terminal(TRACE, width=60).splitlines()[:-1])) <= 60
+    wordy = Workflow((Step(0, "word " * 50),))
+    assert max(map(len, render(wordy, "text").splitlines())) <= 100
 
 
-def test_terminal_of_a_workflow_that_was_not_run() -> None:
-    assert terminal(WORKFLOW).splitlines()[0] == "1. Model 1  (sees question)"
-    assert "answer" not in terminal(WORKFLOW)
-    assert terminal(Workflow(())) == "(no steps: keeps the previous answer)"
+def test_text_of_a_workflow_that_was_not_run() -> None:
+    assert render(WORKFLOW, "text").splitlines()[0] == "1. Model 1  (sees question)"
+    assert "answer" not in render(WORKFLOW, "text")
+    assert render(Workflow(()), "text") == "(no steps: keeps the previous answer)"
 
 
 def test_failures_are_shown_with_their_reason() -> None:
@@ -90,16 +91,16 @@ def test_failures_are_shown_with_their_reason() -> None:
         None,
         "unreachable",
     )
-    for text in (terminal(failed), markdown(failed)):
+    for text in (render(failed, "text"), render(failed, "markdown")):
         assert "unreachable: 503 four times" in text
         assert "not run: another step had failed" in text
         assert "none (unreachable)" in text
 
 
 def test_markdown_is_one_row_a_step_with_totals() -> None:
-    lines = markdown(TRACE).splitlines()
+    lines = render(TRACE, "markdown").splitlines()
     assert lines[0] == "| step | worker | subtask | sees | answer | tokens | USD |"
     assert lines[2] == "| 1 | librarian | Look it up. | question | It is 3 \\| 4. | 25 | 0.000020 |"
     assert lines[3].startswith("| 2 | algebraist | Never used. | question | not run")
     assert "**Answer:** Answer: 12" in lines
-    assert len(markdown(WORKFLOW).splitlines()) == 5
+    assert len(render(WORKFLOW, "markdown").splitlines()) == 5

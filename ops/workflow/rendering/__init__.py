@@ -1,0 +1,33 @@
+"""A workflow, or a trace of one, for a person to read: the same facts in four formats.
+
+What belongs here: one file a format. What does not: the facts themselves (`ops.workflow.trace`), the completion's own
+text (`Workflow.render`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ops.workflow.grammar import Workflow
+from ops.workflow.rendering.markdown import markdown
+from ops.workflow.rendering.mermaid import mermaid
+from ops.workflow.rendering.svg import svg
+from ops.workflow.rendering.text import text
+from ops.workflow.trace import Trace
+
+Format = Literal["text", "markdown", "mermaid", "svg"]
+_FORMATS: dict[Format, Callable[[Workflow | Trace, Sequence[str]], str]] = {
+    "text": text,
+    "markdown": markdown,
+    "mermaid": mermaid,
+    "svg": svg,
+}
+
+
+def render(run: Workflow | Trace, format: Format, names: Sequence[str] = ()) -> str:  # noqa: A002
+    """The steps with what each of them sees; a trace adds responses, tokens, USD and seconds.
+
+    `names` are workers by ordinal, for a workflow that has not been run. No text of a model can become markup.
+    """
+    return _FORMATS[format](run, names)

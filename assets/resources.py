@@ -17,7 +17,7 @@ from ops.core.progress import time_left
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
-from ops.precaching.estimate import Estimate
+from ops.precaching.estimate import CostEstimate
 from ops.versioning import git_commit
 from ops.workers.client import Counts
 
@@ -171,7 +171,7 @@ class Reporter(Protocol):
         """Count the asset's worker calls."""
         ...
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: Estimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
         """Say what the asset is about to spend, before it does."""
         ...
 
@@ -195,7 +195,7 @@ class LogReporter:
 
         return report
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: Estimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
         """Log one line."""
         context.log.info(f"before anything is spent: {estimate}")
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from assets.conductor import run_folder
 from assets.resources import Calls, Podium
 from ops.evaluation.comparison import stored_comparison
-from ops.evaluation.report import table
+from ops.evaluation.report import leaderboard_table
 from ops.release import registry
 from ops.spending.money import usd
 from ops.training.plan import RunResult
@@ -18,7 +18,7 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     setup, folder = podium.load(), run_folder(podium)
     board = stored_comparison(setup, folder / "policy").board
     console.print()
-    console.print(table(board))
+    console.print(leaderboard_table(board))
     trained = RunResult.read(folder)
     if trained is not None:
         console.print(

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from assets.resources import Calls, OnProgress
-from ops.precaching.estimate import Estimate
+from ops.precaching.estimate import CostEstimate
 
 PLAIN_EVERY_S = 20.0
 """Without a terminal (a log file), progress is a line this often."""
@@ -80,7 +80,7 @@ class Terminal:
         note = f"{calls.live:,} calls, {calls.cached:,} from cache{replayed}, ${calls.usd:.4f}"
         self._note[context.asset_key.path[-1]] = note
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: Estimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
         """A line before the first call; nothing where nothing will be paid."""
         if estimate.total.to_make:
             self.console.print(f"    {estimate}", style="dim", markup=False)

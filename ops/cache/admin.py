@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ops.cache.front import ResponseCache
 from ops.cache.keys import canonical, fingerprint
-from ops.cache.rows import Row, decode
+from ops.cache.rows import CacheRow, decode
 from ops.config import Pool
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def find(cache: ResponseCache, prefix: str) -> dict[str, Any] | None:
     return None if row is None else _entry(row)
 
 
-def _entry(row: Row) -> dict[str, Any] | None:
+def _entry(row: CacheRow) -> dict[str, Any] | None:
     response = decode(row.body, row.checksum)
     if response is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from ops.cache.keys import Marks
-from ops.cache.rows import Head, Row
+from ops.cache.rows import CacheRow, Head
 
 CACHE_URL = "PODIUM_CACHE_URL"
 """The environment variable that names a shared cache, ``redis://HOST:PORT/DB``."""
@@ -32,7 +32,7 @@ class Backend(Protocol):
         """Body and checksum, as they are."""
         ...
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Sequence[CacheRow]) -> None:
         """All of them or none; what is there is replaced."""
         ...
 
@@ -48,11 +48,11 @@ class Backend(Protocol):
         """Every entry that is there from start to end, in no order, while others may write."""
         ...
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CacheRow]:
         """The same entries in full."""
         ...
 
-    def row(self, prefix: str) -> Row | None:
+    def row(self, prefix: str) -> CacheRow | None:
         """The first entry whose key begins so."""
         ...
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ops.cache.backend import CACHE_URL, Backend, Claim
 from ops.cache.local import LocalBackend
-from ops.cache.rows import Row, decode, encode
+from ops.cache.rows import CacheRow, decode, encode
 from ops.core.response import Response
 from ops.core.together import Together
 
@@ -75,7 +75,7 @@ class ResponseCache:
         if not entries:
             return
         now = time.time()
-        self.backend.insert([Row(key, *encode(response), material, now) for key, material, response in entries])
+        self.backend.insert([CacheRow(key, *encode(response), material, now) for key, material, response in entries])
         for key, _, response in entries:
             self._remember(key, replace(response, cached=True))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ops.cache.claims import LocalClaim, LocalClaims
 from ops.cache.keys import OPENING, Marks, marks
-from ops.cache.rows import Head, Row
+from ops.cache.rows import CacheRow, Head
 from ops.core.sqlite import SqliteFile, batched, placeholders, statements
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class LocalBackend:
         row = _saving(lambda: self._one(query, key), self._set_aside)
         return None if row is None else (row[0], _text(row[1]))
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Sequence[CacheRow]) -> None:
         _saving(lambda: self._insert(rows), self._set_aside)
         keys = [row.key for row in rows]
         _saving(lambda: self._claims.end(keys), self._claims.set_aside)
@@ -101,10 +101,10 @@ class LocalBackend:
         query = "key, worker, created, length(CAST(response AS BLOB)) + length(CAST(material AS BLOB))"
         return (Head(*row) for row in self._all(query))
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CacheRow]:
         return (_row(*row) for row in self._all(f"key, {_COLUMNS}"))
 
-    def row(self, prefix: str) -> Row | None:
+    def row(self, prefix: str) -> CacheRow | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
         row = self._one(f"SELECT key, {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
         return None if row is None else _row(*row)
@@ -141,7 +141,7 @@ class LocalBackend:
 
     # ── reading and writing ──────────────────────────────────────────────────
 
-    def _insert(self, rows: Sequence[Row]) -> None:
+    def _insert(self, rows: Sequence[CacheRow]) -> None:
         values, new = [], {}
         for row in rows:
             mark = marks(row.material)
@@ -190,8 +190,8 @@ def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
         return work()
 
 
-def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> Row:
-    return Row(key, body, _text(checksum), _text(material), created)
+def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
+    return CacheRow(key, body, _text(checksum), _text(material), created)
 
 
 def _text(value: bytes) -> str:

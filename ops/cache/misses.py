@@ -27,7 +27,7 @@ class Difference(NamedTuple):
     """Where two texts part (characters from the start)."""
 
 
-class Verdict(NamedTuple):
+class Lookup(NamedTuple):
     """Whether the call is stored, and if not, how it differs from the nearest entry."""
 
     stored: bool
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
 def why_miss(
     cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int = 0
-) -> Verdict:
+) -> Lookup:
     """Compare a call (as `cache_key` takes it) with what is stored.
 
     Nearest is first the same question put to the same model, then the same worker's
@@ -50,7 +50,7 @@ def why_miss(
     nearest: tuple[tuple[int, int, int], str, tuple[Difference, ...]] | None = None
     for candidate in dict.fromkeys(cache.backend.near(marks(material), NEIGHBOURS)):
         if candidate == material:
-            return Verdict(True, (), candidate)
+            return Lookup(True, (), candidate)
         try:
             stored = json.loads(candidate)
         except json.JSONDecodeError:  # a damaged row; `verify` reports it
@@ -59,7 +59,7 @@ def why_miss(
         rank = _distance(asked, stored, found)
         if nearest is None or rank < nearest[0]:
             nearest = rank, candidate, found
-    return Verdict(False, nearest[2], nearest[1]) if nearest else Verdict(False, (), None)
+    return Lookup(False, nearest[2], nearest[1]) if nearest else Lookup(False, (), None)
 
 
 def _distance(asked: Any, stored: Any, found: Sequence[Difference]) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from ops.core.response import Response
 _STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
 
 
-class Row(NamedTuple):
+class CacheRow(NamedTuple):
     """One entry as a backend keeps it: bytes as they were found, so that damage can be told."""
 
     key: str

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ops.cache.backend import CACHE_URL
 from ops.cache.keys import Marks, marks
-from ops.cache.rows import Head, Row
+from ops.cache.rows import CacheRow, Head
 from ops.core.errors import CacheUnavailable, ConfigError
 
 _PREFIX = "podium:response:"
@@ -48,7 +48,7 @@ class SharedBackend:
             body, checksum = self._client.hmget(_PREFIX + key, "body", "checksum")
         return None if body is None and checksum is None else (body or b"", _text(checksum))
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Sequence[CacheRow]) -> None:
         with self._asking(), self._client.pipeline(transaction=True) as pipeline:
             for row in rows:
                 mark = marks(row.material)
@@ -85,10 +85,10 @@ class SharedBackend:
         for row, worker in self._all():
             yield Head(row.key, worker, row.created, len(row.body) + len(row.material))
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CacheRow]:
         return (row for row, _ in self._all())
 
-    def row(self, prefix: str) -> Row | None:
+    def row(self, prefix: str) -> CacheRow | None:
         with self._asking():
             for name in self._client.scan_iter(match=f"{_PREFIX}{prefix}*", count=_PAGE):
                 if fields := self._client.hgetall(name):
@@ -129,7 +129,7 @@ class SharedBackend:
         with self._asking():
             self._client.close()
 
-    def _all(self) -> Iterator[tuple[Row, int]]:
+    def _all(self) -> Iterator[tuple[CacheRow, int]]:
         with self._asking():
             names = self._client.scan_iter(match=f"{_PREFIX}*", count=_PAGE)
             for page in _pages(names):
@@ -264,8 +264,8 @@ def _member(mark: Marks, key: str) -> str:
     return f"{mark.opening}\0{mark.messages % 2**64:016x}\0{key}"
 
 
-def _row(key: str, fields: dict[bytes, bytes]) -> Row:
-    return Row(
+def _row(key: str, fields: dict[bytes, bytes]) -> CacheRow:
+    return CacheRow(
         key,
         fields.get(b"body", b""),
         _text(fields.get(b"checksum")),

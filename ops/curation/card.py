@@ -66,7 +66,7 @@ def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], 
     return "\n\n".join(parts) + "\n"
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """A markdown table; bars in cells are escaped."""
     lines = [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows)]
     return "\n".join(lines)
@@ -92,7 +92,7 @@ def _composition(mix: Sequence[Problem], recipe: Recipe) -> str:
         key: sum(len(p.question.split()) for p in mix if (p.domain, p.benchmark, p.grader) == key) / count
         for key, count in counts.items()
     }
-    return table(
+    return markdown_table(
         ("domain", "benchmark", "grader", "source", "problems", "mean words"),
         [(*key, recipe.benchmarks[key[1]].source, count, f"{words[key]:.0f}") for key, count in sorted(counts.items())],
     )
@@ -110,7 +110,7 @@ def _coverage(choice: Choice) -> str:
             )
         )
     head = ("domain", "candidates", "shortlist", "mix", "mean words: candidates", "shortlist", "mix")
-    return f"Problems, in how many strata (family or subject, and level).\n\n{table(head, rows)}"
+    return f"Problems, in how many strata (family or subject, and level).\n\n{markdown_table(head, rows)}"
 
 
 def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
@@ -134,19 +134,19 @@ def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
             counts = Counter(min(int(value * BINS), BINS - 1) for value in found)
             rows.append((domain, stage, f"{fmean(found):.3f}", *(counts[place] for place in range(BINS))))
     title = "## Forecast signal" if measured else "## Proxies"
-    return [title, f"{words}\n\n{table(('domain', 'of', 'mean', *edges), rows)}"]
+    return [title, f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
 
 
 def _kinds(choice: Choice) -> str:
     counts = [Counter((p.domain, _kind(p)) for p in one) for one in choice[:3]]
     rows = [(*key, *(one[key] for one in counts)) for key in sorted(counts[0].keys() | counts[2].keys())]
-    return table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
+    return markdown_table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
 
 
 def _levels(choice: Choice) -> str:
     counts = [Counter((p.domain, p.level or "(none stated)") for p in one) for one in choice[:3]]
     rows = [(*key, *(one[key] for one in counts)) for key in sorted(counts[0].keys() | counts[2].keys())]
-    return table(("domain", "level", "candidates", "shortlist", "mix"), rows)
+    return markdown_table(("domain", "level", "candidates", "shortlist", "mix"), rows)
 
 
 def _agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
@@ -156,7 +156,7 @@ def _agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
     for domain in sorted({problem.domain for problem in mix}):
         found = agreements([p for p in mix if p.domain == domain], tallies)
         rows.append((domain, found["all"], found["some"], found["none"], found["unmeasured"]))
-    return table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
+    return markdown_table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
 
 
 def _removed(contamination: Mapping[str, Any]) -> str:
@@ -170,7 +170,7 @@ def _removed(contamination: Mapping[str, Any]) -> str:
     rows = [
         tuple(row[column] for column in ("benchmark", "cause", "kind", "count")) for row in contamination["removed"]
     ]
-    return f"{summary}\n\n{table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
+    return f"{summary}\n\n{markdown_table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
 
 
 def _sources(mix: Sequence[Problem], recipe: Recipe) -> str:

@@ -30,7 +30,7 @@ class Removed:
     similarity: float
 
 
-class Clean(NamedTuple):
+class Decontaminated(NamedTuple):
     """What is kept, in the order given, and what was removed."""
 
     kept: list[Problem]
@@ -65,7 +65,9 @@ class Seen:
         return found or (self._rewordings.find(sketch) if self._rewordings else None)
 
 
-def decontaminate(candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> Clean:
+def decontaminate(
+    candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8
+) -> Decontaminated:
     """Drop candidates that repeat an evaluation question or an earlier candidate.
 
     The same upstream item is "id"; the same text but for case, spacing and punctuation, or the same long
@@ -87,7 +89,7 @@ def decontaminate(candidates: Sequence[Problem], evaluation: Iterable[Problem], 
         else:
             seen.add(problem, sketch, "duplicate")
     kept = [problem for problem in candidates if problem.key not in dropped]
-    return Clean(kept, [dropped[name] for problem in candidates if (name := problem.key) in dropped])
+    return Decontaminated(kept, [dropped[name] for problem in candidates if (name := problem.key) in dropped])
 
 
 def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[Removed]:
@@ -96,7 +98,7 @@ def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: floa
     return [item for item in found if item.cause == "contamination"]
 
 
-def report(clean: Clean, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:
+def report(clean: Decontaminated, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:
     """The removal as JSON-ready numbers and pairs: the contents of `data/contamination.json`."""
     counts = Counter((item.problem.partition("/")[0], item.cause, item.kind) for item in clean.removed)
     return {

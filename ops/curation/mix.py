@@ -17,7 +17,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.curation.cover import choose
 from ops.curation.shortlist import DOMAINS, before_responses
-from ops.curation.signal import RESCUE, Beta, Tallies, forecast, rescue
+from ops.curation.signal import RESCUE, Beta, Tallies, group_signals, rescue
 from ops.curation.strata import draw
 
 GROUP = 64
@@ -47,7 +47,7 @@ def signals(
     problems: Sequence[Problem], tallies: Tallies, group: int, second: Beta | None = RESCUE
 ) -> dict[str, float]:
     """Problem's key → the forecast that a group of `group` rollouts on it disagrees (`signal.forecast`)."""
-    return forecast(tallies, group, second, problems=[problem.key for problem in problems])
+    return group_signals(tallies, group, second, problems=[problem.key for problem in problems])
 
 
 def choose_mix(

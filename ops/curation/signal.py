@@ -112,7 +112,7 @@ def group_signal(tally: Tally, group: int, prior: Beta = JEFFREYS, second: Beta 
     return min(1.0, max(0.0, 1 - float(none + every)))
 
 
-def forecast(
+def group_signals(
     tallies: Tallies, group: int, second: Beta | None = RESCUE, problems: Iterable[str] | None = None
 ) -> dict[str, float]:
     """Problem's key → the probability that a group of `group` rollouts on it disagrees; `problems` None: all measured.

@@ -21,7 +21,7 @@ from ops.evaluation.baselines import best_single, oracle, random_worker
 from ops.evaluation.baselines.single_worker import of_worker
 from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.runner import ScoreRow, Summary
-from ops.evaluation.statistics import Estimate
+from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
@@ -142,6 +142,6 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _board(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:
     return Leaderboard({
-        name: {key: Summary(**{**row, "accuracy": Estimate(*row["accuracy"])}) for key, row in scores.items()}
+        name: {key: Summary(**{**row, "accuracy": MeanEstimate(*row["accuracy"])}) for key, row in scores.items()}
         for name, scores in systems.items()
     })  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
 from ops.evaluation.runner import ScoreRow, Summary
-from ops.evaluation.statistics import Estimate, mean_of
+from ops.evaluation.statistics import MeanEstimate, mean_of
 from ops.spending.money import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
@@ -35,7 +35,7 @@ class Leaderboard:
         known = [name for name in (*TRAINING_BENCHMARKS, *UNSEEN_BENCHMARKS) if name in seen]
         return known + sorted(seen - set(known))
 
-    def mean(self, system: str, over: Sequence[str]) -> Estimate:
+    def mean(self, system: str, over: Sequence[str]) -> MeanEstimate:
         """Unweighted mean over the benchmarks in `over` that the system was scored on."""
         scores = self.systems[system]
         return mean_of([scores[name].accuracy for name in over if name in scores])
@@ -69,7 +69,7 @@ def leaderboard(
     return Leaderboard(systems)
 
 
-def table(board: Leaderboard, title: str = TITLE) -> Table:
+def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
     """The rich table: a row per benchmark and mean, a column per system; it fits 80 columns."""
     from rich.table import Table
     from rich.text import Text
@@ -111,11 +111,11 @@ def _lines(board: Leaderboard) -> list[_Line]:
     return lines
 
 
-def _cell(accuracy: Estimate, tokens: float, cost: float) -> str:
+def _cell(accuracy: MeanEstimate, tokens: float, cost: float) -> str:
     return f"{percent(accuracy)}\n{_number(tokens)} {usd(cost)}" if accuracy.n else "–"
 
 
-def percent(accuracy: Estimate) -> str:
+def percent(accuracy: MeanEstimate) -> str:
     """`71.0 ± 4.5`; a dash where nothing was scored, no error where one question cannot give any."""
     if math.isnan(accuracy.mean):
         return "–"

@@ -11,7 +11,7 @@ from ops.config import Execution, Prompting, Recursion, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.evaluation.runner import Writer
-from ops.evaluation.statistics import Estimate, clustered, mean_of
+from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.grading import grade_many
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
@@ -25,7 +25,7 @@ BATCH = 128
 class Depth:
     """What limits on the rounds give on a set of questions: USD, tokens and calls are means per question."""
 
-    accuracy: Estimate
+    accuracy: MeanEstimate
     calls: float
     tokens: float
     cost_usd: float

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ops.config import Evaluation, Execution, Prompting, Worker
 from ops.core.problem import Problem, problem_key
 from ops.core.response import Message
-from ops.evaluation.statistics import Estimate, clustered
+from ops.evaluation.statistics import MeanEstimate, clustered
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import FewShot, PromptTooLongError, conductor_messages
@@ -96,7 +96,7 @@ class Summary:
     """
 
     benchmark: str
-    accuracy: Estimate
+    accuracy: MeanEstimate
     rows: int
     unscorable: int
     tokens: float

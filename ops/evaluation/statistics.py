@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-class Estimate(NamedTuple):
+class MeanEstimate(NamedTuple):
     """A mean and its standard error, both in the unit of the values; `n` values."""
 
     mean: float
@@ -33,7 +33,7 @@ class McNemar(NamedTuple):
     p_value: float
 
 
-def estimate(values: ArrayLike) -> Estimate:
+def mean_estimate(values: ArrayLike) -> MeanEstimate:
     """Mean ± standard error (sample deviation over √n).
 
     One value has no measurable spread: its standard error is NaN, as is the mean of none.
@@ -41,27 +41,27 @@ def estimate(values: ArrayLike) -> Estimate:
     array = np.asarray(values, dtype=float)
     n = int(array.size)
     if n == 0:
-        return Estimate(float("nan"), float("nan"), 0)
+        return MeanEstimate(float("nan"), float("nan"), 0)
     spread = float(array.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return Estimate(float(array.mean()), spread, n)
+    return MeanEstimate(float(array.mean()), spread, n)
 
 
-def clustered(clusters: Sequence[Sequence[float]]) -> Estimate:
+def clustered(clusters: Sequence[Sequence[float]]) -> MeanEstimate:
     """Mean of the clusters' means ± its standard error over clusters; one cluster is one question's repeats.
 
     Repeats share its difficulty, so they are not independent: only
     questions count. Empty clusters are left out.
     """
-    return estimate([float(np.mean(cluster)) for cluster in clusters if len(cluster)])
+    return mean_estimate([float(np.mean(cluster)) for cluster in clusters if len(cluster)])
 
 
-def mean_of(estimates: Sequence[Estimate]) -> Estimate:
+def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     """Unweighted mean of independent estimates (benchmarks); `n` is their total number of values."""
     if not estimates:
-        return Estimate(float("nan"), float("nan"), 0)
+        return MeanEstimate(float("nan"), float("nan"), 0)
     mean = float(np.mean([one.mean for one in estimates]))
     error = float(np.sqrt(np.sum([one.standard_error**2 for one in estimates])) / len(estimates))
-    return Estimate(mean, error, sum(one.n for one in estimates))
+    return MeanEstimate(mean, error, sum(one.n for one in estimates))
 
 
 def paired_bootstrap(

@@ -14,11 +14,11 @@ from ops.grading.turns import Turns
 from ops.grading.values import decode, expected, same_output, same_value
 
 _GIB = 1 << 30
-LIMITS: dict[str, sandbox.Limits] = {
-    "call": sandbox.Limits(cpu_s=4, wall_s=10, memory=_GIB),
-    "stdin": sandbox.Limits(cpu_s=8, wall_s=60, memory=_GIB),
+LIMITS: dict[str, sandbox.ProgramLimits] = {
+    "call": sandbox.ProgramLimits(cpu_s=4, wall_s=10, memory=_GIB),
+    "stdin": sandbox.ProgramLimits(cpu_s=8, wall_s=60, memory=_GIB),
     # Real libraries: they map much and may start helpers.
-    "unittest": sandbox.Limits(cpu_s=60, wall_s=150, memory=8 * _GIB, processes=16),
+    "unittest": sandbox.ProgramLimits(cpu_s=60, wall_s=150, memory=8 * _GIB, processes=16),
 }
 """What a program may use on the reference machine (`calibration`); a slower one gives more."""
 KINDS: tuple[sandbox.Kind, ...] = ("call", "stdin", "unittest")

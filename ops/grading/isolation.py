@@ -49,7 +49,7 @@ class _Chosen:
 _CHOSEN = _Chosen()
 
 
-class Settings(Protocol):
+class GradingSettings(Protocol):
     """What a recipe says about grading (`ops.config.Grading`)."""
 
     @property
@@ -59,7 +59,7 @@ class Settings(Protocol):
     def environments(self) -> Mapping[str, str]: ...
 
 
-def configure(settings: Settings, root: Path) -> None:
+def configure(settings: GradingSettings, root: Path) -> None:
     """Grade by these settings from now on, in this process; `root` is the project's folder.
 
     Called where a recipe is loaded. A process that never calls it accepts bubblewrap alone.

@@ -161,7 +161,7 @@ _NO_UNIT = re.compile(
 """Words that make another value of the number before them, or a hedge: what they stand in is no unit."""
 
 
-class Clean(NamedTuple):
+class CleanAnswer(NamedTuple):
     """`value` in its one spelling, the `unit` split off it ("" where none) and whether it is a `percent`."""
 
     value: str
@@ -169,7 +169,7 @@ class Clean(NamedTuple):
     percent: bool = False
 
 
-def clean(text: str) -> Clean:
+def clean(text: str) -> CleanAnswer:
     """`text`'s one spelling. Equal results mean equal answers; the converse needs `math.judge`."""
     return measured(spelled(text))
 
@@ -206,13 +206,13 @@ def _below(base: str) -> str:
     return f"_{base}" if len(base) == 1 else f"_{{{base}}}"
 
 
-def measured(text: str) -> Clean:
+def measured(text: str) -> CleanAnswer:
     """A spelled `text` without its spaces, its unit or per cent told apart."""
     bare = _PERCENT.sub("", text)
     if bare != text:
-        return Clean(squeeze(bare), "", True)
+        return CleanAnswer(squeeze(bare), "", True)
     value, unit = _split_unit(text)
-    return Clean(squeeze(value), unit)
+    return CleanAnswer(squeeze(value), unit)
 
 
 def _unwrap(text: str) -> str:

@@ -44,7 +44,7 @@ _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProgramLimits:
     """What one run may use. CPU time decides, so that a loaded machine does not change a verdict."""
 
     cpu_s: float
@@ -59,7 +59,7 @@ class Limits:
     """Further processes that the program may start."""
     report_bytes: int = 32 << 20
 
-    def times(self, machine: float, grace: float = 1.0) -> Limits:
+    def times(self, machine: float, grace: float = 1.0) -> ProgramLimits:
         """The same on a machine so many times slower, and with so many times the CPU time."""
         return replace(self, cpu_s=self.cpu_s * machine * grace, wall_s=self.wall_s * machine)
 
@@ -79,7 +79,7 @@ def run(
     kind: Kind,
     program: str,
     tests: Sequence[str],
-    limits: Limits,
+    limits: ProgramLimits,
     *,
     keep: Sequence[int] = (),
     chosen: Libraries | None = None,
@@ -116,7 +116,7 @@ def run(
 
 
 def _supervise(
-    command: list[str], environment: dict[str, str], folder: str, stdin: int, limits: Limits, wall_s: float
+    command: list[str], environment: dict[str, str], folder: str, stdin: int, limits: ProgramLimits, wall_s: float
 ) -> tuple[bytes, str, bool]:
     """Start, read the report up to its bound or the deadline, kill the whole process group."""
     process = subprocess.Popen(

@@ -67,7 +67,7 @@ _COMPUTATION = re.compile(r"(?=.*\d[\s)]*[-+*×·](?!\s*10\s*\^)[\s(]*\d)[\d\s()
 """A sum that nobody has added up; `6 × 10^{23}` and `1/2` are values."""
 
 
-class Statement(NamedTuple):
+class StatedAnswer(NamedTuple):
     """A stated answer at `position`; `firm` unless it only rounds a value or is a word."""
 
     position: int
@@ -123,7 +123,7 @@ def _joins(between: str) -> bool:
 # ── boxes ────────────────────────────────────────────────────────────────────
 
 
-def _boxed(text: str, boxes: list[extract.Box]) -> list[Statement]:
+def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
     """The last box; boxes joined to it by "and", "or" or a comma are one list with it."""
     boxes = [box for box in boxes if box.content]
     if not boxes:
@@ -135,13 +135,13 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[Statement]:
         start = box.start
         if box.content not in contents:
             contents.insert(0, box.content)
-    return [Statement(last.start, ", ".join(contents), True)]
+    return [StatedAnswer(last.start, ", ".join(contents), True)]
 
 
 # ── announcements ────────────────────────────────────────────────────────────
 
 
-def _announced(text: str, boxes: list[extract.Box]) -> list[Statement]:
+def _announced(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
     """What follows each of the last announcements that stand in no box, where it says something."""
     matches = sorted((*_ANNOUNCED.finditer(text), *_TOLD.finditer(text)), key=lambda match: match.start())
     statements = []
@@ -154,7 +154,7 @@ def _announced(text: str, boxes: list[extract.Box]) -> list[Statement]:
         value = _value(_line(block[rounded.end() :] if rounded else block))
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
             is_word = (match.re is _TOLD and not _VALUE.match(value)) or _ARTICLE.match(value) is not None
-            statements.append(Statement(match.start(), value, not rounded and not is_word))
+            statements.append(StatedAnswer(match.start(), value, not rounded and not is_word))
     return statements
 
 

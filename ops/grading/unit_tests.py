@@ -24,7 +24,7 @@ class Report(NamedTuple):
     """Why there are no tests to speak of; "" where there are."""
 
 
-def failure(program: str, code: str, limits: sandbox.Limits, chosen: Libraries) -> tuple[str, bool]:
+def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> tuple[str, bool]:
     """Why `program` fails the module of tests `code` ("" where it passes), and whether for want of time."""
     wrong = control(code, Random(secrets.randbits(64)))
     modules = [code] if wrong is None else [code, wrong.code]

@@ -24,7 +24,7 @@ FACT_UNITS = {
 """Attribute → unit of its values ("" for words)."""
 
 
-class Unit(NamedTuple):
+class FactUnit(NamedTuple):
     name: str
     dimension: str
     factor: float
@@ -32,7 +32,7 @@ class Unit(NamedTuple):
 
 
 @functools.cache
-def table(name: str) -> dict[str, dict[str, str]]:
+def knowledge_table(name: str) -> dict[str, dict[str, str]]:
     """`data/knowledge/NAME.csv` as entity → attribute → value."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -43,8 +43,8 @@ def table(name: str) -> dict[str, dict[str, str]]:
 @functools.cache
 def entities() -> dict[str, dict[str, str]]:
     """Every entity with its facts; a capital city is an entity whose only fact is its country."""
-    found = {**table("materials"), **table("countries")}
-    for country, facts in table("countries").items():
+    found = {**knowledge_table("materials"), **knowledge_table("countries")}
+    for country, facts in knowledge_table("countries").items():
         found.setdefault(facts["capital"], {"country": country})
     return found
 
@@ -73,12 +73,12 @@ def find_attribute(text: str) -> str | None:
 
 
 @functools.cache
-def units() -> dict[str, Unit]:
+def units() -> dict[str, FactUnit]:
     """Every spelling of a unit → the unit."""
     found = {}
-    for name, row in table("units").items():
+    for name, row in knowledge_table("units").items():
         for spelling in row["spellings"].split():
-            found[spelling] = Unit(name, row["dimension"], float(row["factor"]))
+            found[spelling] = FactUnit(name, row["dimension"], float(row["factor"]))
     return found
 
 

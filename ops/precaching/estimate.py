@@ -53,14 +53,14 @@ class Ask(NamedTuple):
     """Who grades the answer ("choice", "math" …), which says how long it is; "" where nobody does."""
 
 
-class Usage(NamedTuple):
+class MeanTokens(NamedTuple):
     """Mean tokens per call."""
 
     prompt_tokens: float
     completion_tokens: float
 
 
-Usages = Mapping[tuple[str, str], Usage]
+Usages = Mapping[tuple[str, str], MeanTokens]
 """(worker, benchmark) → what its calls were measured to use; benchmark "": over all of them."""
 
 
@@ -84,7 +84,7 @@ class Share:
 
 
 @dataclass
-class Estimate:
+class CostEstimate:
     """What calls will cost, by worker and in all."""
 
     workers: dict[str, Share] = field(default_factory=dict)
@@ -134,7 +134,7 @@ def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], sample
                 yield Ask(worker, problem.benchmark, messages, sample, problem.grader)
 
 
-def measured_usage(rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> dict[tuple[str, str], Usage]:
+def measured_usage(rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> dict[tuple[str, str], MeanTokens]:
     """What answers used, by worker and benchmark, and by worker over all of them (benchmark "").
 
     `rows` are precached ones. A ledger knows of calls whose table was never finished, and of other purposes'.
@@ -144,20 +144,20 @@ def measured_usage(rows: Iterable[ResponseRow], ledger: Ledger | None = None) ->
         if row.status == "ok":
             for benchmark in (row.benchmark, ""):
                 tokens[row.worker, benchmark].append((row.prompt_tokens, row.completion_tokens))
-    usages = {key: Usage(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
+    usages = {key: MeanTokens(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
     if ledger is not None:
         for purpose in _PURPOSES:
-            usages |= {(worker, ""): Usage(*means) for worker, means in ledger.mean_tokens(purpose).items()}
+            usages |= {(worker, ""): MeanTokens(*means) for worker, means in ledger.mean_tokens(purpose).items()}
     return usages
 
 
-def estimate(
+def cost_estimate(
     asks: Iterable[Ask], cache: ResponseCache, usages: Usages | None = None, *, pool_file: Path | str = "config/pools"
-) -> Estimate:
+) -> CostEstimate:
     """Count and price the calls. Raises `ConfigError` for a worker without a price."""
     todo = [(ask, cache_key(ask.worker.identity, ask.messages, ask.sample)) for ask in asks]
     cached = cache.holds([key for _, key in todo])
-    total = Estimate()
+    total = CostEstimate()
     prices: dict[str, tuple[float, float]] = {}
     measured = usages or {}
     answers = _answers(measured, {ask.worker.name: _kind(ask.worker) for ask, _ in todo})
@@ -177,9 +177,9 @@ def estimate(
             alike = answers.get((kind, ask.benchmark)) or answers.get((kind, ""))
             share.alike += alike is not None
             answer = usual_answer(ask.worker, ask.grader) if alike is None else alike
-            usage = Usage(_prompt_tokens(ask.messages), min(answer, ask.worker.max_tokens))
+            usage = MeanTokens(_prompt_tokens(ask.messages), min(answer, ask.worker.max_tokens))
         share.expected_usd += _usd(usage, prices[name])
-        share.worst_usd += _usd(Usage(most_tokens(ask.messages), ask.worker.max_tokens), prices[name])
+        share.worst_usd += _usd(MeanTokens(most_tokens(ask.messages), ask.worker.max_tokens), prices[name])
     return total
 
 
@@ -195,7 +195,7 @@ def usual_answer(worker: Worker, grader: str = "") -> float:
     return answer + (THINKING_TOKENS if "reasoning" in worker.tags else 0)
 
 
-def stopped(error: OverBudget, rest: Estimate) -> OverBudget:
+def stopped(error: OverBudget, rest: CostEstimate) -> OverBudget:
     """The error of a run that met its cap, saying what is done and what the rest would cost.
 
     `rest` is the estimate of *all* calls of the run, made after it stopped: what was
@@ -240,5 +240,5 @@ def _prompt_tokens(messages: Sequence[Message]) -> float:
     return sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
 
 
-def _usd(usage: Usage, price: tuple[float, float]) -> float:
+def _usd(usage: MeanTokens, price: tuple[float, float]) -> float:
     return usage.prompt_tokens * price[0] + usage.completion_tokens * price[1]

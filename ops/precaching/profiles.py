@@ -28,7 +28,7 @@ class Score(NamedTuple):
     se: float
 
 
-class Usage(NamedTuple):
+class WorkerUsage(NamedTuple):
     """Means per answered call: tokens, and USD at what the calls cost when they were paid for."""
 
     calls: int
@@ -65,7 +65,7 @@ class Profile:
     unreachable: int
     truncated: int = 0
     """Answers that were cut at the worker's `max_tokens` (finish reason "length")."""
-    usage: dict[str, Usage] = field(default_factory=dict)
+    usage: dict[str, WorkerUsage] = field(default_factory=dict)
     """Benchmark → what a call on it uses."""
     by_domain: dict[str, Score] = field(default_factory=dict)
     by_subject: dict[str, Score] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Profile:
     def from_row(cls, row: Mapping[str, Any]) -> Profile:
         """The inverse of `as_row`. Raises `TypeError` on unknown or missing keys."""
         values = dict(row) | {"overall": Score(**row["overall"]), "latency_s": Latency(**row["latency_s"])}
-        values["usage"] = {key: Usage(**value) for key, value in row.get("usage", {}).items()}
+        values["usage"] = {key: WorkerUsage(**value) for key, value in row.get("usage", {}).items()}
         for name in ("by_benchmark", "by_domain", "by_subject"):
             values[name] = {key: Score(**value) for key, value in row.get(name, {}).items()}
         return cls(**values)
@@ -144,8 +144,8 @@ def _scores(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> d
     return {name: score for name, own in groups if (score := _score(_pass_rates(own).values())).n}
 
 
-def _usage(answered: Sequence[ResponseRow]) -> Usage:
-    return Usage(
+def _usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
+    return WorkerUsage(
         len(answered),
         _mean(row.prompt_tokens for row in answered),
         _mean(row.completion_tokens for row in answered),
@@ -228,11 +228,11 @@ def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.
 
     `rescued`: the share of failing rollouts that a chain of workers is assumed to save.
     """
-    from ops.curation.signal import forecast, rescue
+    from ops.curation.signal import group_signals, rescue
 
     if group < 1:
         raise ValueError(f"a group has at least one rollout, not {group}")
-    return _mean(forecast(tallies(rows), group, rescue(rescued)).values())
+    return _mean(group_signals(tallies(rows), group, rescue(rescued)).values())
 
 
 # ── sums ─────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, between, run
 
 
-class Verdict(NamedTuple):
+class GoldGrade(NamedTuple):
     """What the grader said of one gold answer. `score` is None where there is no gold answer to give."""
 
     row: str
@@ -42,7 +42,7 @@ def check_gold(
     return QualityReport(report.success, failures, len(given), skipped, report.page)
 
 
-def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[Verdict]:
+def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[GoldGrade]:
     """Grade every gold answer, in order; programs `workers` at a time (default: one per processor)."""
     from ops.grading import grade_many
 
@@ -56,7 +56,7 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
         score, reason = (grade.score, grade.reason) if grade else (None, "no gold answer")
         # A reason quotes the gold answer: of a confidential benchmark the id alone is told.
         told = ("", "not shown") if hidden else (problem.answer, reason)
-        verdicts.append(Verdict(name, problem.benchmark, problem.grader, score, *told))
+        verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, *told))
     return verdicts
 
 
@@ -69,6 +69,6 @@ def gold_response(problem: Problem) -> str:
     return f"Answer: {problem.answer}"
 
 
-def _sentence(verdict: Verdict) -> str:
+def _sentence(verdict: GoldGrade) -> str:
     gold = f" {verdict.answer!r:.80}" if verdict.answer else ""
     return f"{verdict.row}: gold answer{gold} scores {verdict.score:g} ({verdict.reason})"

@@ -37,7 +37,7 @@ ol.breadcrumb { list-style: none; padding: 0 }
 """
 
 
-class Result(NamedTuple):
+class SuiteResult(NamedTuple):
     """The newest validation of one suite, as the index lists it."""
 
     suite: str
@@ -47,7 +47,7 @@ class Result(NamedTuple):
     at: str
 
 
-def read_results(validations: Path) -> list[Result]:
+def read_results(validations: Path) -> list[SuiteResult]:
     """What lies in Great Expectations' store of results: one file a suite."""
     found = []
     for file in sorted(validations.glob("*/*/*/*.json")):
@@ -55,11 +55,11 @@ def read_results(validations: Path) -> list[Result]:
         numbers = told["statistics"]
         kept, rules = numbers["successful_expectations"], numbers["evaluated_expectations"]
         at = str(told["meta"]["run_id"]["run_time"])[:19].replace("T", " ")
-        found.append(Result(told["suite_name"], bool(told["success"]), kept, rules, at))
+        found.append(SuiteResult(told["suite_name"], bool(told["success"]), kept, rules, at))
     return found
 
 
-def finish(docs: Path, results: list[Result]) -> None:
+def finish(docs: Path, results: list[SuiteResult]) -> None:
     """Make every page of the site self-contained and write its index."""
     for page in docs.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -75,7 +75,7 @@ def page_of(docs: Path, suite: str) -> Path:
     return pages[-1] if pages else docs / "index.html"
 
 
-def _index(docs: Path, results: list[Result]) -> str:
+def _index(docs: Path, results: list[SuiteResult]) -> str:
     rows = "".join(
         f'<tr><td class="{"pass" if one.success else "fail"}"></td>'
         f'<td><a href="{page_of(docs, one.suite).relative_to(docs).as_posix()}">{html.escape(one.suite)}</a></td>'

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ops.curation.card import table
-from ops.quality.gold import Verdict
+from ops.curation.card import markdown_table
+from ops.quality.gold import GoldGrade
 
 _ABSENT = re.compile(r"No module named '([\w.]+)'")
 SHOWN_REASON = 160
@@ -18,17 +18,17 @@ SHOWN_REASON = 160
 class Golds(NamedTuple):
     """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s)."""
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[GoldGrade]
     malformed: int = 0
     seconds: float = 0.0
 
     @property
-    def given(self) -> list[Verdict]:
+    def given(self) -> list[GoldGrade]:
         """Those with a gold answer to grade."""
         return [verdict for verdict in self.verdicts if verdict.score is not None]
 
     @property
-    def missed(self) -> list[Verdict]:
+    def missed(self) -> list[GoldGrade]:
         return [verdict for verdict in self.given if verdict.score != 1]
 
     @property
@@ -52,12 +52,12 @@ def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
         )
         for name, found in sets.items()
     ]
-    parts = [table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
+    parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
     parts += [_misses(name, found.missed) for name, found in sets.items() if found.missed]
     return "\n\n".join(parts) + "\n"
 
 
-def _misses(name: str, missed: Sequence[Verdict]) -> str:
+def _misses(name: str, missed: Sequence[GoldGrade]) -> str:
     absent: dict[str, list[str]] = defaultdict(list)
     others = []
     for verdict in missed:
@@ -68,13 +68,13 @@ def _misses(name: str, missed: Sequence[Verdict]) -> str:
     lines = [f"Missed in {name}:"]
     if absent:
         ranked = sorted(absent.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-        lines.append(table(("library that is not installed", "problems", "ids"), [
+        lines.append(markdown_table(("library that is not installed", "problems", "ids"), [
             (f"`{library}`", len(ids), ", ".join(ids)) for library, ids in ranked
         ]))  # fmt: skip
     if others:
-        lines.append(table(("id", "why"), others))
+        lines.append(markdown_table(("id", "why"), others))
     return "\n\n".join(lines)
 
 
-def _id(verdict: Verdict) -> str:
+def _id(verdict: GoldGrade) -> str:
     return verdict.row.partition("/")[2]

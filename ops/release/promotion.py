@@ -34,7 +34,7 @@ class Override:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateDecision:
     """The decision with everything that it rests on."""
 
     promote: bool
@@ -55,7 +55,7 @@ def decide(
     champion: Sequence[ScoreRow] | None,
     best_worker: Sequence[ScoreRow],
     gate: PromotionGate,
-) -> Verdict:
+) -> GateDecision:
     """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
 
     Comparisons are paired: only questions that both sides scored count, and every
@@ -65,10 +65,10 @@ def decide(
     checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate)]
     if champion is not None:
         checks += _against_champion(challenger, champion, gate)
-    return Verdict(all(check.passed for check in checks), tuple(checks))
+    return GateDecision(all(check.passed for check in checks), tuple(checks))
 
 
-def override(verdict: Verdict, name: str, reason: str) -> Verdict:
+def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
     """Promote in spite of the checks: who decided so, and why. Raises `ConfigError` when either is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():

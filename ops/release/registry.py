@@ -24,7 +24,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.evaluation.statistics import mean_of
-from ops.release.promotion import Verdict
+from ops.release.promotion import GateDecision
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -114,7 +114,7 @@ def register(
         return _info(client, found.version)
 
 
-def promote(workspace: Workspace, version: str, verdict: Verdict) -> bool:
+def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
     """Log the verdict with the version and, when it says so, make the version champion; whether it did.
 
     A version that was rolled back comes back by a named override only. The champion stays what it is, and

@@ -15,7 +15,7 @@ from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
-from ops.precaching.estimate import Estimate, estimate, measured_usage, precache_asks, stopped
+from ops.precaching.estimate import CostEstimate, cost_estimate, measured_usage, precache_asks, stopped
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, oracle, profile, signal_forecast
 from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
@@ -25,7 +25,7 @@ from ops.workers.pricing import at_prices
 OnProgress = Callable[[int, int, str], None]
 
 
-def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> Estimate:
+def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> CostEstimate:
     """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
     return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup.pool, cells)))
 
@@ -156,14 +156,14 @@ def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) ->
     return found
 
 
-def _estimate(setup: Setup, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]) -> Estimate:
+def _estimate(setup: Setup, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]) -> CostEstimate:
     asks = (
         ask
         for name, own in asked.items()
         for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
     usages = measured_usage(load_responses(setup.workspace.data / "responses"), client.ledger)
-    return estimate(asks, client.cache, usages, pool_file=setup.pool_file)
+    return cost_estimate(asks, client.cache, usages, pool_file=setup.pool_file)
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:

@@ -23,7 +23,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.curation import signal
-from ops.curation.card import table
+from ops.curation.card import markdown_table
 from ops.precaching.profiles import tallies
 from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.workers.pricing import at_prices
@@ -43,7 +43,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Forecast:
+class RunForecast:
     """One training run, foretold: USD and seconds for all of its steps."""
 
     problems: int
@@ -82,25 +82,25 @@ class Actual:
     policy_s: float
 
 
-def foretell(setup: Setup) -> tuple[Forecast, Actual | None]:
+def foretell(setup: Setup) -> tuple[RunForecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     known = at_prices(load_responses(setup.workspace.data / "responses"), setup.pool)
     rows = [row for row in known if row.worker in setup.pool.names]
     chains = signal.rescue(setup.recipe.curation.rescued)
-    shares = signal.forecast(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = last_run(setup)
     policy_step_s = last.policy_s / setup.recipe.grpo.steps if last else None
-    return forecast(setup, mix, rows, shares, policy_step_s), last
+    return run_forecast(setup, mix, rows, shares, policy_step_s), last
 
 
-def forecast(
+def run_forecast(
     setup: Setup,
     mix: Sequence[Problem],
     rows: Sequence[ResponseRow],
     shares: Mapping[str, float],
     policy_step_s: float | None = None,
-) -> Forecast:
+) -> RunForecast:
     """Foretell GRPO on `mix` with `pool`, of which precaching gave `rows`.
 
     `shares` holds each problem's probability that its group differs; `policy_step_s` is what writing and
@@ -116,7 +116,7 @@ def forecast(
     step_s, limited_by = _worker_seconds(pool, answered, grpo.rollouts_per_step, steps)
     context = _context_usd(pool, answered, steps, setup.pool_file)
     alone = rollouts * steps * _call_usd(pool, answered)
-    return Forecast(
+    return RunForecast(
         problems=len(mix),
         group=grpo.rollouts_per_question,
         signal=fmean(value for values in by_domain.values() for value in values) if mix else 0.0,
@@ -203,7 +203,7 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
     )
 
 
-def comparison(made: Forecast, actual: Actual | None) -> list[tuple[str, str, str]]:
+def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str, str]]:
     """Rows of (what, forecast, last run), for a person."""
     low, high = made.usd
     policy = "not measured yet" if made.policy_s is None else _seconds(made.policy_s)
@@ -222,7 +222,7 @@ def comparison(made: Forecast, actual: Actual | None) -> list[tuple[str, str, st
     return [(name, value, shown(actual) if actual else "–") for name, value, shown in facts]
 
 
-def warnings(made: Forecast) -> list[str]:
+def warnings(made: RunForecast) -> list[str]:
     """What a person should know before the run is started."""
     found = []
     if made.usd.high > made.cap_usd:
@@ -243,7 +243,7 @@ def _seconds(value: float) -> str:
     return f"{value:.0f} s" if value < 600 else f"{value / 3600:.1f} h" if value >= 7200 else f"{value / 60:.0f} min"
 
 
-def as_facts(made: Forecast) -> Mapping[str, Any]:
+def as_facts(made: RunForecast) -> Mapping[str, Any]:
     """The figures that a program wants: flat and JSON-ready."""
     return {
         "groups_with_signal": made.signal,
@@ -265,7 +265,7 @@ def main() -> int:
     except (PodiumError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(table(("a training run", "forecast", "last run"), comparison(made, last)))
+    print(markdown_table(("a training run", "forecast", "last run"), comparison(made, last)))
     for warning in warnings(made):
         print(warning)
     return 0

@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.list:
         from rich.console import Console
 
-        Console().print(table())
+        Console().print(benchmark_table())
         return 0
     workspace = Workspace.find()
     try:
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def table() -> Table:
+def benchmark_table() -> Table:
     """Every benchmark: where it is, its splits, what is asked, how it is graded, licence, citation, cautions."""
     from rich.table import Table
 

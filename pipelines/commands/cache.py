@@ -18,7 +18,7 @@ from ops.benchmarks.privacy import is_confidential
 from ops.benchmarks.store import read_problems
 from ops.cache import ResponseCache, open_cache
 from ops.cache.admin import export, find, holdings, prune, verify
-from ops.cache.misses import Verdict, why_miss
+from ops.cache.misses import Lookup, why_miss
 from ops.config import load_pool
 from ops.core.errors import DataError
 from ops.core.problem import Problem, problem_key
@@ -87,19 +87,19 @@ def _why_miss(workspace: Workspace, arguments: Namespace) -> None:
         raise DataError(where, arguments.worker, "is no worker of this pool", f"There are: {', '.join(pool.names)}")
     problem = _problem(workspace, arguments.benchmark, arguments.id)
     identity = pool.worker(arguments.worker).identity
-    verdict = why_miss(open_cache(workspace.cache), identity, solo_messages(problem), arguments.sample)
-    _print_verdict(verdict, confidential=is_confidential(arguments.benchmark))
+    lookup = why_miss(open_cache(workspace.cache), identity, solo_messages(problem), arguments.sample)
+    _print_lookup(lookup, confidential=is_confidential(arguments.benchmark))
 
 
-def _print_verdict(verdict: Verdict, *, confidential: bool) -> None:
-    if verdict.stored:
+def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
+    if lookup.stored:
         print("it is stored: this call is a hit")
         return
-    if verdict.nearest is None:
+    if lookup.nearest is None:
         print("a miss, and nothing related is stored: no entry's prompt begins like this one's")
         return
     table = Table("field", "asked", "nearest entry", title="a miss: what differs from the nearest entry")
-    for one in verdict.differences:
+    for one in lookup.differences:
         texts = ("(not shown)", "(not shown)") if confidential and one.at is not None else (one.asked, one.stored)
         table.add_row(one.field + (f" at character {one.at}" if one.at is not None else ""), *map(escape, texts))
     Console().print(table)

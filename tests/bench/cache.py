@@ -23,8 +23,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ops.cache import ResponseCache
-from ops.cache.rows import Row as Stored
-from ops.cache.rows import encode
+from ops.cache.rows import CacheRow, encode
 from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
@@ -224,7 +223,7 @@ def _fill(folder: Path, entries: int) -> None:
     cache.close()
 
 
-def _pages(entries: int) -> Iterator[list[Stored]]:
+def _pages(entries: int) -> Iterator[list[CacheRow]]:
     identity = '{"model":"openai/some-model","temperature":0.2}'
     keys = sorted(bytes.fromhex(_key(number)) for number in range(entries))
     now = time.time()
@@ -234,7 +233,7 @@ def _pages(entries: int) -> Iterator[list[Stored]]:
             body, checksum = encode(Response(f"Answer: {number:012}", 10, 5, 2e-5, 0.25, "stop"))
             asked = f'[{{"content":"What is {number:012}?","role":"user"}}]'
             material = f'{{"messages":{asked},"sample":0,"worker":{identity}}}'
-            page.append(Stored(key.hex(), body, checksum, material, now))
+            page.append(CacheRow(key.hex(), body, checksum, material, now))
         yield page
 
 

@@ -22,7 +22,7 @@ from ops.config import BenchmarkSource, Replay, Worker
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.curation.signal import forecast
+from ops.curation.signal import group_signals
 from ops.precaching.precache import precache
 from ops.precaching.profiles import best_single, oracle, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
@@ -57,7 +57,7 @@ def _row(worker: str, problem: str, sample: int, *, score: float = 0.0, text: st
     )
 
 
-class Verdict(NamedTuple):
+class ReplayedGrade(NamedTuple):
     """One response of o1-preview: does it pass the public tests here, and did it pass the hidden ones there?"""
 
     problem: str
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
     same_program: bool
 
 
-def replayed_verdicts(every: int = 1) -> list[Verdict]:
+def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
     """o1-preview's responses (each `every`th) through replay, our extraction and our grader."""
     with gzip.open(O1, "rt", encoding="utf-8") as lines:
         outcomes = {str(row["question_id"]): row for row in map(json.loads, lines)}
@@ -81,7 +81,7 @@ def replayed_verdicts(every: int = 1) -> list[Verdict]:
         )  # fmt: skip
         graded = asyncio.run(precache(problems, worker, client))
     return [
-        Verdict(
+        ReplayedGrade(
             row.problem_id,
             row.score >= 1.0,
             bool(texts[row.problem_id]["graded_list"][0]),
@@ -100,7 +100,7 @@ def statements() -> list[Problem]:
 # ── tables ───────────────────────────────────────────────────────────────────
 
 
-def report(rows: Sequence[ResponseRow], verdicts: Sequence[Verdict]) -> str:
+def report(rows: Sequence[ResponseRow], verdicts: Sequence[ReplayedGrade]) -> str:
     """Both tables, in markdown."""
     return f"{_matrix(rows)}\n\n{_replay(verdicts)}\n"
 
@@ -123,7 +123,7 @@ def _matrix(rows: Sequence[ResponseRow]) -> str:
     lines += ["| ---: | ---: | ---: |"]
     counts = tallies(rows)
     for group in (8, 16, 64):
-        shares = (fmean(forecast(counts, group, **options).values()) for options in _OPTIONS)
+        shares = (fmean(group_signals(counts, group, **options).values()) for options in _OPTIONS)
         lines.append(f"| {group} | {' | '.join(f'{share:.1%}' for share in shares)} |")
     return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def _matrix(rows: Sequence[ResponseRow]) -> str:
 _OPTIONS: tuple[dict[str, Any], ...] = ({}, {"second": None})
 
 
-def _replay(verdicts: Sequence[Verdict]) -> str:
+def _replay(verdicts: Sequence[ReplayedGrade]) -> str:
     def count(public: bool, hidden: bool) -> int:
         return sum((one.public, one.hidden) == (public, hidden) for one in verdicts)
 

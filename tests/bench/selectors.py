@@ -26,7 +26,7 @@ from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.mix import choose_in_domain, signals
-from ops.curation.signal import JEFFREYS, RESCUE, Tallies, Tally, forecast
+from ops.curation.signal import JEFFREYS, RESCUE, Tallies, Tally, group_signals
 from pipelines.pages import write_between
 
 DOC = Path("docs") / "curation.md"
@@ -117,7 +117,7 @@ def disagree(found: Split, group: int) -> Array:
 
 def by_prior(found: Split, group: int) -> Array:
     """The forecast that ships, without chains: these outcomes are of single models."""
-    return np.array(list(forecast(found.tallies, group, second=None).values()))
+    return np.array(list(group_signals(found.tallies, group, second=None).values()))
 
 
 def plugged_in(found: Split, group: int) -> Array:

@@ -19,13 +19,13 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow
 from ops.release import registry
-from ops.release.promotion import Check, Verdict, override
+from ops.release.promotion import Check, GateDecision, override
 from ops.workflow.grammar import Step, Workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
 QUESTION = r"What is $6 \cdot 7$?"
-YES, NO = Verdict(True, ()), Verdict(False, (Check("cost", 2.0, 1.5, False, "dear"),))
+YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
 
 
 @pytest.fixture(scope="module")

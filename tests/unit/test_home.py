@@ -22,7 +22,7 @@ from pipelines.terminal import Terminal
 HOLD = """
 import sys, time
 from pathlib import Path
-from ops.workspace import Workspace
+from ops.core.workspace import Workspace
 from pipelines.home import only_one
 with only_one(Workspace(Path(sys.argv[1]))):
     print("held", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from ops.config import PromotionGate, load_gate
 from ops.core.errors import ConfigError
 from ops.evaluation.runner import ScoreRow
-from ops.release.promotion import Verdict, decide, override
+from ops.release.promotion import GateDecision, decide, override
 
 GATE = PromotionGate(bootstrap_samples=2000)
 
@@ -32,7 +32,7 @@ def rows(
     return [row(name, i, i < share * n, **changes) for name in benchmarks for i in range(n)]
 
 
-def failed(verdict: Verdict) -> list[str]:
+def failed(verdict: GateDecision) -> list[str]:
     return [check.name for check in verdict.failed]
 
 

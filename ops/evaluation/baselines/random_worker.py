@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ops.core.rows import ResponseRow
 from ops.evaluation.runner import ScoreRow, Summary
-from ops.evaluation.statistics import estimate
+from ops.evaluation.statistics import mean_estimate
 
 
 def expected(responses: Iterable[ResponseRow]) -> dict[str, Summary]:
@@ -37,7 +37,7 @@ def _summary(benchmark: str, questions: dict[str, dict[str, list[ScoreRow]]]) ->
 
     return Summary(
         benchmark=benchmark,
-        accuracy=estimate([_draw(groups, "correct") for groups in scored]),
+        accuracy=mean_estimate([_draw(groups, "correct") for groups in scored]),
         rows=len(questions),
         unscorable=len(questions) - len(scored),
         tokens=mean("tokens"),

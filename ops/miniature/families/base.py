@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from ops.core.problem import CodeTest
-from ops.miniature.knowledge import table
+from ops.miniature.knowledge import knowledge_table
 
 MATERIAL_FACTS = ("density", "melting point", "molar mass")
 COUNTRY_WORDS = ("capital", "currency", "language")
@@ -50,13 +50,13 @@ PROGRAM = ("programmer", "Write the program.")
 
 
 def material(random: Random) -> tuple[str, dict[str, str]]:
-    name = random.choice(sorted(table("materials")))
-    return name, table("materials")[name]
+    name = random.choice(sorted(knowledge_table("materials")))
+    return name, knowledge_table("materials")[name]
 
 
 def country(random: Random) -> tuple[str, dict[str, str]]:
-    name = random.choice(sorted(table("countries")))
-    return name, table("countries")[name]
+    name = random.choice(sorted(knowledge_table("countries")))
+    return name, knowledge_table("countries")[name]
 
 
 def lettered(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -17,7 +17,7 @@ from ops.miniature.families.base import (
     material,
     number,
 )
-from ops.miniature.knowledge import table
+from ops.miniature.knowledge import knowledge_table
 
 _IN_OTHER_WORDS = {
     "capital": ("Where does the government of {} sit?", "In which city do the ministers of {} meet?"),
@@ -40,12 +40,12 @@ def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
     attribute = random.choice((*COUNTRY_WORDS, "symbol"))
     kind = "materials" if attribute == "symbol" else "countries"
     name, facts = (material if attribute == "symbol" else country)(random)
-    return name, attribute, facts[attribute], [row[attribute] for row in table(kind).values()]
+    return name, attribute, facts[attribute], [row[attribute] for row in knowledge_table(kind).values()]
 
 
 def _seen(name: str, attribute: str) -> str:
     """The value read a second time, from whichever table has the name."""
-    return (table("materials").get(name) or table("countries")[name])[attribute]
+    return (knowledge_table("materials").get(name) or knowledge_table("countries")[name])[attribute]
 
 
 def fact(random: Random) -> Draft:
@@ -81,7 +81,7 @@ def fact_in_other_words(random: Random) -> Draft:
 def extreme(random: Random) -> Draft:
     """Four things compared by a quantity that only its effect describes."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
-    rows = table("countries" if attribute == "population" else "materials")
+    rows = knowledge_table("countries" if attribute == "population" else "materials")
     names = random.sample(sorted(rows), 4)
     values = [float(rows[name][attribute]) for name in names]
     while len(set(values)) < 4:
@@ -121,7 +121,7 @@ def two_hops(random: Random) -> Draft:
     """A fact about a country that only its capital names."""
     _, facts = country(random)
     attribute = random.choice(("currency", "language"))
-    rows = table("countries")
+    rows = knowledge_table("countries")
     choices, letter = lettered(random, facts[attribute], [row[attribute] for row in rows.values()])
     question = f"What is the {attribute} of the land that is governed from {facts['capital']}?"
     back = next(row for row in rows.values() if row["capital"] == facts["capital"])

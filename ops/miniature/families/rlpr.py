@@ -15,7 +15,7 @@ from ops.miniature.families.base import (
     material,
     number,
 )
-from ops.miniature.knowledge import FACT_UNITS, convert, table
+from ops.miniature.knowledge import FACT_UNITS, convert, knowledge_table
 
 
 def fact_value(random: Random) -> Draft:
@@ -28,7 +28,7 @@ def fact_value(random: Random) -> Draft:
         name, facts = country(random)
     opening = random.choice(("State the", "Give the", "What is the", "Report the", "Tell me the"))
     answer = f"{facts[attribute]} {FACT_UNITS[attribute]}".strip()
-    rows = table("materials" if name in table("materials") else "countries")
+    rows = knowledge_table("materials" if name in knowledge_table("materials") else "countries")
     proof = (facts[attribute], rows[name][attribute])
     return Draft(f"{opening} {attribute} of {name}.", answer, proof, (("librarian", "Solve the problem."),))
 
@@ -114,7 +114,7 @@ _CLAIMS = {
 def claim(random: Random) -> Draft:
     """A comparison to be judged."""
     (attribute, side), words = random.choice(sorted(_CLAIMS.items()))
-    rows = table("materials")
+    rows = knowledge_table("materials")
     first, second = random.sample(sorted(rows), 2)
     while rows[first][attribute] == rows[second][attribute]:
         first, second = random.sample(sorted(rows), 2)

@@ -23,7 +23,7 @@ from ops.miniature.families.base import (
     number,
 )
 from ops.miniature.families.code import STEPS, inputs, meaning, pick
-from ops.miniature.knowledge import table
+from ops.miniature.knowledge import knowledge_table
 
 
 def digits_of_a_sum(random: Random) -> Draft:
@@ -63,7 +63,7 @@ def amount(random: Random) -> Draft:
 
 def odd_one(random: Random) -> Draft:
     """Which of four substances a described property singles out, told as an experiment."""
-    rows = table("materials")
+    rows = knowledge_table("materials")
     names = random.sample(sorted(rows), 4)
     attribute, side, words = random.choice((
         ("molar mass", "largest", "has the heaviest atoms"),

@@ -29,7 +29,7 @@ class Line(NamedTuple):
     style: str
 
 
-class Box(NamedTuple):
+class StepBox(NamedTuple):
     """A step: where it lies (its top left corner) and what stands in it."""
 
     x: float
@@ -64,7 +64,7 @@ def layers(workflow: Workflow) -> list[list[int]]:
     return [row for row in rows if row]
 
 
-def place(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[int, Box], float, float]:
+def place(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[int, StepBox], float, float]:
     """The boxes, the picture's width, and where the last of them ends (with the gap below it)."""
     rows = [layer[start : start + PER_ROW] for layer in layers for start in range(0, len(layer), PER_ROW)]
     most = max((len(row) for row in rows), default=1)
@@ -74,7 +74,7 @@ def place(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[int, B
         height = max(12 + LINE * len(texts[step]) for step in row)
         x = (width - len(row) * WIDTH - (len(row) - 1) * GAP) / 2
         for column, step in enumerate(row):
-            boxes[step] = Box(x + column * (WIDTH + GAP), y, height, texts[step])
+            boxes[step] = StepBox(x + column * (WIDTH + GAP), y, height, texts[step])
         y += height + 2 * GAP
     return boxes, width, y
 

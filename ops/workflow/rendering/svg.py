@@ -12,7 +12,7 @@ from ops.workflow.rendering.layout import (
     MARGIN,
     UNPRINTABLE,
     WIDTH,
-    Box,
+    StepBox,
     box_lines,
     cut_to_columns,
     flat,
@@ -60,7 +60,7 @@ def _answer(run: Workflow | Trace) -> str:
     return "answer" if run.steps else "answer: the previous one is kept"
 
 
-def _arrows(workflow: Workflow, boxes: dict[int, Box], middle: float, end: float, outcome: str) -> list[str]:
+def _arrows(workflow: Workflow, boxes: dict[int, StepBox], middle: float, end: float, outcome: str) -> list[str]:
     needed, straight = workflow.needed(), set(direct(workflow))
     parts = []
     first_row = min((box.y for box in boxes.values()), default=0.0)
@@ -87,13 +87,13 @@ def _curve(x0: float, y0: float, x1: float, y1: float, colour: str) -> str:
     return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6" marker-end="url(#{_marker(colour)})"/>'
 
 
-def _stub(box: Box, colour: str) -> str:
+def _stub(box: StepBox, colour: str) -> str:
     """The question again, as a dot: an arrow from far above would cross other steps."""
     x, y = box.x + 26, box.y - 18
     return f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4" fill="{colour}"/>' + _curve(x, y, x, box.y, colour)
 
 
-def _arc(above: Box, below: Box, boxes: Iterable[Box]) -> str:
+def _arc(above: StepBox, below: StepBox, boxes: Iterable[StepBox]) -> str:
     """A thin arrow to the right of everything between, for what a step sees anyway through another one."""
     x0, x1 = above.x + WIDTH, below.x + WIDTH
     y0, y1 = above.y + above.height / 2, below.y + below.height / 2
@@ -108,7 +108,7 @@ def _marker(colour: str) -> str:
     return f"head{colour[1:]}"
 
 
-def _drawn(run: Workflow | Trace, index: int, box: Box, *, used: bool, last: bool) -> str:
+def _drawn(run: Workflow | Trace, index: int, box: StepBox, *, used: bool, last: bool) -> str:
     workflow = workflow_of(run)
     failed = isinstance(run, Trace) and run.steps[index].status not in ("ok", "pruned")
     worker = _COLOURS[workflow.steps[index].worker % len(_COLOURS)] if used else _PALE

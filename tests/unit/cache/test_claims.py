@@ -97,7 +97,7 @@ def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
 _HOLDER = """
     import asyncio, sys, time
     from pathlib import Path
-    from ops.workers.cache import ResponseCache
+    from ops.cache import ResponseCache
     cache = ResponseCache(Path(sys.argv[1]))
     claims = [asyncio.run(cache.claim(key)) for key in ("waiting", "sent")]
     cache.mark_sent({"sent": float(sys.argv[2])})

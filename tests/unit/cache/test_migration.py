@@ -96,7 +96,7 @@ def test_a_new_cache_and_an_old_one_end_with_the_same_schema(tmp_path: Path) -> 
 _OPEN = """
     import sys
     from pathlib import Path
-    from ops.workers.cache import ResponseCache
+    from ops.cache import ResponseCache
     print(len(ResponseCache(Path(sys.argv[1]))))
 """
 

@@ -13,7 +13,7 @@ import pytest
 from ops.cache import ResponseCache, cache_key, cache_material
 from ops.cache.admin import UNKNOWN, export, find, holdings, prune, verify
 from ops.cache.misses import ABSENT, why_miss
-from ops.cache.rows import Row, encode
+from ops.cache.rows import CacheRow, encode
 from ops.config import Pool, Worker
 from ops.core.response import Response
 
@@ -175,7 +175,7 @@ def test_prune_by_age(open_cache: OpenCache) -> None:
     new, old = store(cache, MATHS, QUESTION), cache_key(MATHS.identity, QUESTION, 1)
     long_ago = time.time() - 10 * 86_400
     response = Response("x", 1, 1, 0.0, 0.0, "stop")
-    cache.backend.insert([Row(old, *encode(response), cache_material(MATHS.identity, QUESTION, 1), long_ago)])
+    cache.backend.insert([CacheRow(old, *encode(response), cache_material(MATHS.identity, QUESTION, 1), long_ago)])
     assert prune(cache, older_than_days=11) == 0
     assert prune(cache, older_than_days=9) == 1
     assert cache.holds([new, old]) == {new}

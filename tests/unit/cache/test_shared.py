@@ -35,8 +35,8 @@ def shared(url: str, lease_s: float = 30.0) -> ResponseCache:
 
 _HOLDER = """
     import asyncio, sys, time
-    from ops.workers.cache import ResponseCache
-    from ops.workers.cache.shared import SharedBackend
+    from ops.cache import ResponseCache
+    from ops.cache.shared import SharedBackend
     cache = ResponseCache(SharedBackend(sys.argv[1], lease_s=1.0))
     claim = asyncio.run(cache.claim("key"))
     print("held", flush=True)

@@ -224,7 +224,7 @@ def endpoint() -> Iterator[str]:
 ASK = """
 import json, sys
 from ops.benchmarks.hub import Hub, Part
-from ops.errors import DataError
+from ops.core.errors import DataError
 for asked in sys.argv[1:]:
     name, revision = asked.split("@")
     hub = Hub(name, {"test": Part(None, "test")}, ("id", "problem", "answer"), "")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.curation.signal import JEFFREYS, Beta, Tally, fit_prior, forecast, group_signal, pooled, rescue
+from ops.curation.signal import JEFFREYS, Beta, Tally, fit_prior, group_signals, group_signal, pooled, rescue
 
 COUNTS = st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 GROUPS = st.integers(2, 64)
@@ -71,6 +71,6 @@ def test_the_forecast_learns_each_benchmark_apart_and_covers_unmeasured_problems
     names = [str(number) for number in range(40)]
     easy = {f"mmlu/{name}": {"a": Tally(1, 1), "b": Tally(1, 1)} for name in names}
     mixed = {f"rlpr/{name}": {"a": Tally(1, 1), "b": Tally(0, 1)} for name in names}
-    found = forecast({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
+    found = group_signals({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
     assert found["mmlu/0"] < found["mmlu/new"] < found["rlpr/new"] <= found["rlpr/0"] + 0.1
-    assert set(forecast(easy, 8)) == set(easy)
+    assert set(group_signals(easy, 8)) == set(easy)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ops.evaluation import report
 from ops.evaluation.runner import ScoreRow, summarize
-from ops.evaluation.statistics import Estimate
+from ops.evaluation.statistics import MeanEstimate
 from ops.spending.money import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -42,7 +42,7 @@ def board() -> report.Leaderboard:
 
 def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> None:
     out = StringIO()
-    Console(file=out, width=80).print(report.table(board))
+    Console(file=out, width=80).print(report.leaderboard_table(board))
     shown = out.getvalue()
     for expected in (
         "90.0 ± 10.0",
@@ -91,8 +91,8 @@ def test_money_stays_readable(amount: float, shown: str) -> None:
 
 
 def test_an_error_that_cannot_be_known_is_not_shown() -> None:
-    assert report.percent(Estimate(1.0, math.nan, 1)) == "100.0"
-    assert report.percent(Estimate(math.nan, math.nan, 0)) == "–"
+    assert report.percent(MeanEstimate(1.0, math.nan, 1)) == "100.0"
+    assert report.percent(MeanEstimate(math.nan, math.nan, 0)) == "–"
 
 
 def test_worker_counts() -> None:

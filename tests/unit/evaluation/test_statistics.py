@@ -10,38 +10,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ops.evaluation.statistics import Estimate, clustered, estimate, mcnemar, mean_of, paired_bootstrap
+from ops.evaluation.statistics import MeanEstimate, clustered, mcnemar, mean_estimate, mean_of, paired_bootstrap
 
 differences = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=1, max_size=60)
 
 
 def test_estimate_by_hand() -> None:
     # Mean 3/4; squared deviations 3·(1/16) + 9/16 = 3/4, over n-1 = 3, root = 1/2, over √4.
-    assert estimate([1, 1, 1, 0]) == Estimate(0.75, pytest.approx(0.25), 4)
+    assert mean_estimate([1, 1, 1, 0]) == MeanEstimate(0.75, pytest.approx(0.25), 4)
 
 
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=50))
 def test_estimate_agrees_with_scipy(values: list[float]) -> None:
-    found = estimate(values)
+    found = mean_estimate(values)
     assert found.mean == pytest.approx(np.mean(values))
     assert found.standard_error == pytest.approx(stats.sem(values), abs=1e-9)
 
 
 def test_what_cannot_be_known_is_nan() -> None:
-    assert math.isnan(estimate([]).mean)
-    assert math.isnan(estimate([1.0]).standard_error)
+    assert math.isnan(mean_estimate([]).mean)
+    assert math.isnan(mean_estimate([1.0]).standard_error)
 
 
 def test_repeats_of_a_question_add_no_certainty() -> None:
     once = clustered([[1], [0], [1], [0]])
     four_times = clustered([[1] * 4, [0] * 4, [1] * 4, [0] * 4])
     assert four_times == once
-    assert clustered([[1, 0], [], [1]]) == estimate([0.5, 1.0])
+    assert clustered([[1, 0], [], [1]]) == mean_estimate([0.5, 1.0])
 
 
 def test_mean_of_benchmarks_weighs_them_alike() -> None:
-    found = mean_of([Estimate(0.4, 0.03, 10), Estimate(0.8, 0.04, 1000)])
-    assert found == Estimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
+    found = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
+    assert found == MeanEstimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
 
 
 @settings(max_examples=25, deadline=None)

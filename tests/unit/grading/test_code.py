@@ -154,7 +154,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_program_scores_zero_and_ends(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = sandbox.Limits(cpu_s=1, wall_s=4, memory=512 << 20)
+    limits = sandbox.ProgramLimits(cpu_s=1, wall_s=4, memory=512 << 20)
     monkeypatch.setitem(__import__("ops.grading.code", fromlist=["LIMITS"]).LIMITS, "call", limits)
     verdict = grade(problem(*CALL), fenced(HOSTILE[name]))
     assert verdict.score == 0.0
@@ -164,7 +164,7 @@ def test_a_hostile_program_scores_zero_and_ends(name: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("name", ["infinite loop at once", "prints 100 MB", "reads stdin for ever", "fork bomb"])
 def test_a_hostile_main_program_scores_zero(name: str) -> None:
     programs = {**HOSTILE, "infinite loop at once": "while True: pass"}
-    limits = sandbox.Limits(cpu_s=1, wall_s=6, memory=512 << 20)
+    limits = sandbox.ProgramLimits(cpu_s=1, wall_s=6, memory=512 << 20)
     run = sandbox.run("stdin", programs[name], ["3\n"], limits, keep=[100])
     assert run.results is None or run.results[0][0] == "error"
 
@@ -188,7 +188,7 @@ def test_a_program_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_set_order_is_the_same_in_every_run() -> None:
-    limits = sandbox.Limits(cpu_s=2, wall_s=10, memory=512 << 20)
+    limits = sandbox.ProgramLimits(cpu_s=2, wall_s=10, memory=512 << 20)
     program = "def f():\n    return list({'a', 'b', 'c', 'd', 'e', 'f', 'g'})"
     first, second = (sandbox.run("call", program, ["f()"], limits) for _ in range(2))
     assert first.results == second.results is not None

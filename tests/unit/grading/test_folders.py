@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from ops.config import Grading
 from ops.grading import configure, grade, isolation
-from ops.problem import CodeTest, Problem
+from ops.core.problem import CodeTest, Problem
 configure(Grading(isolation=isolation()), Path("."))
 problem = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
 program = "import os\\nos.mkdir('kept')\\nos.chmod('kept', 0)\\nimport time\\ntime.sleep(600)"

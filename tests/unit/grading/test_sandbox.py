@@ -20,11 +20,11 @@ from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest, Problem
 from ops.grading import configure, grade, sandbox
 from ops.grading.isolation import isolation as standing
-from ops.grading.sandbox import Limits
+from ops.grading.sandbox import ProgramLimits
 
 ROOT = Path(__file__).resolve().parents[3]
 walls = importlib.import_module("ops.grading.isolation")
-LIMITS = Limits(cpu_s=5, wall_s=30, memory=512 << 20)
+LIMITS = ProgramLimits(cpu_s=5, wall_s=30, memory=512 << 20)
 walled = pytest.mark.skipif(standing() != "bubblewrap", reason="bubblewrap does not work on this machine")
 
 
@@ -41,7 +41,7 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     configure(Grading(isolation=weakest), ROOT)
 
 
-def value(body: str, limits: Limits = LIMITS) -> Any:
+def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
     """What a function with this body returns inside the sandbox."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     run = sandbox.run("call", f"def f():\n{lines}", ["f()"], limits)
@@ -177,7 +177,7 @@ return [os.environ.get('SECRET'), [os.readlink(place) for place in shown if os.p
 
 
 def test_memory_is_bounded() -> None:
-    status, why = value("return len('x' * (1 << 30))", Limits(cpu_s=5, wall_s=30, memory=256 << 20))
+    status, why = value("return len('x' * (1 << 30))", ProgramLimits(cpu_s=5, wall_s=30, memory=256 << 20))
     assert (status, "MemoryError" in why) == ("error", True)
 
 
@@ -202,7 +202,7 @@ class T(unittest.TestCase):
         subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True)
         time.sleep(600)
 """
-    limits = Limits(cpu_s=20, wall_s=4, memory=8 << 30, processes=4)
+    limits = ProgramLimits(cpu_s=20, wall_s=4, memory=8 << 30, processes=4)
     run = sandbox.run("unittest", "", [tests], limits)
     assert run.overran
     assert "still running" in run.why

@@ -38,12 +38,12 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.Limits]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.ProgramLimits]:
     """The limits of every run, in their order."""
-    seen: list[sandbox.Limits] = []
+    seen: list[sandbox.ProgramLimits] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.Limits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
         seen.append(limits)
         return real(kind, program, tests, limits, **more)
 
@@ -52,7 +52,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.Limits]:
 
 
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS), (UNIT, BURNS)])
-def test_out_of_cpu_time_is_said_and_never_remembered(test: CodeTest, program: str, runs: list[sandbox.Limits]) -> None:
+def test_out_of_cpu_time_is_said_and_never_remembered(
+    test: CodeTest, program: str, runs: list[sandbox.ProgramLimits]
+) -> None:
     case, response = problem(test), fenced(program.format(seconds=1000))
     first = grade(case, response)
     assert first.score == 0.0
@@ -66,14 +68,14 @@ def test_out_of_cpu_time_is_said_and_never_remembered(test: CodeTest, program: s
 
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS)])
 def test_a_program_near_the_limit_is_tried_again_by_itself(
-    test: CodeTest, program: str, runs: list[sandbox.Limits]
+    test: CodeTest, program: str, runs: list[sandbox.ProgramLimits]
 ) -> None:
     verdict = grade(problem(test), fenced(program.format(seconds=1.3)))
     assert verdict.score == 1.0, verdict.reason
     assert [limits.cpu_s for limits in runs] == [1, code.GRACE]
 
 
-def test_a_program_that_is_wrong_is_not_tried_again(runs: list[sandbox.Limits]) -> None:
+def test_a_program_that_is_wrong_is_not_tried_again(runs: list[sandbox.ProgramLimits]) -> None:
     verdict = grade(problem(CALL), fenced("def f(): return 41"))
     assert (verdict.score, code.is_final(verdict), len(runs)) == (0.0, True, 1)
 
@@ -83,7 +85,7 @@ def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.Monk
     together: list[tuple[float, int]] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.Limits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
         running.append(limits.cpu_s)
         try:
             return real(kind, program, tests, limits, **more)
@@ -127,7 +129,7 @@ def test_turns_alone_begin_when_the_others_have_ended() -> None:
 
 
 def test_limits_grow_with_the_slowness_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, runs: list[sandbox.Limits]
+    monkeypatch: pytest.MonkeyPatch, runs: list[sandbox.ProgramLimits]
 ) -> None:
     monkeypatch.setattr(code, "slowness", lambda: 3.0)
     assert grade(problem(CALL), fenced(BURNS.format(seconds=1.5) + "\n# on a slow machine")).score == 1.0

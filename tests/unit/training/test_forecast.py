@@ -14,7 +14,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.training.forecast import SUBTASK_TOKENS, comparison, forecast, foretell, last_run, warnings
+from ops.training.forecast import SUBTASK_TOKENS, comparison, foretell, last_run, run_forecast, warnings
 from ops.training.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def recipe(**changes: Any) -> Recipe:
 def made(rows: list[ResponseRow], workers: Pool | None = None, **changes: Any) -> Any:
     mix = [problem(0), problem(1), problem(2, "rlpr")]
     shares = {"math500/p0": 1.0, "math500/p1": 0.0, "rlpr/p2": 0.05}
-    return forecast(Setup(Workspace(ROOT), recipe(**changes), workers or pool()), mix, rows, shares)
+    return run_forecast(Setup(Workspace(ROOT), recipe(**changes), workers or pool()), mix, rows, shares)
 
 
 ROWS = [row("a", 0, 1.0), row("b", 0, 0.0, cost_usd=0.03, latency_s=6.0)]
@@ -158,7 +158,7 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     settings = load_recipe(ROOT / "config", "paper")
     workers = load_pool(ROOT / "config", settings.pool)
     rows = [row(name, 0, 0.5) for name in workers.names]
-    found = forecast(Setup(Workspace(ROOT), settings, workers), [problem(0)], rows, {"math500/p0": 0.9})
+    found = run_forecast(Setup(Workspace(ROOT), settings, workers), [problem(0)], rows, {"math500/p0": 0.9})
     assert found.rollouts == 200 * 4 * 64
     assert found.worker_s > 0
     assert found.usd.high > found.usd.low > 0

@@ -1,4 +1,4 @@
-"""`python -m ops.workers cache … | ledger`: what a person sees, and what goes wrong with a word for it."""
+"""The commands for the cache and the ledger: what a person sees, and what goes wrong with a word for it."""
 
 from __future__ import annotations
 

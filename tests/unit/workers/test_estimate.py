@@ -15,7 +15,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
-from ops.precaching.estimate import Usage, estimate, measured_usage, precache_asks, stopped, usual_answer
+from ops.precaching.estimate import MeanTokens, cost_estimate, measured_usage, precache_asks, stopped, usual_answer
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
 from ops.workers.client import WorkerClient
@@ -50,21 +50,22 @@ def row(name: str, prompt_tokens: int, completion_tokens: int, benchmark: str = 
 
 def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
     usages = measured_usage([row("w", 100, 40), row("w", 200, 60), row("w", 0, 0, status="refused")])
-    assert usages["w", "rlpr"] == Usage(150.0, 50.0)
-    total = estimate(precache_asks(problems(10), [worker()], 3), cache, usages).total
+    assert usages["w", "rlpr"] == MeanTokens(150.0, 50.0)
+    total = cost_estimate(precache_asks(problems(10), [worker()], 3), cache, usages).total
     assert (total.calls, total.cached, total.measured) == (30, 0, 30)
     assert total.expected_usd == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
     assert total.worst_usd > 30 * 1000 * 8 / 1e6
-    assert "from measured tokens" in str(estimate(precache_asks(problems(1), [worker()], 1), cache, usages))
+    assert "from measured tokens" in str(cost_estimate(precache_asks(problems(1), [worker()], 1), cache, usages))
 
 
 def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache: ResponseCache) -> None:
-    found = estimate(precache_asks(problems(10), [worker()], 1), cache)
+    found = cost_estimate(precache_asks(problems(10), [worker()], 1), cache)
     assert 0 < found.total.expected_usd < found.total.worst_usd
     assert found.total.measured == 0
     assert "nothing was measured yet" in str(found)
     both = [worker(), worker("other")]
-    short = estimate(precache_asks(problems(10), both, 1), cache, {("other", "rlpr"): Usage(10.0, 1.0)}).workers["w"]
+    measured = {("other", "rlpr"): MeanTokens(10.0, 1.0)}
+    short = cost_estimate(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
     assert short.expected_usd < found.total.expected_usd  # the other answers in a word: so may this one
     assert short.worst_usd == found.total.worst_usd
 
@@ -73,7 +74,7 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCac
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "precache", "w", 0.5, 100, 40))
     usages = measured_usage([row("w", 7, 7, benchmark="mmlu")], ledger)
-    total = estimate(precache_asks(problems(1), [worker()], 1), cache, usages).total
+    total = cost_estimate(precache_asks(problems(1), [worker()], 1), cache, usages).total
     assert total.expected_usd == pytest.approx((100 * 2 + 40 * 8) / 1e6)
 
 
@@ -82,7 +83,7 @@ def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: P
     pool = load_pool(Workspace.find().config, "quickstart")
     asked = [problem for name in TRAINING_BENCHMARKS for problem in generate(name, "train", 12, 5)]
     client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
-    before = estimate(precache_asks(asked, pool.workers, 1), client.cache)
+    before = cost_estimate(precache_asks(asked, pool.workers, 1), client.cache)
     assert before.total.measured == before.total.alike == 0
     assert "nothing was measured yet" in str(before)
     for tool in pool.workers:
@@ -106,14 +107,15 @@ def test_kinds_of_workers_are_expected_to_answer_at_different_length() -> None:
 
 
 def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache: ResponseCache) -> None:
-    def expected(usages: dict[tuple[str, str], Usage], **settings: Any) -> float:
-        return estimate(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).total.expected_usd
+    def expected(usages: dict[tuple[str, str], MeanTokens], **settings: Any) -> float:
+        return cost_estimate(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).total.expected_usd
 
     elsewhere = measured_usage([row("w", 100, 40, benchmark="mmlu")])
     assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker, on another benchmark
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
-    usages = {("other", "rlpr"): Usage(9, 10), ("tool", "rlpr"): Usage(9, 3), ("gone", "rlpr"): Usage(9, 999)}
-    found = estimate(precache_asks(problems(1), others, 1), cache, usages)
+    completions = {"other": 10, "tool": 3, "gone": 999}
+    usages = {(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()}
+    found = cost_estimate(precache_asks(problems(1), others, 1), cache, usages)
     assert (found.total.measured, found.total.alike) == (2, 1)
     prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
     assert found.workers["w"].expected_usd == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
@@ -123,13 +125,13 @@ def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache:
 def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "evaluation", "w", 0.5, 70, 30))
-    total = estimate(precache_asks(problems(1), [worker()], 1), cache, measured_usage([], ledger)).total
+    total = cost_estimate(precache_asks(problems(1), [worker()], 1), cache, measured_usage([], ledger)).total
     assert (total.measured, total.expected_usd) == (1, pytest.approx((70 * 2 + 30 * 8) / 1e6))
 
 
 def test_each_worker_has_its_share(cache: ResponseCache) -> None:
     cheap = worker("cheap").model_copy(update={"price": Price(input=0.0, output=0.0)})
-    found = estimate(precache_asks(problems(2), [worker(), cheap], 1), cache)
+    found = cost_estimate(precache_asks(problems(2), [worker(), cheap], 1), cache)
     assert {name: share.calls for name, share in found.workers.items()} == {"w": 2, "cheap": 2}
     assert found.workers["cheap"].worst_usd == 0.0
     assert [one["worker"] for one in found.as_rows()] == ["w", "cheap"]
@@ -141,15 +143,15 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     client = WorkerClient(cache, Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
     remote = loopback.worker()
     asks = list(precache_asks(problems(8), [remote], 2))
-    before = estimate(asks, client.cache).total
+    before = cost_estimate(asks, client.cache).total
     asyncio.run(precache(problems(4), remote, client, 2))
-    halfway = estimate(asks, client.cache, measured_usage([], client.ledger)).total
+    halfway = cost_estimate(asks, client.cache, measured_usage([], client.ledger)).total
     assert (halfway.cached, halfway.to_make, halfway.measured) == (8, 8, 8)
     assert client.counts.usd <= before.worst_usd - halfway.worst_usd
     rest = client.counts.usd
     asyncio.run(precache(problems(8), remote, client, 2))
     assert client.counts.usd - rest == pytest.approx(halfway.expected_usd)  # every answer is as long
-    done = estimate(asks, client.cache)
+    done = cost_estimate(asks, client.cache)
     assert (done.total.to_make, done.total.worst_usd) == (0, 0.0)
     assert "nothing to pay" in str(done)
 
@@ -157,13 +159,13 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
 def test_a_stop_says_what_is_done_and_what_the_rest_would_cost(loopback: Any, make_client: Any) -> None:
     remote = loopback.worker(concurrency=1)
     asks = list(precache_asks(problems(20), [remote], 1))
-    whole = estimate(asks, make_client().cache).total.worst_usd
+    whole = cost_estimate(asks, make_client().cache).total.worst_usd
     client = make_client(cap_usd=whole / 20 * 1.4)
     with pytest.raises(OverBudget) as caught:
         asyncio.run(precache(problems(20), remote, client))
     done = len(loopback.requests)
     assert 0 < done < 20
-    error = stopped(caught.value, estimate(asks, client.cache, measured_usage([], client.ledger)))
+    error = stopped(caught.value, cost_estimate(asks, client.cache, measured_usage([], client.ledger)))
     assert f"{done} of 20 calls are done" in str(error)
     assert f"the other {20 - done} would cost about" in str(error)
     assert "budget.run_usd" in str(error)

@@ -208,7 +208,7 @@ def test_processes_never_pass_the_cap_and_use_it_up(tmp_path: Path) -> None:
 _HOLDER = """
     import sys, time
     from pathlib import Path
-    from ops.workers.ledger import Bill, Ledger
+    from ops.spending.ledger import Bill, Ledger
     ledger = Ledger(Path(sys.argv[1]))
     done = ledger.reserve("run", 0.4, 1.0)
     held = ledger.reserve("run", 0.5, 1.0)
@@ -282,7 +282,7 @@ def test_kill_9_loses_no_settled_cost_and_frees_what_was_reserved(tmp_path: Path
 _SENDER = """
     import sys, time
     from pathlib import Path
-    from ops.workers.ledger import Departure, Ledger
+    from ops.spending.ledger import Departure, Ledger
     ledger = Ledger(Path(sys.argv[1]))
     queued, sent = ledger.reserve_many("run", [0.4, 0.3], 1.0)
     ledger.mark_sent(Departure(sent, "test", "w", "key"))

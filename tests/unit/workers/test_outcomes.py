@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from ops.curation.signal import forecast
+from ops.curation.signal import group_signals
 from ops.precaching.profiles import best_single, oracle, profile, tallies
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 
@@ -21,7 +21,7 @@ def test_the_pool_of_published_models() -> None:
     assert best.overall.accuracy == max(score.accuracy for score in workers.values())
     assert best.overall.accuracy + best.overall.se < ceiling.accuracy
     assert {score.n for score in workers.values()} == {348, 349}
-    shares = {group: fmean(forecast(tallies(rows), group).values()) for group in (8, 64)}
+    shares = {group: fmean(group_signals(tallies(rows), group).values()) for group in (8, 64)}
     assert 0.2 < shares[8] < shares[64] < 1.0
 
 

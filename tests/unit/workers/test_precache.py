@@ -102,11 +102,11 @@ _PRECACHE = """
     import asyncio, json, sys
     from pathlib import Path
     from ops.config import Worker
-    from ops.problem import Problem
-    from ops.workers.cache import ResponseCache
+    from ops.core.problem import Problem
+    from ops.cache import ResponseCache
     from ops.workers.client import WorkerClient
-    from ops.workers.ledger import Ledger
-    from ops.workers.precache import precache, write_responses
+    from ops.spending.ledger import Ledger
+    from ops.precaching.precache import precache, write_responses
     folder = Path(sys.argv[1])
     task = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     client = WorkerClient(ResponseCache(folder), Ledger(folder / "ledger.sqlite"), "precache", "run", 1.0)

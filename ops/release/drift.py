@@ -33,7 +33,7 @@ class Plan:
 
 
 def plan(difference: PoolDifference) -> Plan:
-    """The least that suffices for a pool's difference (DESIGN.md, "Retraining"); names in alphabetical order.
+    """The least that suffices for a pool's difference (docs/release.md, "Retraining"); names in alphabetical order.
 
     A removed worker: evaluate what is left. A new one: precache its column and
     fine-tune. One that can answer differently: all of it. Another price changes no answer, so

@@ -1,7 +1,7 @@
 """The thin edge to DVC and git: what data a run used, what code, and where copies of the data go.
 
 What belongs here: recording a stage's outputs in dvc.lock, pushing them, reading revisions.
-What does not: making those outputs (`ops.stages.problems`, `ops.stages.curation`, `ops.workers`).
+What does not: making those outputs (`ops.stages`).
 """
 
 from ops.core.git import git_commit

@@ -1,4 +1,4 @@
-"""The definitions load, say what DESIGN.md draws, and what they would launch is valid."""
+"""The definitions load, say what docs/architecture.md draws, and what they would launch is valid."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds recursion test browser lint fuzz pictures selectors gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds test browser lint fuzz pictures selectors gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,9 +71,6 @@ lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 
 seeds: $(STAMP)  ## the quickstart on three seeds, into docs/results.md: SEEDS="1 2 3"
 	@$(BIN)/python -m pipelines.seeds $(SEEDS)
-
-recursion: $(STAMP)  ## the trained quickstart in rounds, by depth, into docs/results.md
-	@$(BIN)/python -m pipelines.recursion
 
 fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'

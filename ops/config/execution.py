@@ -16,8 +16,6 @@ class Recursion(Settings):
     """All rounds together may make at most so many times the first round's calls."""
     answer_tokens: int | None = Field(default=None, ge=16)
     """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
-    discount: float = Field(default=0.25, ge=0, le=1)
-    """What the first round's reward counts in training when another round follows."""
 
 
 class Execution(Settings):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import Execution, Prompting, Recursion, Worker
+from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.workers.types import Client
@@ -80,20 +79,6 @@ class RecursiveTrace:
     def latency_s(self) -> float:
         """Seconds of the rounds' critical paths together: a round waits for the one before."""
         return sum(trace.latency_s for trace in self.traces)
-
-    def under(self, limits: Recursion) -> RecursiveTrace:
-        """What it would have been under these limits, tighter than its own: no round depends on what may follow."""
-        kept: tuple[Round, ...] = ()
-        made = 0
-        for number, one in enumerate(self.rounds):
-            if number > limits.rounds:
-                return RecursiveTrace(kept, "cap")
-            if one.trace is not None:
-                made += _planned(one.trace.workflow)
-                if made > limits.calls_ratio * _planned(self.traces[0].workflow):
-                    return RecursiveTrace((*kept, Round(one.text, one.parsed)), "budget")
-            kept = (*kept, one)
-        return self
 
     def as_row(self, *, texts: bool = True) -> dict[str, Any]:
         """A JSON-ready row: one `Trace.as_row` per executed round; without `texts` no completion either."""
@@ -235,39 +220,3 @@ def _planned(workflow: Workflow) -> int:
 def _ending(ran: tuple[Workflow, Trace]) -> Previous:
     workflow, trace = ran
     return Previous(workflow.steps[-1].subtask, trace.answer or "")
-
-
-# ── for training ─────────────────────────────────────────────────────────────
-
-
-def round_rewards(rewards: Sequence[float | None], discount: float) -> list[float | None]:
-    """The rewards of one rollout's rounds as they count: the first one, when others follow, times `discount`.
-
-    Rounds that are unscorable (None) stay so.
-    """
-    if len(rewards) < 2 or rewards[0] is None:
-        return list(rewards)
-    return [discount * rewards[0], *rewards[1:]]
-
-
-def normalise_per_round(group: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
-    """Advantages of one question's rollouts: within each round, minus the mean and by the standard deviation.
-
-    `group[i][r]` is the reward of rollout i in round r; rollouts may have different numbers of rounds.
-    Rounds are normalised apart because a round's rewards only compare with others given at the same
-    point. Where all rewards of a round are equal the advantage is 0; None stays None and counts in nothing.
-    """
-    columns: dict[int, list[float]] = {}
-    for rewards in group:
-        for number, reward in enumerate(rewards):
-            if reward is not None:
-                columns.setdefault(number, []).append(reward)
-    mean = {number: statistics.fmean(found) for number, found in columns.items()}
-    spread = {number: statistics.pstdev(found) for number, found in columns.items()}
-    return [
-        [
-            None if reward is None else (reward - mean[number]) / spread[number] if spread[number] > 1e-9 else 0.0
-            for number, reward in enumerate(rewards)
-        ]
-        for rewards in group
-    ]

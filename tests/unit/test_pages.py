@@ -34,7 +34,6 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
     ("page", "command"),
     [
         ("results", "make seeds"),
-        ("results", "make recursion"),
         ("quality", "make gold"),
         ("curation", "make selectors"),
         ("precaching", "python -m tests.bench.outcomes"),

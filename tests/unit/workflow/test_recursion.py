@@ -7,21 +7,18 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ops.config import Execution, Prompting, Recursion, Worker
+from ops.config import Execution, Prompting, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.workflow.cards import WorkerCard
 from ops.workflow.execution import Previous, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.recursion import (
     RecursiveTrace,
-    normalise_per_round,
     recurse,
     recurse_many,
-    round_rewards,
 )
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
@@ -200,20 +197,6 @@ def test_the_record_sums_up_its_rounds() -> None:
         assert word not in bare
 
 
-@pytest.mark.parametrize("last", [KEEP, FIRST, "prose", Workflow.single(2)])
-@pytest.mark.parametrize("ratio", [1.0, 2.0, 3.0, 4.0, 9.0])
-def test_a_longer_run_tells_what_tighter_limits_would_have_given(last: Workflow | str, ratio: float) -> None:
-    script = (FIRST, SECOND, THIRD, last)
-    whole, _, _ = run(*script)
-    for cap in range(5):
-        bound, _, _ = run(*script, rounds=cap, ratio=ratio)
-        seen = whole.under(Recursion(rounds=cap, calls_ratio=ratio))
-        assert (seen.stop, seen.answer, seen.calls) == (bound.stop, bound.answer, bound.calls)
-        assert [(one.text, one.trace is None) for one in seen.rounds] == [
-            (one.text, one.trace is None) for one in bound.rounds
-        ]
-
-
 def test_the_conductor_may_be_shown_less_of_an_answer() -> None:
     class Talker(Tool):
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
@@ -236,45 +219,11 @@ def test_a_lone_step_that_sees_all_has_the_previous_round_alone() -> None:
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
 
 
-# ── for training ─────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("rewards", "wanted"),
-    [
-        ([1.0], [1.0]),
-        ([1.0, 0.5], [0.25, 0.5]),
-        ([0.5, 1.0, 1.0], [0.125, 1.0, 1.0]),
-        ([None, 1.0], [None, 1.0]),
-        ([1.0, None], [0.25, None]),
-        ([], []),
-    ],
-)
-def test_the_first_rounds_reward_is_discounted_when_another_follows(rewards, wanted) -> None:
-    assert round_rewards(rewards, 0.25) == wanted
-
-
-def test_each_round_is_normalised_by_itself() -> None:
-    group = [[0.25, 1.0], [0.125, 1.0], [0.25], [0.125, None], [None, 0.5]]
-    found = normalise_per_round(group)
-    assert found[0][0] == found[2][0] == pytest.approx(1.0)
-    assert found[1][0] == found[3][0] == pytest.approx(-1.0)
-    assert found[3][1] is None
-    assert found[4][0] is None
-    assert found[0][1] == pytest.approx(0.7071, abs=1e-3)
-    assert found[4][1] == pytest.approx(-1.4142, abs=1e-3)
-
-
-rewards = st.sampled_from([None, 0.0, 0.125, 0.25, 0.5, 1.0])
-
-
-@given(st.lists(st.lists(rewards, max_size=3), max_size=12))
-@settings(deadline=None)
-def test_advantages_are_centred_and_of_unit_spread_or_zero(group: list[list[float | None]]) -> None:
-    found = normalise_per_round(group)
-    assert [[a is None for a in one] for one in found] == [[r is None for r in one] for one in group]
-    for number in range(3):
-        column = [one[number] for one in found if len(one) > number and one[number] is not None]
-        if column:
-            assert sum(column) == pytest.approx(0.0, abs=1e-9)
-            assert sum(a * a for a in column) / len(column) == pytest.approx(1.0) or not any(column)
+def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
+    cards = [WorkerCard(accuracy={"math": 0.71 - ordinal / 10}, cost_usd=0.002) for ordinal in range(len(OFFERED))]
+    prompting = PROMPTING.model_copy(update={"cards": True})
+    limits = Execution.model_validate({"recursion": {"rounds": 2, "calls_ratio": 9}})
+    script = Script(FIRST.render(), SECOND.render(), KEEP)
+    asyncio.run(recurse(problem(), script, OFFERED, Tool(), prompting, settings=limits, cards=cards))
+    assert len(script.prompts) == 3
+    assert all(cards[0].short() in prompt[0]["content"] for prompt in script.prompts)

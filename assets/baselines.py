@@ -9,7 +9,7 @@ from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.evaluation.stored import COLD_START
 from ops.precaching.opening import open_client
-from ops.precaching.profiles import oracle, profile
+from ops.precaching.profiles import ceiling, profile
 from ops.stages.evaluation import score_policy
 from ops.stages.responses import answer_evaluation
 from ops.training.cold_start import base_policy_folder
@@ -40,7 +40,7 @@ def baselines(
         accuracies = [(one.worker, metadata.percent(one.overall)) for one in profile(rows)]
         facts = {
             "workers": metadata.table(("worker", "accuracy in %"), accuracies),
-            "oracle": metadata.percent(oracle(rows).get(benchmark)),
+            "oracle": metadata.percent(ceiling(rows).get(benchmark)),
         }
         context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))

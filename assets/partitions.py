@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, Recipe
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.config import Recipe
 from ops.core.errors import ConfigError
 from ops.precaching.stored import Cell
 
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 workers = dg.DynamicPartitionsDefinition(name="worker")
 worker_by_benchmark = dg.MultiPartitionsDefinition(
-    {"benchmark": dg.StaticPartitionsDefinition(list(TRAINING_BENCHMARKS)), "worker": workers}
+    {"benchmark": dg.StaticPartitionsDefinition(list(training_benchmarks())), "worker": workers}
 )
 """Only benchmarks that are trained on have a shortlist to ask the workers about."""
 

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets import partitions
 from assets.resources import Podium
-from ops.config import BENCHMARKS, TRAINING_BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from pipelines.home import only_one, this_process
 
 LIFECYCLE_RUN = "podium/lifecycle_run"
@@ -106,14 +106,16 @@ def _stage_op(assets: dg.Definitions, stage: Stage, first: bool) -> dg.OpDefinit
 def _partition_tags(stage: Stage, podium: Podium, instance: dg.DagsterInstance) -> Sequence[dict[str, str]]:
     if stage.along == "nothing":
         return [{}]
+    named = podium.load().recipe.benchmarks
     if stage.along == "benchmark":
-        spans = partitions.ranges(BENCHMARKS, list(podium.load().recipe.benchmarks))
+        spans = partitions.ranges(list(BENCHMARKS), list(named))
     else:
         workers = instance.get_dynamic_partitions("worker")
         spans = [
             (
-                dg.MultiPartitionKey({"worker": workers[0], "benchmark": TRAINING_BENCHMARKS[0]}),
-                dg.MultiPartitionKey({"worker": workers[-1], "benchmark": TRAINING_BENCHMARKS[-1]}),
+                dg.MultiPartitionKey({"worker": workers[0], "benchmark": first}),
+                dg.MultiPartitionKey({"worker": workers[-1], "benchmark": last}),
             )
+            for first, last in partitions.ranges(training_benchmarks(), training_benchmarks(named))
         ]
     return [{RANGE_START: first, RANGE_END: last} for first, last in spans]

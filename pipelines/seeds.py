@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from assets.resources import Podium
 from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import Conductor
-from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.report import Leaderboard, percent
@@ -74,8 +74,9 @@ def _tables(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         for board, suffix in ((outcome.board, ""), (outcome.greedy, ", greedy")):
             for name in board.systems:
-                seen, unseen = (percent(board.mean(name, over)) for over in (TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS))
-                usd = board.cost(name, TRAINING_BENCHMARKS)[1]
+                seen = percent(board.mean(name, training_benchmarks()))
+                unseen = percent(board.mean(name, unseen_benchmarks()))
+                usd = board.cost(name, training_benchmarks())[1]
                 lines.append(f"| {outcome.seed} | {name}{suffix} | {seen} | {unseen} | {usd:.6f} |")
     lines += [
         "",
@@ -83,7 +84,7 @@ def _tables(outcomes: Sequence[Outcome]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for outcome in outcomes:
-        scores = [outcome.board.systems["Conductor"][name] for name in TRAINING_BENCHMARKS]
+        scores = [outcome.board.systems["Conductor"][name] for name in training_benchmarks()]
         compliance = sum(score.format_compliance for score in scores) / len(scores)
         several = sum(score.multi_worker_share for score in scores) / len(scores)
         trained = outcome.trained

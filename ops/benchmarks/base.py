@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -26,6 +27,17 @@ EMBEDDED_TRAIN, EMBEDDED_TEST = 1000, 100
 def as_it_is(row: Row) -> Row:
     """The adapter of a benchmark whose files are already in our row shape."""
     return row
+
+
+class Upstream(NamedTuple):
+    """Which upstream item a problem is: a pattern of ids (case folded) whose group names the item in `dataset`.
+
+    An id alone says little: `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. A
+    pattern matches only ids that name their item whatever the split; every other id names nothing.
+    """
+
+    dataset: str
+    pattern: re.Pattern[str]
 
 
 class Loaded(NamedTuple):
@@ -54,15 +66,19 @@ class Benchmark:
     cautions: tuple[str, ...]
     hub: Hub
     from_hub: Callable[[Row], Row]
+    place: int = 1000
+    """Its order among those trained on, or among those that are not; by name where it is equal."""
     adapt: Callable[[Row], Row] = as_it_is
     confidential: bool = False
     """Its questions are never printed or republished: see `privacy`."""
+    upstream: Upstream | None = None
+    """None: ids do not tell which upstream item a problem is."""
     releases: Mapping[Split, str] = field(default_factory=dict)
     """Which release each split is, for benchmarks that are published as dated releases."""
 
     @property
     def trains(self) -> bool:
-        """Whether it has a training split; the unseen benchmarks have none."""
+        """Whether it has a training split; benchmarks that are for evaluation only have none."""
         return "train" in self.hub.parts
 
     @property
@@ -153,8 +169,11 @@ class Benchmark:
         return self.from_hub(row) if upstream and not ours else row
 
     def _embedded(self, split: Split, count: int, seed: int) -> list[Problem]:
-        from ops.miniature.problems import generate
+        from ops.miniature.problems import generate, mirrored
 
+        if self.name not in mirrored():
+            problem = "is 'embedded', but no embedded family mirrors this benchmark"
+            raise ConfigError("recipe", f"benchmarks.{self.name}.source", problem, "Use source: file or source: hub")
         problems: list[Problem] = generate(self.name, split, count, seed)
         return problems
 

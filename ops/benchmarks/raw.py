@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.benchmarks.store import read_problems
-from ops.config import TRAINING_BENCHMARKS, Recipe, digest
+from ops.config import Recipe, digest
+from ops.core.errors import ConfigError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 
@@ -35,8 +36,11 @@ def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Spli
 
 
 def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError`."""
-    names = [name for name in TRAINING_BENCHMARKS if name in recipe.benchmarks]
+    """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError` and `ConfigError`."""
+    names = training_benchmarks(recipe.benchmarks)
+    if not names:
+        remedy = f"Add one of {', '.join(training_benchmarks())}"
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "name none that is trained on", remedy)
     files = [raw_file(workspace, recipe, name, "train") for name in names]
     return [problem for file in files for problem in read_problems(file)]
 

@@ -6,7 +6,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 """
 
 from ops.config.base import Settings, digest
-from ops.config.data import BENCHMARKS, TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, BenchmarkSource, Curation
+from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import Execution, Recursion
 from ops.config.grading import Grading
 from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
@@ -21,9 +21,6 @@ from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, S
 from ops.config.versions import Versions
 
 __all__ = [
-    "BENCHMARKS",
-    "TRAINING_BENCHMARKS",
-    "UNSEEN_BENCHMARKS",
     "BenchmarkSource",
     "Budget",
     "ColdStart",

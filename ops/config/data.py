@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Settings
-
-TRAINING_BENCHMARKS = ("math500", "mmlu", "rlpr", "livecodebench")
-"""The benchmarks whose training split feeds the mix, one per domain."""
-UNSEEN_BENCHMARKS = ("aime25", "gpqa_diamond", "bigcodebench")
-"""Evaluation only: nothing of them is ever trained on."""
-BENCHMARKS = TRAINING_BENCHMARKS + UNSEEN_BENCHMARKS
+from ops.core.registry import check_names
 
 
 class BenchmarkSource(Settings):
@@ -49,21 +44,19 @@ class Curation(Settings):
     """How the training mix is chosen."""
 
     per_domain: int = Field(default=240, ge=1)
-    """Places in the mix for each of the four domains."""
+    """Places in the mix for each domain of the recipe's training benchmarks."""
     shortlist_factor: float = Field(default=1.0, ge=1)
     """Candidates shortlisted (and precached) per place; more than 1 leaves the selector a choice."""
-    selector: Literal["signal", "disagreement", "proxy", "diversity", "uniform"] = "signal"
-    """What is preferred. "signal": groups of rollouts likely to disagree, forecast from precached responses;
-    "disagreement": all but what every worker solves alone (responses too); "proxy": level, length and form of the
-    answer (no responses); "diversity": coverage alone; "uniform": nothing, to compare with."""
+    selector: str = "signal"
+    """What is preferred: a file in `ops/curation/selectors`, which says what it goes by."""
     rescued: float = Field(default=0.05, ge=0, lt=1)
     """For the forecast: share of failing rollouts that a chain of workers rescues. An assumption; 0: no chains."""
     near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
     """Training candidates at least this similar (word 5-grams) to an evaluation question are removed, and light
     rewordings of one too. 1: equal texts only, for questions that are templates filled with numbers."""
 
-    @property
-    def reads_responses(self) -> bool:
-        """Whether the selector chooses by what workers answered."""
-        return self.selector in ("signal", "disagreement")
-
+    @field_validator("selector")
+    @classmethod
+    def _known(cls, selector: str) -> str:
+        check_names("selector", "ops.curation.selectors", [selector])
+        return selector

@@ -7,13 +7,14 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Settings
-from ops.config.data import BENCHMARKS, TRAINING_BENCHMARKS, BenchmarkSource, Curation
+from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import Execution
 from ops.config.grading import Grading
 from ops.config.prompting import Prompting
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
+from ops.core.registry import check_names
 
 
 class Recipe(Settings):
@@ -48,10 +49,7 @@ class Recipe(Settings):
     @field_validator("benchmarks")
     @classmethod
     def _known(cls, sources: dict[str, BenchmarkSource]) -> dict[str, BenchmarkSource]:
-        if unknown := sorted(set(sources) - set(BENCHMARKS)):
-            raise ValueError(f"unknown benchmark {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
-        if missing := sorted(set(TRAINING_BENCHMARKS) - set(sources)):
-            raise ValueError(f"missing training benchmark {', '.join(missing)}")
+        check_names("benchmark", "ops.benchmarks.catalogue", sources)
         return sources
 
     @model_validator(mode="after")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Settings
+from ops.core.registry import check_names
 
 
 class ScratchPolicy(Settings):
@@ -75,10 +76,19 @@ class Grpo(Settings):
     processes: int = Field(default=1, ge=1)
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints: what a crash can cost."""
+    reward_terms: dict[str, float] = Field(default={})
+    """File in `ops/training/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a scorable
+    rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a format."""
 
     @property
     def rollouts_per_step(self) -> int:
         return self.questions_per_step * self.rollouts_per_question
+
+    @field_validator("reward_terms")
+    @classmethod
+    def _known(cls, weights: dict[str, float]) -> dict[str, float]:
+        check_names("reward term", "ops.training.terms", weights)
+        return weights
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:
@@ -98,3 +108,11 @@ class Evaluation(Settings):
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
     batch: int = Field(default=128, ge=1)
+    baselines: tuple[str, ...] | None = None
+    """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: all of them."""
+
+    @field_validator("baselines")
+    @classmethod
+    def _known(cls, baselines: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_names("baseline", "ops.evaluation.baselines", baselines or ())
+        return baselines

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-Domain = Literal["math", "mmlu", "rlpr", "code"]
+Domain = str
+"""What a benchmark declares itself to be of: places in the mix and accuracies are told by it."""
 GraderName = Literal["math", "choice", "text", "code"]
 Split = Literal["train", "test"]
 

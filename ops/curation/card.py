@@ -10,25 +10,13 @@ from typing import Any, NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
 from ops.core.problem import Problem
-from ops.curation.mix import agreements
-from ops.curation.proxies import STATED
+from ops.curation.agreement import agreements
+from ops.curation.selector import SELECTORS, Evidence
 from ops.curation.signal import Tallies
 from ops.curation.strata import stratum
 
 BINS = 5
 """Columns of a distribution over 0-1."""
-_COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
-WHY = {
-    "signal": "Problems on which a GRPO group is likely to disagree are preferred, for a group whose rollouts are all "
-    f"right or all wrong teaches nothing. The forecast comes from precached responses. Beside it, {_COVERED}",
-    "disagreement": "What every worker solves alone in every sample is left out first; the places are shared evenly "
-    "over families or subjects and levels.",
-    "proxy": "**Nothing here was measured**: no worker has answered. Preferred are problems that by proxies should "
-    f"divide workers. Beside it, {_COVERED}",
-    "diversity": f"Coverage alone: {_COVERED} Difficulty was not looked at.",
-    "uniform": "A plain random draw, to compare the other selectors with.",
-}
-"""What each selector preferred, and why."""
 
 
 class Choice(NamedTuple):
@@ -46,7 +34,7 @@ def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], 
     parts = [
         f"# Training mix of the recipe `{recipe.name}`",
         _how(mix, recipe),
-        WHY[recipe.curation.selector],
+        SELECTORS[recipe.curation.selector].why,
         "## Composition",
         _composition(mix, recipe),
         "## Coverage",
@@ -114,18 +102,11 @@ def _coverage(choice: Choice) -> str:
 
 
 def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
-    """The distribution of the forecast or of the proxies, in the shortlist and in the mix."""
-    if not choice.weights:
+    """The distribution of what the selector went by, in the shortlist and in the mix."""
+    weighing = SELECTORS[recipe.curation.selector].weighing
+    if weighing is None or not choice.weights:
         return []
-    measured = recipe.curation.reads_responses
-    words = (
-        f"The probability that of {recipe.grpo.rollouts_per_question} rollouts on a problem not all are right and not "
-        "all wrong, from the workers' pooled pass rates under a prior fitted to each benchmark. Chains of workers are "
-        f"assumed to rescue {recipe.curation.rescued:.0%} of failing rollouts on average; that is not measured."
-        if measured
-        else "The mean of these proxies, each from 0.2 to 1 and compared within its benchmark. They are guesses:\n\n"
-        + "\n".join(f"- {name}: preferred is {preferred}." for name, preferred in STATED)
-    )
+    words = weighing.explain(Evidence(recipe.curation, recipe.seed, group=recipe.grpo.rollouts_per_question))
     edges = [f"{place / BINS:.1f}-{(place + 1) / BINS:.1f}" for place in range(BINS)]
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
@@ -133,8 +114,7 @@ def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
             found = [choice.weights[p.key] for p in problems if p.domain == domain]
             counts = Counter(min(int(value * BINS), BINS - 1) for value in found)
             rows.append((domain, stage, f"{fmean(found):.3f}", *(counts[place] for place in range(BINS))))
-    title = "## Forecast signal" if measured else "## Proxies"
-    return [title, f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
+    return [f"## {weighing.title}", f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
 
 
 def _kinds(choice: Choice) -> str:

@@ -29,6 +29,8 @@ LEAST = 1e-3
 """What a problem without any weight still counts, so that places can be filled."""
 REPEATED = 0.5
 """What a problem is still worth of its weight when it says nothing new: many differ in their numbers only."""
+COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
+"""What `choose` does beside weighing, in the data card's words."""
 OUTLIER = 5
 """Features nobody else has are no features; so many are taken as covered, or a text with few would look all new."""
 

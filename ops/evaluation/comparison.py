@@ -17,12 +17,13 @@ from ops.core.errors import DataError
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.baselines import best_single, oracle, random_worker
-from ops.evaluation.baselines.single_worker import of_worker
+from ops.evaluation.alone import of_worker
+from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
+from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
 
@@ -52,16 +53,11 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
     alone = _answers(setup, setup.pool.names)
     trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
-    best, best_rows = best_single.rows(alone, trained)
+    best = best_single(trained).worker
+    baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines)
     cold = stored_scores(setup, base_policy, COLD_START, list(domains)) if setup.recipe.cold_start else None
-    board = leaderboard(
-        conductor,
-        best_worker=(best, best_rows),
-        random_worker=random_worker.expected(alone),
-        oracle=oracle.rows(alone),
-        cold_start=cold,
-    )
-    made = Comparison(policy_key(policy), board, conductor, best, _with_domains(best_rows, domains))
+    board = leaderboard(conductor, baselines, cold)
+    made = Comparison(policy_key(policy), board, conductor, best, _with_domains(of_worker(alone, best), domains))
     facts = _facts(setup, policy) | {
         "best_worker": best,
         "systems": {

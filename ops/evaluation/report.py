@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
 from ops.spending.money import usd
@@ -30,9 +30,9 @@ class Leaderboard:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Benchmarks that any system was scored on: training ones first, in the recipe's order."""
+        """Benchmarks that any system was scored on: training ones first, in the registry's order."""
         seen = {name for scores in self.systems.values() for name in scores}
-        known = [name for name in (*TRAINING_BENCHMARKS, *UNSEEN_BENCHMARKS) if name in seen]
+        known = [name for name in BENCHMARKS if name in seen]
         return known + sorted(seen - set(known))
 
     def mean(self, system: str, over: Sequence[str]) -> MeanEstimate:
@@ -50,23 +50,16 @@ class Leaderboard:
 
 def leaderboard(
     conductor: Iterable[ScoreRow],
-    *,
-    best_worker: tuple[str, Iterable[ScoreRow]],
-    random_worker: Mapping[str, Summary],
-    oracle: Iterable[ScoreRow],
+    baselines: Mapping[str, Mapping[str, Summary]],
     cold_start: Iterable[ScoreRow] | None = None,
 ) -> Leaderboard:
-    """Bring the systems together in the order in which the table shows them."""
+    """Bring the systems together in the order in which the table shows them; `baselines` as `standings` gives them."""
     from ops.evaluation.runner import summarize
 
-    name, rows = best_worker
     systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
     if cold_start is not None:
         systems["cold start"] = summarize(cold_start)
-    systems[f"best worker ({name})"] = summarize(rows)
-    systems["random worker"] = random_worker
-    systems["oracle"] = summarize(oracle)
-    return Leaderboard(systems)
+    return Leaderboard({**systems, **baselines})
 
 
 def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
@@ -86,7 +79,7 @@ def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
 
 
 def _ends_section(board: Leaderboard, label: str) -> bool:
-    seen = [name for name in board.benchmarks if name in TRAINING_BENCHMARKS]
+    seen = [name for name in board.benchmarks if name in training_benchmarks()]
     return label in {*board.benchmarks[-1:], *seen[-1:]}
 
 
@@ -104,7 +97,7 @@ def _lines(board: Leaderboard) -> list[_Line]:
         n = max((s.accuracy.n for s in scores if s), default=0)
         cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "–" for s in scores]
         lines.append(_Line(benchmark, n, cells))
-    for label, names in ((IN_DOMAIN, TRAINING_BENCHMARKS), (UNSEEN, UNSEEN_BENCHMARKS)):
+    for label, names in ((IN_DOMAIN, training_benchmarks()), (UNSEEN, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
             means = [(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
             lines.append(_Line(label, max(m[0].n for m in means), [_cell(*m) for m in means], is_mean=True))

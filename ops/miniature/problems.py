@@ -21,6 +21,11 @@ _KINDS: dict[str, tuple[Domain, GraderName]] = {
 TEST_SHARE = 0.25
 
 
+def mirrored() -> frozenset[str]:
+    """The benchmarks that an embedded family mirrors."""
+    return frozenset(_KINDS)
+
+
 def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
     """`count` distinct problems of a benchmark, its families in turn.
 

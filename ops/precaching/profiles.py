@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.core.problem import Problem, benchmark_of
+from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 
 if TYPE_CHECKING:
@@ -161,20 +161,27 @@ def best_single(rows: Sequence[ResponseRow]) -> Profile:
     return min(profiles, key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
 
 
-def oracle(rows: Sequence[ResponseRow]) -> dict[str, Score]:
-    """Benchmark → what choosing the best worker for each problem, with hindsight, would score.
+def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
+    """For each problem the rows of the worker that is right most often, known with hindsight; of equals the cheaper.
 
-    With several samples a worker's rate on a problem is its mean: the oracle knows the
-    worker, not the luck of a sample.
+    With several samples the oracle knows the worker, not the luck of a sample. Where nobody is right and a worker
+    could not be reached, that worker might have been: its rows are given.
     """
-    best: dict[str, float] = {}
-    for own in _grouped(rows, lambda row: row.worker).values():
-        for key, rate in _pass_rates(own).items():
-            best[key] = max(rate, best.get(key, 0.0))
-    by_benchmark: dict[str, list[float]] = defaultdict(list)
-    for key, rate in sorted(best.items()):
-        by_benchmark[benchmark_of(key)].append(rate)
-    return {benchmark: _score(rates) for benchmark, rates in by_benchmark.items()}
+    problems: dict[str, dict[str, list[ResponseRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        problems[row.problem_key][row.worker].append(row)
+    return [row for workers in problems.values() for row in min(workers.values(), key=_preference)]
+
+
+def _preference(rows: list[ResponseRow]) -> tuple[float, bool, float, str]:
+    reached = [row for row in rows if row.status != "unreachable"]
+    rate, cost = _mean(row.score for row in reached), _mean(row.cost_usd for row in reached)
+    return -rate, len(reached) == len(rows), cost, rows[0].worker
+
+
+def ceiling(rows: Iterable[ResponseRow]) -> dict[str, Score]:
+    """Benchmark → what the `oracle` scores."""
+    return _scores(oracle(rows), lambda row: row.benchmark)
 
 
 def mean_score(scores: Iterable[Score]) -> Score:

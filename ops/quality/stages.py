@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.raw import SPLITS, evaluation_questions, raw_files
+from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems
 from ops.config import Setup
 from ops.core.problem import Problem, Split
@@ -47,6 +48,7 @@ def shortlist(setup: Setup) -> QualityReport:
     return check_problems(
         read_problems(setup.workspace.data / "shortlist.jsonl"),
         at_least=setup.recipe.curation.per_domain,
+        domains=training_domains(setup.recipe.benchmarks),
         evaluation=_held_out(setup),
         threshold=setup.recipe.curation.near_duplicate_jaccard,
         distinct=True,
@@ -77,6 +79,7 @@ def training_mix(setup: Setup) -> QualityReport:
     return check_problems(
         read_problems(setup.workspace.data / "training_mix.jsonl"),
         per_domain=setup.recipe.curation.per_domain,
+        domains=training_domains(setup.recipe.benchmarks),
         evaluation=_held_out(setup),
         threshold=setup.recipe.curation.near_duplicate_jaccard,
         distinct=True,

@@ -16,8 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.config import TRAINING_BENCHMARKS, UNSEEN_BENCHMARKS, Pool, digest, resolved
+from ops.config import Pool, digest, resolved
 from ops.core.errors import PodiumError
 from ops.core.libraries import need_mlflow
 from ops.core.workspace import Workspace
@@ -247,7 +248,7 @@ def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
             f"{name}/format_compliance": one.format_compliance,
             f"{name}/unscorable": float(one.unscorable),
         }
-    for label, names in (("in_domain", TRAINING_BENCHMARKS), ("unseen", UNSEEN_BENCHMARKS)):
+    for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         found |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
     return {key: value for key, value in found.items() if not math.isnan(value)}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ops
+from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.config import Pool, load
 from ops.core.errors import DataError, PodiumError
@@ -70,7 +71,7 @@ def question(text: str, inputs: Mapping[str, Any] | None = None) -> Problem:
     grader = inputs.get("grader") or ("choice" if choices else "text")
     if grader not in GRADERS:
         raise DataError("request", "custom_inputs.grader", f"is {grader!r}", f"Use one of {', '.join(GRADERS)}")
-    domain = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}[grader]
+    domain = next(entry.domain for entry in BENCHMARKS.values() if entry.grader == grader)
     row = {
         "id": uuid.uuid4().hex,
         "benchmark": "question",

@@ -6,17 +6,19 @@ import json
 from typing import NamedTuple
 
 from ops.benchmarks.raw import evaluation_questions, training_candidates
+from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems, write_problems, write_text
-from ops.config import Recipe, Setup
+from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
+from ops.curation.agreement import agreements
 from ops.curation.card import Choice, data_card
-from ops.curation.mix import agreements, choose_mix, signals
-from ops.curation.proxies import proxy_weights
+from ops.curation.mix import choose_mix
 from ops.curation.responses import stored_rows, tallies
+from ops.curation.selector import SELECTORS, Evidence
 from ops.curation.shortlist import Shortlist, shortlist
-from ops.curation.signal import Tallies, rescue
+from ops.curation.signal import Tallies
 
 
 class Mix(NamedTuple):
@@ -41,6 +43,7 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
         evaluation_questions(setup.workspace, setup.recipe),
         setup.recipe.curation,
         setup.recipe.seed,
+        training_domains(setup.recipe.benchmarks),
     )
     write_problems(setup.workspace.data / "shortlist.jsonl", chosen.problems)
     text = json.dumps(chosen.report, indent=1, sort_keys=True, ensure_ascii=False)
@@ -51,13 +54,15 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
 def materialize_mix(setup: Setup) -> Mix:
     """`data/shortlist.jsonl` and the pool's responses → `data/training_mix.jsonl` and `data/data_card.md`.
 
-    Only "signal" and "disagreement" read responses. Raises `DataError`; then neither changes.
+    Responses are read where the selector goes by them. Raises `DataError`; then neither changes.
     """
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
     measured = _tallies(setup, shortlisted)
-    mix = choose_mix(shortlisted, measured, recipe.curation, recipe.seed, recipe.grpo.rollouts_per_question)
-    weights = _weights(shortlisted, measured, recipe)
+    evidence = Evidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
+    mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
+    weighing = SELECTORS[recipe.curation.selector].weighing
+    weights = dict(weighing.weigh(shortlisted, evidence)) if weighing else {}
     choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
     card = data_card(choice, recipe, _contamination(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
@@ -66,18 +71,10 @@ def materialize_mix(setup: Setup) -> Mix:
 
 
 def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
-    if not setup.recipe.curation.reads_responses:
+    if not SELECTORS[setup.recipe.curation.selector].reads_responses:
         return {}
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
     return tallies(stored_rows(setup.workspace.data / "responses", setup.pool.names, benchmarks))
-
-
-def _weights(shortlisted: list[Problem], measured: Tallies, recipe: Recipe) -> dict[str, float]:
-    """What the card shows the distribution of: the forecast where there are responses, else proxies."""
-    if recipe.curation.reads_responses:
-        second = rescue(recipe.curation.rescued)
-        return signals(shortlisted, measured, recipe.grpo.rollouts_per_question, second)
-    return proxy_weights(shortlisted) if recipe.curation.selector == "proxy" else {}
 
 
 def _contamination(workspace: Workspace) -> dict[str, object]:

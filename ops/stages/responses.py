@@ -9,15 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import read_problems, write_text
-from ops.config import TRAINING_BENCHMARKS, Pool, Setup
+from ops.config import Pool, Setup
 from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.estimate import CostEstimate, cost_estimate, measured_usage, precache_asks, stopped
 from ops.precaching.precache import precache, write_responses
-from ops.precaching.profiles import best_single, oracle, profile, signal_forecast
+from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
 from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
 from ops.workers.client import Counts, WorkerClient
 from ops.workers.pricing import at_prices
@@ -27,7 +28,7 @@ OnProgress = Callable[[int, int, str], None]
 
 def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> CostEstimate:
     """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
-    return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup.pool, cells)))
+    return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
 
 
 def materialize_responses(
@@ -42,7 +43,7 @@ def materialize_responses(
     replaces nothing. Raises `DataError`, `ConfigError` and `OverBudget`, which says what is done and what
     the rest would cost; then no file changes, and what was answered is in the cache.
     """
-    wanted = _wanted(setup.pool, cells)
+    wanted = _wanted(setup, cells)
     folder = setup.workspace.data / "responses"
     kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
     asked = [cell for cell in wanted if cell not in kept]
@@ -68,7 +69,7 @@ def materialize_profiles(setup: Setup) -> Profiles:
         raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
     shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
-    found = Profiles(workers, oracle(rows), best_single(rows).worker, shares)
+    found = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
     text = json.dumps(
         {
             "workers": [one.as_row() for one in found.workers],
@@ -144,8 +145,10 @@ def _so_far(counts: Counts) -> str:
     return ", ".join([*parts, f"${counts.usd:.4f}"])
 
 
-def _wanted(pool: Pool, cells: Iterable[Cell] | None) -> list[Cell]:
-    return [Cell(w, b) for w in pool.names for b in TRAINING_BENCHMARKS] if cells is None else list(cells)
+def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
+    if cells is not None:
+        return list(cells)
+    return [Cell(worker, name) for worker in setup.pool.names for name in training_benchmarks(setup.recipe.benchmarks)]
 
 
 def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:

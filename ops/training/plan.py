@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.registry import training_domains
 from ops.config import Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
+from ops.training.reward_term import TERMS
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 
@@ -86,7 +88,8 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
 
     mix = workspace.data / "training_mix.jsonl"
     key = digest([
-        recipe.model_dump(include={"seed", "prompting", "grpo"}),
+        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms"}}),
+        *([terms] if (terms := recipe.grpo.reward_terms) else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,
         base_policy.name,
@@ -139,7 +142,8 @@ def describe(setup: Setup) -> str:
     """The recipe's plan in words, with what it multiplies to."""
     recipe, pool = setup.recipe, setup.pool
     grpo, mix = recipe.grpo, recipe.curation
-    candidates = round(4 * mix.per_domain * mix.shortlist_factor)
+    places = len(training_domains(recipe.benchmarks)) * mix.per_domain
+    candidates = round(places * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
     policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
@@ -157,10 +161,11 @@ def describe(setup: Setup) -> str:
             "precaching",
             f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls",
         ),
-        ("mix", f"{4 * mix.per_domain} problems, {mix.per_domain} a domain, by {mix.selector}"),
+        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
         ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
+        *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
         ("hardware", f"{grpo.processes} process(es), {engine}, {writer}"),
         ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
@@ -169,6 +174,10 @@ def describe(setup: Setup) -> str:
     if missing := pool.missing_keys():
         lines.append(f"{'missing':<12}" + ", ".join(f"{key} (for {worker})" for worker, key in missing.items()))
     return "\n".join(lines)
+
+
+def _terms(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{weight:g} × {name} ({TERMS[name].unit})" for name, weight in weights.items())
 
 
 def main() -> int:

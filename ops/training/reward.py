@@ -1,4 +1,4 @@
-"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 / None out, and what was seen on the way."""
+"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 and the recipe's terms, or None, out; what was seen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from ops.conductor.rollout import REWARDS, Rollout, roll_out
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
+from ops.training.reward_term import contributions
 from ops.workers.client import WorkerClient
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 
@@ -36,6 +37,9 @@ class StepStatistics:
     cost_usd: float = 0.0
     seconds: float = 0.0
     """Waiting for workers; of ranks, which wait at the same time, the longest."""
+    scorable: int = 0
+    terms: dict[str, float] = field(default_factory=dict)
+    """Reward term → what it added to the rewards of the scorable rollouts."""
     use: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → worker → steps given to it."""
     sample: str = ""
@@ -49,7 +53,7 @@ class StepStatistics:
     @property
     def values(self) -> dict[str, float]:
         """One number a name: counts, shares of the rollouts in [0, 1], USD, seconds; `diversity` is the entropy of
-        the patterns in bits."""
+        the patterns in bits, `term/…` what a reward term added to a scorable rollout in the mean."""
         patterns, entropy = diversity(self.every_pattern.elements())
         return {
             "rollouts": self.rollouts,
@@ -61,6 +65,7 @@ class StepStatistics:
             "calls/cached": self.cached_calls,
             "cost_usd": self.cost_usd,
             "seconds/workers": self.seconds,
+            **{f"term/{name}": total / max(1, self.scorable) for name, total in self.terms.items()},
         }
 
 
@@ -75,8 +80,10 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
         whole.calls += part.calls
         whole.cached_calls += part.cached_calls
         whole.cost_usd += part.cost_usd
+        whole.scorable += part.scorable
         whole.seconds = max(whole.seconds, part.seconds)
         whole.sample = whole.sample or part.sample
+    whole.terms = _totals([part.terms for part in parts])
     whole.use = use(
         (domain, worker)
         for part in parts
@@ -87,8 +94,13 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
     return whole
 
 
-def summarize(rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float) -> StepStatistics:
-    """Each outcome and each way to fail, steps, calls, cost, strategies and worker use of one batch."""
+def summarize(
+    rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float, added: Sequence[Mapping[str, float]] = ()
+) -> StepStatistics:
+    """Each outcome and each way to fail, steps, calls, cost, strategies and worker use of one batch.
+
+    `added`: what each rollout's reward terms added to its reward.
+    """
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
     answers = [step for trace in traces for step in trace.steps if step.status == "ok"]
@@ -112,9 +124,19 @@ def summarize(rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds:
         cached_calls=sum(step.cached for step in answers),
         cost_usd=sum(trace.cost_usd for trace in traces),
         seconds=seconds,
+        scorable=sum(rollout.reward is not None for rollout in rollouts),
+        terms=_totals(added),
         use=used,
         sample=next((r.text for r in reversed(rollouts) if r.outcome == "right"), ""),
     )
+
+
+def _totals(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for contribution in added:
+        for name, value in contribution.items():
+            totals[name] = totals.get(name, 0.0) + value
+    return totals
 
 
 def reward_function(
@@ -124,15 +146,23 @@ def reward_function(
     prompting: Prompting,
     on_batch: Callable[[StepStatistics], None],
     settings: Execution | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> RewardFunction:
-    """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys."""
+    """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
+
+    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1.
+    """
 
     async def workflow_reward(completions: list[Any], problem: list[str], **_: Any) -> list[float | None]:
         started = time.perf_counter()
         asked = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         rollouts = await roll_out(texts, asked, offered, client, prompting, settings=settings)
-        on_batch(summarize(rollouts, asked, time.perf_counter() - started))
-        return [rollout.reward for rollout in rollouts]
+        added = [contributions(rollout, weights or {}) for rollout in rollouts]
+        on_batch(summarize(rollouts, asked, time.perf_counter() - started, added))
+        return [
+            None if rollout.reward is None else rollout.reward + sum(terms.values())
+            for rollout, terms in zip(rollouts, added, strict=True)
+        ]
 
     return workflow_reward

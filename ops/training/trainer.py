@@ -127,7 +127,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     offered = [plan.pool.worker(name) for name in plan.offered]
     trainer = TimedTrainer(
         model=model,
-        reward_funcs=reward_function(problems, offered, client, prompting, curve.batch, plan.recipe.execution),
+        reward_funcs=reward_function(
+            problems, offered, client, prompting, curve.batch, plan.recipe.execution, plan.recipe.grpo.reward_terms
+        ),
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, list(problems.values()), card, tokenizer, context_tokens(model)),
         processing_class=tokenizer,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from ops.core.rows import ResponseRow
-from ops.evaluation.baselines.single_worker import of_worker
-from ops.evaluation.runner import ScoreRow
-from ops.precaching.profiles import best_single
+from ops.evaluation.alone import of_worker
+from ops.evaluation.baseline import Answers, Standing, baseline
+from ops.evaluation.runner import summarize
+from ops.precaching import profiles
 
 
-def rows(evaluation: Iterable[ResponseRow], training: Sequence[ResponseRow]) -> tuple[str, list[ScoreRow]]:
-    """(its name, its score rows on the evaluation questions).
-
-    Raises `ValueError` when there are no training responses to choose by.
-    """
-    name = best_single(training).worker
-    return name, of_worker(evaluation, name)
+@baseline("best worker", place=10)
+def best_single(answers: Answers) -> Standing:
+    """Raises `ValueError` when there are no training responses to choose by."""
+    name = profiles.best_single(answers.training).worker
+    return Standing(summarize(of_worker(answers.evaluation, name)), name)

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
-from ops.core.rows import ResponseRow
+from ops.evaluation.alone import score_rows
+from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import mean_estimate
 
 
-def expected(responses: Iterable[ResponseRow]) -> dict[str, Summary]:
-    """One `Summary` per benchmark of the uniform draw over workers.
+@baseline("random worker", place=20)
+def random_worker(answers: Answers) -> Standing:
+    """The uniform draw over workers.
 
     A question's value is the mean over the workers that could be reached (each
     worker's samples averaged first); the standard error is over questions, of that
     expected value. A question that no worker could be reached for is unscorable.
     """
-    from ops.evaluation.baselines.single_worker import score_rows
-
     by_benchmark: dict[str, dict[str, dict[str, list[ScoreRow]]]] = {}
-    for row in score_rows(responses):
+    for row in score_rows(answers.evaluation):
         questions = by_benchmark.setdefault(row.benchmark, {})
         workers = questions.setdefault(row.problem_id, defaultdict(list))
         if not row.unscorable:
             workers[row.workers[0]].append(row)
-    return {benchmark: _summary(benchmark, questions) for benchmark, questions in by_benchmark.items()}
+    return Standing({benchmark: _summary(benchmark, questions) for benchmark, questions in by_benchmark.items()})
 
 
 def _summary(benchmark: str, questions: dict[str, dict[str, list[ScoreRow]]]) -> Summary:

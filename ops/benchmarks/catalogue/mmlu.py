@@ -6,9 +6,10 @@ Hub id, configuration and columns were read from nanochat's `tasks/mmlu.py` and 
 
 from __future__ import annotations
 
+import re
 import string
 
-from ops.benchmarks.base import Benchmark
+from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.rows import Row
 
@@ -22,6 +23,7 @@ def from_hub(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="mmlu",
+    place=20,
     domain="mmlu",
     grader="choice",
     asks="the question and its four choices as A) to D)",
@@ -38,4 +40,6 @@ BENCHMARK = Benchmark(
         read_from="nanochat (tasks/mmlu.py), inspect-evals 0.26.0 (mmlu)",
     ),
     from_hub=from_hub,
+    # Split, subject and place; a bare row number is not enough.
+    upstream=Upstream("MMLU", re.compile(r"mmlu-((?:dev|val|validation|test)-[a-z_]+-\d+)$")),
 )

@@ -13,10 +13,11 @@ import binascii
 import io
 import json
 import pickle
+import re
 import zlib
 from typing import Any, NoReturn
 
-from ops.benchmarks.base import Benchmark
+from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.rows import Row
 
@@ -80,6 +81,7 @@ def adapt(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="livecodebench",
+    place=40,
     domain="code",
     grader="code",
     asks="the statement, and the code to start from where there is some",
@@ -99,4 +101,6 @@ BENCHMARK = Benchmark(
     releases={"train": "v1", "test": "v6"},
     from_hub=from_hub,
     adapt=adapt,
+    # Contest ids are the same in every cumulative release; copies put a name or the release in front.
+    upstream=Upstream("LiveCodeBench", re.compile(r"(?:lcb-)?(?:(?:release_)?v\d+[-/:])?(\w+)$")),
 )

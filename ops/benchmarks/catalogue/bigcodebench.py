@@ -6,7 +6,9 @@ Hub id, split and columns were read from bigcodebench 0.2.5 (`data/bigcodebench.
 
 from __future__ import annotations
 
-from ops.benchmarks.base import Benchmark
+import re
+
+from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.rows import Row
 
@@ -31,6 +33,7 @@ def adapt(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="bigcodebench",
+    place=70,
     domain="code",
     grader="code",
     asks="the documented function to complete, as a program",
@@ -48,4 +51,5 @@ BENCHMARK = Benchmark(
     ),
     from_hub=from_hub,
     adapt=adapt,
+    upstream=Upstream("BigCodeBench", re.compile(r"bigcodebench/(\d+)$")),
 )

@@ -5,7 +5,9 @@ Hub id and columns were read from public loaders of the dataset; not tried again
 
 from __future__ import annotations
 
-from ops.benchmarks.base import Benchmark
+import re
+
+from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.rows import Row
 
@@ -19,6 +21,7 @@ def from_hub(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="math500",
+    place=10,
     domain="math",
     grader="math",
     asks="the problem as published",
@@ -35,4 +38,6 @@ BENCHMARK = Benchmark(
         read_from="published loaders of the dataset (evalhub, appier-research/llm-calibration)",
     ),
     from_hub=from_hub,
+    # MATH's own file names, which MATH500 keeps (`unique_id`): MATH500 lies inside MATH test.
+    upstream=Upstream("MATH", re.compile(r"(?:^|.*[/-])((?:train|test)/[a-z_]+/\d+)(?:\.json)?$")),
 )

@@ -6,9 +6,10 @@ reward_model, extra_info); not tried against the live hub.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from ops.benchmarks.base import Benchmark
+from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, Part
 from ops.benchmarks.rows import Row
 
@@ -35,6 +36,7 @@ def from_hub(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="rlpr",
+    place=30,
     domain="rlpr",
     grader="text",
     asks="the last user message, without the system message that states an answer format",
@@ -55,4 +57,6 @@ BENCHMARK = Benchmark(
         read_from="public code that iterates over it (a Trinity reimplementation's `sources/rlpr.py`)",
     ),
     from_hub=from_hub,
+    # Both of our splits are cut from one upstream split, whose row numbers are the ids.
+    upstream=Upstream("RLPR", re.compile(r"((?:rlpr|webinstruct)-\d+)$")),
 )

@@ -18,6 +18,7 @@ def from_hub(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="aime25",
+    place=50,
     domain="math",
     grader="math",
     asks="the problem as published; every answer is an integer from 0 to 999",

@@ -42,6 +42,7 @@ def from_hub(row: Row) -> Row:
 
 BENCHMARK = Benchmark(
     name="gpqa_diamond",
+    place=60,
     domain="mmlu",
     grader="choice",
     asks="the question and its four choices as A) to D), in an order fixed for each question",

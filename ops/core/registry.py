@@ -1,0 +1,70 @@
+"""Registries: what recipes may name, one file each, found by listing a folder."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+
+class Named(Protocol):
+    """What a registry holds: its name is that of its file."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def names(package: str) -> tuple[str, ...]:
+    """The modules of a package below `ops` by their files' names, sorted; nothing is imported.
+
+    A name that begins with an underscore is no entry: such a file may hold what several share.
+    """
+    folder = Path(__file__).parents[1].joinpath(*package.split(".")[1:])
+    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.name[0] != "_"))
+
+
+def check_names(kind: str, package: str, given: Iterable[str]) -> None:
+    """Raise `ValueError` where `given` names what has no file in the package: which, and what there is."""
+    known = names(package)
+    if unknown := sorted(set(given) - set(known)):
+        raise ValueError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
+
+
+class Registry(Mapping[str, T]):
+    """Name → the one object of type `holds` in the module of that name; imported when first looked into.
+
+    Iterates by `order`, and by name where it is equal. Raises `TypeError` for a file that does not hold exactly
+    one object of its own name.
+    """
+
+    def __init__(self, package: str, holds: type[T], order: Callable[[T], Any] = lambda entry: 0) -> None:
+        self.package, self._holds, self._order = package, holds, order
+
+    @cached_property
+    def entries(self) -> dict[str, T]:
+        """All of it, in order."""
+        entries = [self._entry(name) for name in names(self.package)]
+        return {entry.name: entry for entry in sorted(entries, key=lambda entry: (self._order(entry), entry.name))}
+
+    def __getitem__(self, name: str) -> T:
+        return self.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def _entry(self, name: str) -> T:
+        module = import_module(f"{self.package}.{name}")
+        held = [value for value in vars(module).values() if isinstance(value, self._holds) and value.name == name]
+        if len(held) != 1:
+            kind = self._holds.__name__
+            raise TypeError(f"{module.__file__} holds {len(held)} objects {kind} named {name!r}, not one")
+        return held[0]

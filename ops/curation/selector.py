@@ -1,0 +1,65 @@
+"""What a selector is: one decorated function a file in `selectors`, and the registry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ops.config import Curation
+from ops.core.problem import Problem
+from ops.core.registry import Registry
+from ops.curation.signal import Tallies
+
+GROUP = 64
+"""Rollouts a question in the paper (arXiv:2512.04388, A.1)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a selector may go by beside the questions themselves; `group` is the number of rollouts a question."""
+
+    curation: Curation
+    seed: int
+    tallies: Tallies | None = None
+    """None: no worker was asked yet, as when the shortlist is made."""
+    group: int = GROUP
+
+
+class Weighing(NamedTuple):
+    """The weights (0-1, by problem's key) that a selector goes by, and how the data card entitles and explains them."""
+
+    title: str
+    explain: Callable[[Evidence], str]
+    weigh: Callable[[Sequence[Problem], Evidence], Mapping[str, float]]
+
+
+Choose = Callable[[Sequence[Problem], int, Evidence], list[Problem]]
+"""(one domain's problems, places, evidence) → at most so many of them, in the order given."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """How the problems of a domain are chosen, for the shortlist (without tallies) and for the mix."""
+
+    name: str
+    choose: Choose
+    why: str
+    """What is preferred and why, a paragraph of the data card."""
+    reads_responses: bool
+    """Whether the mix is chosen by what workers answered; if not, it can be made before any is asked."""
+    weighing: Weighing | None
+
+
+def selector(
+    why: str, *, reads_responses: bool = False, weighing: Weighing | None = None
+) -> Callable[[Choose], Selector]:
+    """Make a function a selector of its own name, which is its file's."""
+
+    def register(choose: Choose) -> Selector:
+        return Selector(choose.__name__, choose, why, reads_responses, weighing)
+
+    return register
+
+
+SELECTORS = Registry("ops.curation.selectors", Selector)

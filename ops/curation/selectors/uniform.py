@@ -1,0 +1,15 @@
+"""Nothing is preferred: what the other selectors are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops.core.problem import Problem
+from ops.curation.selector import Evidence, selector
+from ops.curation.strata import draw
+
+
+@selector("A plain random draw, to compare the other selectors with.")
+def uniform(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+    """A seeded draw."""
+    return draw(offered, places, evidence.seed, key=lambda problem: None)

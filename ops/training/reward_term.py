@@ -1,0 +1,47 @@
+"""What a reward term is: one decorated function a file in `terms`, the registry of them, and their weighted sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ops.core.registry import Registry
+from ops.workflow.trace import Trace
+
+if TYPE_CHECKING:
+    from ops.conductor.rollout import Rollout
+
+Measure = Callable[[Trace], float]
+
+
+@dataclass(frozen=True)
+class RewardTerm:
+    """One number of an executed workflow, in the term's own `unit`: what it took, so never below 0."""
+
+    name: str
+    unit: str
+    measure: Measure
+
+
+def reward_term(unit: str) -> Callable[[Measure], RewardTerm]:
+    """Make a function a reward term of its own name, which is its file's."""
+
+    def register(measure: Measure) -> RewardTerm:
+        return RewardTerm(measure.__name__, unit, measure)
+
+    return register
+
+
+TERMS = Registry("ops.training.terms", RewardTerm)
+
+
+def contributions(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:
+    """Term → its weight × what it measures, to be added to the rollout's reward; 0 where no workflow was executed.
+
+    Empty for an unscorable rollout: it has no reward to add to.
+    """
+    if rollout.reward is None:
+        return {}
+    trace = rollout.trace
+    return {name: 0.0 if trace is None else weight * TERMS[name].measure(trace) for name, weight in weights.items()}

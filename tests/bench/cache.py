@@ -165,8 +165,8 @@ def _grade_and_write(workspace: Workspace) -> Table:
 
 
 def _materialize(workspace: Workspace) -> Table:
+    from ops.benchmarks.registry import training_benchmarks
     from ops.benchmarks.store import write_problems
-    from ops.config import TRAINING_BENCHMARKS
     from ops.grading import grade
     from ops.miniature.problems import generate
     from ops.precaching.opening import open_client
@@ -177,7 +177,7 @@ def _materialize(workspace: Workspace) -> Table:
     pool, recipe = load_pool(config, "quickstart"), load_recipe(config, "quickstart")
     seventh = pool.worker("guesser").model_copy(update={"name": "seventh", "revision": "seventh"})
     pool = Pool(name="seven", workers=(*pool.workers, seventh))
-    problems = [p for name in TRAINING_BENCHMARKS for p in generate(name, "train", PROBLEMS_EACH, 1)]
+    problems = [p for name in training_benchmarks() for p in generate(name, "train", PROBLEMS_EACH, 1)]
     write_problems(workspace.data / "shortlist.jsonl", problems)
     client = open_client(Setup(workspace, recipe, pool), "precache")
     grade(problems[0], "")  # imports

@@ -27,6 +27,7 @@ from ops.config import Curation
 from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.curation.mix import choose_mix
+from ops.curation.selector import Evidence
 from ops.curation.shortlist import shortlist
 from tests.bench.row import Row
 
@@ -73,7 +74,7 @@ def main(candidates: int) -> None:
     settings = Curation(selector="proxy", shortlist_factor=2)
     started = time.process_time()
     found = shortlist(offered, {"all": held_out}, settings, seed=0)
-    mix = choose_mix(found.problems, {}, settings, seed=0)
+    mix = choose_mix(found.problems, Evidence(settings, 0, {}))
     cpu = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     counts = {"candidates": len(offered), "held_out": len(held_out), "kept": found.report["kept"], "mix": len(mix)}

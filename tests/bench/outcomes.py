@@ -24,7 +24,7 @@ from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.curation.signal import group_signals
 from ops.precaching.precache import precache
-from ops.precaching.profiles import best_single, oracle, profile, tallies
+from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
 from pipelines.pages import write_between
@@ -107,16 +107,17 @@ def report(rows: Sequence[ResponseRow], verdicts: Sequence[ReplayedGrade]) -> st
 
 def _matrix(rows: Sequence[ResponseRow]) -> str:
     workers, best = profile(rows), best_single(rows)
-    [ceiling] = oracle(rows).values()
+    [best_of_each] = ceiling(rows).values()
     cells = len({(row.worker, row.problem_id) for row in rows})
     lines = [
-        f"{len(workers)} models × {ceiling.n} problems of LiveCodeBench ({cells:,} cells of {SAMPLES} samples):",
+        f"{len(workers)} models × {best_of_each.n} problems of LiveCodeBench ({cells:,} cells of {SAMPLES} samples):",
         "",
         "| | accuracy in % ± standard error |",
         "| --- | ---: |",
     ]
     ranked = sorted(workers, key=lambda one: -one.overall.accuracy)
-    named = [(f"best single worker ({best.worker})", best.overall), ("best worker of each problem (oracle)", ceiling)]
+    named = [(f"best single worker ({best.worker})", best.overall)]
+    named += [("best worker of each problem (oracle)", best_of_each)]
     named += [(one.worker, one.overall) for one in ranked[1:4]] + [(f"… {ranked[-1].worker}", ranked[-1].overall)]
     lines += [f"| {name} | {100 * score.accuracy:.1f} ± {100 * score.se:.1f} |" for name, score in named]
     lines += ["", "| rollouts a question | groups whose rewards differ, forecast | … without chains of workers |"]

@@ -25,8 +25,9 @@ from scipy.stats import spearmanr
 from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.mix import choose_in_domain, signals
-from ops.curation.signal import JEFFREYS, RESCUE, Tallies, Tally, group_signals
+from ops.curation.mix import choose_in_domain
+from ops.curation.selector import Evidence
+from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
 from pipelines.pages import write_between
 
 DOC = Path("docs") / "curation.md"
@@ -199,10 +200,9 @@ def selector_rows(outcomes: Outcomes, samples: int = 1, pools: int = POOLS) -> l
         for group in GROUPS:
             truth = disagree(found, group)
             for name in names:
-                settings = Curation(selector=name.split(",")[0], per_domain=places)
-                second = None if name == ALONE else RESCUE
-                weights = signals(outcomes.problems, found.tallies, group, second)
-                kept = choose_in_domain(outcomes.problems, found.tallies, weights, settings, seed, "code")
+                chains = {"rescued": 0.0} if name == ALONE else {}
+                settings = Curation(selector=name.split(",")[0], per_domain=places, **chains)
+                kept = choose_in_domain(outcomes.problems, Evidence(settings, seed, found.tallies, group), "code")
                 shares.setdefault((name, group), []).append(float(truth[[place[p.id] for p in kept]].mean()))
             shares.setdefault(("(the best possible)", group), []).append(float(np.sort(truth)[-places:].mean()))
     return [

@@ -25,7 +25,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.baselines.single_worker import score_rows
+from ops.evaluation.alone import score_rows
 from ops.evaluation.report import Leaderboard, tables
 from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.config import TRAINING_BENCHMARKS, Setup, load_pool, load_recipe
+from ops.benchmarks.registry import training_benchmarks
+from ops.config import Setup, load_pool, load_recipe
 from ops.core.errors import OverBudget
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
@@ -28,12 +29,12 @@ from pipelines.lifecycle import RANGE_END, RANGE_START
 from tests.setups import without_workers
 
 PER_DOMAIN = 3
-COLUMN = PER_DOMAIN * len(TRAINING_BENCHMARKS)
+COLUMN = PER_DOMAIN * len(training_benchmarks())
 RECIPE: dict[str, Any] = {
     "name": "small",
     "pool": "few",
     "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {name: {"train": 12, "test": 2} for name in TRAINING_BENCHMARKS},
+    "benchmarks": {name: {"train": 12, "test": 2} for name in training_benchmarks()},
     "curation": {"per_domain": PER_DOMAIN, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},
     "policy": {"kind": "scratch"},
@@ -79,7 +80,7 @@ def materialize(
     """Materialize `asset`, over the columns from the first to the last of `workers`; its metadata."""
     podium = Podium(root=str(workspace.root), recipe="small")
     ends = [
-        dg.MultiPartitionKey({"worker": workers[place], "benchmark": TRAINING_BENCHMARKS[place]})
+        dg.MultiPartitionKey({"worker": workers[place], "benchmark": training_benchmarks()[place]})
         for place in (0, -1)
         if workers
     ]
@@ -100,7 +101,7 @@ def materialize(
 def missing(instance: dg.DagsterInstance) -> set[str]:
     """The cells of the pool's table that were never materialized."""
     workers = instance.get_dynamic_partitions("worker")
-    every = {f"{benchmark}|{worker}" for benchmark in TRAINING_BENCHMARKS for worker in workers}
+    every = {f"{benchmark}|{worker}" for benchmark in training_benchmarks() for worker in workers}
     return every - instance.get_materialized_partitions(dg.AssetKey("worker_responses"))
 
 
@@ -116,7 +117,7 @@ def test_a_new_worker_is_one_more_column_and_nothing_else(
 
     write_pool(shortlisted, "librarian", "guesser", "algebraist")
     materialize(shortlisted, instance, "worker_pool")
-    assert missing(instance) == {f"{benchmark}|algebraist" for benchmark in TRAINING_BENCHMARKS}
+    assert missing(instance) == {f"{benchmark}|algebraist" for benchmark in training_benchmarks()}
     second = materialize(shortlisted, instance, "worker_responses", ("algebraist",))
     assert (second["calls_live"], second["calls_cached"]) == (COLUMN, 0)
     assert [record.data["worker"] for record in second["estimate"].records] == ["algebraist"]
@@ -168,7 +169,7 @@ def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Worksp
     assert set(librarian.by_domain) == {"math", "mmlu", "rlpr", "code"}
     assert sum(score.n for score in librarian.by_subject.values()) == COLUMN
     assert all(key.partition("/")[0] in librarian.by_domain for key in librarian.by_subject)
-    assert set(librarian.usage) == set(TRAINING_BENCHMARKS)
+    assert set(librarian.usage) == set(training_benchmarks())
 
 
 def test_a_rehearsal_of_the_whole_table_asks_nobody(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:

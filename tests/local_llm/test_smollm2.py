@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.config import TRAINING_BENCHMARKS, load_pool, load_recipe
+from ops.benchmarks.registry import training_benchmarks
+from ops.config import load_pool, load_recipe
 from ops.core.rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import is_up
@@ -42,7 +43,7 @@ WORKER, PROBLEMS, MAX_TOKENS = "smollm2-135m", 40, 96
 RECIPE = {
     "name": "local",
     "pool": "local-llm",
-    "benchmarks": {name: {"train": 20, "test": 2} for name in TRAINING_BENCHMARKS},
+    "benchmarks": {name: {"train": 20, "test": 2} for name in training_benchmarks()},
     "curation": {"per_domain": PROBLEMS // 4, "near_duplicate_jaccard": 1.0},
     "policy": {"kind": "scratch"},
     "cold_start": {},
@@ -128,7 +129,7 @@ def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str
     """Materialize the worker's column in Dagster; its metadata."""
     podium = Podium(root=str(workspace.root), recipe="local")
     instance.add_dynamic_partitions("worker", [WORKER])
-    keys = [dg.MultiPartitionKey({"worker": WORKER, "benchmark": name}) for name in TRAINING_BENCHMARKS]
+    keys = [dg.MultiPartitionKey({"worker": WORKER, "benchmark": name}) for name in training_benchmarks()]
     done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         asset_selection=[dg.AssetKey("worker_responses")],
@@ -164,7 +165,7 @@ def test_the_second_time_nobody_is_asked(precached: Precached) -> None:
 
 def test_the_profile_says_what_the_model_is_like(precached: Precached, capsys: pytest.CaptureFixture[str]) -> None:
     [found] = profile(precached.rows)
-    assert set(found.by_benchmark) == set(TRAINING_BENCHMARKS)
+    assert set(found.by_benchmark) == set(training_benchmarks())
     assert found.calls == PROBLEMS
     assert 0 <= found.overall.accuracy < 0.6, "a model of 135 million parameters is seldom right here"
     assert found.truncated == sum(row.finish_reason == "length" for row in precached.rows)

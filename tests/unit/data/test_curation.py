@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from ops.config import Curation
 from ops.curation.decontaminate import decontaminate, report
 from ops.curation.duplicates import PERMUTATIONS, bands
-from ops.curation.mix import agreement, choose_mix
-from ops.curation.shortlist import DOMAINS, shortlist
+from ops.curation.agreement import agreement
+from ops.curation.mix import choose_mix
+from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.shortlist import shortlist
 from ops.curation.signal import Tallies, Tally
 from ops.curation.strata import draw
 from ops.curation.text import exact_key, full_text, shingles
@@ -22,6 +24,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 
 Make = Callable[..., Problem]
+DOMAINS = ("math", "mmlu", "rlpr", "code")
 
 LONG = (
     "A farmer keeps hens and rabbits in one yard. Looking over the fence a visitor counts thirty five heads, "
@@ -170,17 +173,17 @@ def test_mix_leaves_out_what_every_worker_solves_first(make: Make, selector: Any
     rates = rated(problems, lambda i: {str(worker): float(i % 4 == 0 or worker % 2) for worker in range(12)})
     classes = Counter(agreement(problem, rates) for problem in problems if problem.domain == "math")
     assert classes == {"all": 5, "some": 15}
-    mix = choose_mix(problems, rates, Curation(per_domain=15, selector=selector), seed=0, group=8)
+    mix = choose_mix(problems, Evidence(Curation(per_domain=15, selector=selector), 0, rates, group=8))
     assert Counter(problem.domain for problem in mix) == dict.fromkeys(DOMAINS, 15)
     assert {agreement(problem, rates) for problem in mix} == {"some"}
-    more = choose_mix(problems, rates, Curation(per_domain=18, selector=selector), seed=0, group=8)
+    more = choose_mix(problems, Evidence(Curation(per_domain=18, selector=selector), 0, rates, group=8))
     assert Counter(agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
 
 
 def test_mix_keeps_problems_that_no_worker_solves_alone(make: Make) -> None:
     problems = candidates(make, 40)
     rates = rated(problems, lambda i: {"a": float(i % 2), "b": 0.0})
-    mix = choose_mix(problems, rates, Curation(per_domain=20, selector="disagreement"), seed=0)
+    mix = choose_mix(problems, Evidence(Curation(per_domain=20, selector="disagreement"), 0, rates))
     classes = Counter(agreement(problem, rates) for problem in mix)
     assert classes["none"] > 20 and classes["some"] > 20
 
@@ -190,8 +193,8 @@ def test_selectors_without_responses_ignore_them(make: Make, selector: Any) -> N
     problems = candidates(make, 20)
     rates = rated(problems, lambda i: {"a": float(i % 2)})
     curation = Curation(per_domain=10, selector=selector)
-    assert not curation.reads_responses
-    assert choose_mix(problems, rates, curation, seed=0) == choose_mix(problems, {}, curation, seed=0)
+    assert not SELECTORS[selector].reads_responses
+    assert choose_mix(problems, Evidence(curation, 0, rates)) == choose_mix(problems, Evidence(curation, 0, {}))
 
 
 def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
@@ -201,7 +204,7 @@ def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
 
 def test_mix_from_too_small_a_shortlist_says_what_to_do(make: Make) -> None:
     with pytest.raises(DataError, match=r"shortlist.jsonl: domain 'math'.*Materialize the shortlist again"):
-        choose_mix(candidates(make, 3), {}, Curation(per_domain=4), seed=0)
+        choose_mix(candidates(make, 3), Evidence(Curation(per_domain=4), 0, {}))
 
 
 def test_full_text_puts_choices_in_one_order(make: Make) -> None:

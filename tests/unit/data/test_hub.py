@@ -292,7 +292,7 @@ def test_after_a_failure_the_last_good_files_are_untouched(
 ) -> None:
     good = [{**HUB_ROWS["aime25"], "id": str(i)} for i in range(3)]
     entry = at(BENCHMARKS["aime25"], folder({(None, "test"): good}))
-    monkeypatch.setitem(BENCHMARKS, "aime25", entry)
+    monkeypatch.setitem(BENCHMARKS.entries, "aime25", entry)
     hub = BenchmarkSource(source="hub", revision=PINNED)
     recipe = Recipe(
         name="hub",
@@ -305,7 +305,7 @@ def test_after_a_failure_the_last_good_files_are_untouched(
     before = raw_file(workspace, recipe, "aime25", "test").read_bytes()
     changed = at(entry, folder({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))
     for broken in (changed, at(entry, Path("nobody/nothing"))):
-        monkeypatch.setitem(BENCHMARKS, "aime25", broken)
+        monkeypatch.setitem(BENCHMARKS.entries, "aime25", broken)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
         with pytest.raises((HubChanged, HubUnreachable)):

@@ -13,9 +13,11 @@ from pipelines.commands.benchmarks import main as raw_command
 from ops.benchmarks.raw import evaluation_questions, raw_file
 from ops.stages.problems import materialize_raw
 from ops.benchmarks.store import read_problems
-from ops.config import Setup, Recipe, TRAINING_BENCHMARKS, load_pool, load_recipe
+from ops.benchmarks.registry import training_benchmarks
+from ops.config import Setup, Recipe, load_pool, load_recipe
 from pipelines.commands.curation import main as curation_command
 from ops.curation.responses import tallies
+from ops.curation.selector import SELECTORS
 from ops.curation.signal import Tally
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.core.errors import DataError
@@ -53,7 +55,7 @@ def rows(benchmark: str, split: str, count: int) -> list[dict[str, Any]]:
 def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
     """Four file benchmarks of eight candidates and two test questions, one of them planted too."""
     sources: dict[str, Any] = {}
-    for name in TRAINING_BENCHMARKS:
+    for name in training_benchmarks():
         test = rows(name, "test", 2)
         planted = {**test[0], "id": "planted", "question": f"  {test[0]['question'].upper()}"}
         train = write_rows(f"{name}-a.jsonl", [*rows(name, "train", 8), planted])
@@ -94,7 +96,7 @@ def respond(workspace: Workspace) -> None:
     """Both workers solve every problem of subject s0; only ann solves the others."""
     listed = read_problems(workspace.data / "shortlist.jsonl")
     for worker in WORKERS:
-        for name in TRAINING_BENCHMARKS:
+        for name in training_benchmarks():
             scores = {
                 p.id: float(p.subject == "s0" or worker == "ann") for p in listed if p.benchmark == name
             }
@@ -151,7 +153,7 @@ def test_the_card_says_what_was_preferred_and_why(
     for name in chosen.benchmarks:
         materialize_raw(without_workers(workspace, chosen), name)
     materialize_shortlist(without_workers(workspace, chosen))
-    if chosen.curation.reads_responses:
+    if SELECTORS[selector].reads_responses:
         respond(workspace)
     mix = materialize_mix(Setup(workspace, chosen, load_pool(workspace.config, chosen.pool)))
     assert Counter(p.benchmark for p in mix.problems) == dict.fromkeys(ROWS, 4)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ops.core.rows import ResponseRow
-from ops.evaluation.baselines import best_single, oracle, random_worker, single_worker
-from ops.evaluation.runner import summarize
+from ops.evaluation.alone import of_worker, score_rows
+from ops.evaluation.baseline import BASELINES, Answers, standings
+from ops.evaluation.runner import ScoreRow, Summary, summarize
+from ops.precaching.profiles import oracle
 
 
 def response(
@@ -18,6 +20,14 @@ def response(
     )  # type: ignore[arg-type]  # fmt: skip
 
 
+def standing(name: str, responses: list[ResponseRow]) -> Summary:
+    return BASELINES[name].compute(Answers(responses, responses)).summaries["mmlu"]
+
+
+def by_oracle(responses: list[ResponseRow]) -> list[ScoreRow]:
+    return score_rows(oracle(responses))
+
+
 # a: 1 0 0 1   b: 0 1 0 1   (b is dearer)
 TABLE = [
     *(response("a", f"q{i}", score) for i, score in enumerate([1, 0, 0, 1])),
@@ -26,7 +36,7 @@ TABLE = [
 
 
 def test_single_worker() -> None:
-    rows = single_worker.of_worker(TABLE, "b")
+    rows = of_worker(TABLE, "b")
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
     assert (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps) == (
@@ -35,7 +45,7 @@ def test_single_worker() -> None:
         pytest.approx(0.03),
         1,
     )
-    assert single_worker.of_worker(TABLE, "nobody") == []
+    assert of_worker(TABLE, "nobody") == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:
@@ -45,22 +55,22 @@ def test_the_best_worker_is_chosen_without_the_test() -> None:
         response("b", "t0", 1),
         response("b", "t1", 0),
     ]
-    name, rows = best_single.rows(TABLE, training)
-    assert name == "b"
-    assert {row.workers for row in rows} == {("b",)}
+    found = BASELINES["best_single"].compute(Answers(TABLE, training))
+    assert found.detail == "b"
+    assert found.summaries == summarize(of_worker(TABLE, "b"))
 
 
 def test_of_equally_good_workers_the_cheaper_is_best() -> None:
-    assert best_single.rows(TABLE, TABLE)[0] == "a"
+    assert BASELINES["best_single"].compute(Answers(TABLE, TABLE)).detail == "a"
 
 
 def test_without_training_responses_there_is_no_best() -> None:
     with pytest.raises(ValueError, match="no responses"):
-        best_single.rows(TABLE, [])
+        BASELINES["best_single"].compute(Answers(TABLE, []))
 
 
 def test_random_worker_is_the_exact_expectation() -> None:
-    summary = random_worker.expected(TABLE)["mmlu"]
+    summary = standing("random_worker", TABLE)
     # Expected values of the four questions: ½ ½ 0 1; their deviation √(1/6), over √4.
     assert summary.accuracy.mean == pytest.approx(0.5)
     assert summary.accuracy.standard_error == pytest.approx((1 / 6) ** 0.5 / 2)
@@ -74,20 +84,20 @@ def test_random_worker_averages_samples_first_and_leaves_the_unreachable_out() -
         response("c", "q", 0, status="unreachable"),
         response("a", "r", 0, status="unreachable"),
     ]
-    summary = random_worker.expected(rows)["mmlu"]
+    summary = standing("random_worker", rows)
     assert summary.accuracy.mean == pytest.approx((0.25 + 1) / 2)
     assert (summary.accuracy.n, summary.unscorable) == (1, 1)
 
 
 def test_oracle_takes_the_right_worker_and_the_cheaper_of_two() -> None:
-    rows = oracle.rows(TABLE)
+    rows = by_oracle(TABLE)
     assert [(row.problem_id, row.correct, row.workers[0]) for row in rows] == [
         ("q0", 1, "a"), ("q1", 1, "b"), ("q2", 0, "a"), ("q3", 1, "a"),
     ]  # fmt: skip
 
 
 def test_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
-    rows = oracle.rows(
+    rows = by_oracle(
         [
             response("a", "q", 1),
             response("a", "q", 0, sample=1),
@@ -100,16 +110,22 @@ def test_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
 
 @pytest.mark.parametrize(("score", "unscorable"), [(0, True), (1, False)])
 def test_oracle_does_not_know_what_an_unreachable_worker_would_say(score: int, unscorable: bool) -> None:
-    [row] = oracle.rows([response("a", "q", score), response("b", "q", 0, status="unreachable")])
+    [row] = by_oracle([response("a", "q", score), response("b", "q", 0, status="unreachable")])
     assert row.unscorable is unscorable
 
 
 def test_a_refusal_is_wrong_everywhere() -> None:
     rows = [response("a", "q", 0, status="refused")]
-    assert summarize(oracle.rows(rows))["mmlu"].accuracy.mean == 0
-    assert random_worker.expected(rows)["mmlu"].accuracy.mean == 0
+    assert standing("oracle", rows).accuracy.mean == 0
+    assert standing("random_worker", rows).accuracy.mean == 0
 
 
 def test_no_single_worker_beats_the_oracle() -> None:
-    best = summarize(oracle.rows(TABLE))["mmlu"].accuracy.mean
-    assert all(best >= summarize(single_worker.of_worker(TABLE, name))["mmlu"].accuracy.mean for name in "ab")
+    best = standing("oracle", TABLE).accuracy.mean
+    assert all(best >= summarize(of_worker(TABLE, name))["mmlu"].accuracy.mean for name in "ab")
+
+
+def test_all_baselines_stand_in_the_tables_order_and_a_recipe_names_some() -> None:
+    answers = Answers(TABLE, TABLE)
+    assert list(standings(answers)) == ["best worker (a)", "random worker", "oracle"]
+    assert list(standings(answers, ["oracle", "random_worker"])) == ["oracle", "random worker"]

@@ -33,9 +33,11 @@ def board() -> report.Leaderboard:
     best = rows("mmlu", 4, 10, workers=("b",), steps=1) + rows("math500", 2, 10, workers=("b",), steps=1)
     return report.leaderboard(
         conductor,
-        best_worker=("b", best),
-        random_worker=summarize(rows("mmlu", 3, 10, workers=("a",))),
-        oracle=rows("mmlu", 7, 10),
+        {
+            "best worker (b)": summarize(best),
+            "random worker": summarize(rows("mmlu", 3, 10, workers=("a",))),
+            "oracle": summarize(rows("mmlu", 7, 10)),
+        },
         cold_start=rows("mmlu", 5, 10),
     )
 
@@ -116,9 +118,7 @@ def test_strategies_of_every_system_and_of_the_first_on_each_benchmark() -> None
     fan_in, chain = {"shape": "aggregate", "pattern": "0 1 2<0,1"}, {"shape": "verify_last", "pattern": "0 1<0"}
     board = report.leaderboard(
         rows("mmlu", 1, 6, **chain) + rows("math500", 1, 2, **fan_in) + rows("math500", 1, 2, format_ok=False),
-        best_worker=("b", rows("mmlu", 1, 3)),
-        random_worker=summarize(rows("mmlu", 1, 3)),
-        oracle=rows("mmlu", 1, 3),
+        {"best worker (b)": summarize(rows("mmlu", 1, 3))},
         cold_start=rows("mmlu", 1, 4, **fan_in),
     )
     strategies = report.tables(board)["strategies"]

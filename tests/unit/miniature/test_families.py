@@ -8,7 +8,8 @@ import statistics
 import pytest
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import BENCHMARKS, TRAINING_BENCHMARKS, load_pool
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.config import load_pool
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade
@@ -24,7 +25,7 @@ NAMES = tuple(TOOLS)
 
 
 def split(family: Family) -> str:
-    return "train" if family.benchmark in TRAINING_BENCHMARKS else "test"
+    return "train" if family.benchmark in training_benchmarks() else "test"
 
 
 def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
@@ -83,14 +84,14 @@ def test_dropping_the_first_step_breaks_a_chain(family: Family) -> None:
 
 
 def test_no_single_worker_wins_and_most_problems_need_several() -> None:
-    mix = [problem for name in TRAINING_BENCHMARKS for problem in generate(name, "train", 60, 11)]
+    mix = [problem for name in training_benchmarks() for problem in generate(name, "train", 60, 11)]
     for worker in NAMES:
         right = [grade(problem, TOOLS[worker](read(solo_messages(problem)))).correct for problem in mix]
         assert statistics.mean(right) <= 0.45
     needs = [
         len(draft.solution)
         for family in FAMILIES
-        if family.benchmark in TRAINING_BENCHMARKS
+        if family.benchmark in training_benchmarks()
         for draft in itertools.islice(drafts(family, "train", 11), 20)
     ]
     assert statistics.mean(n >= 2 for n in needs) >= 0.4
@@ -98,7 +99,7 @@ def test_no_single_worker_wins_and_most_problems_need_several() -> None:
 
 
 def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
-    for name in TRAINING_BENCHMARKS:
+    for name in training_benchmarks():
         train = {problem.question for problem in generate(name, "train", 300, 1)}
         test = {problem.question for seed in (1, 2) for problem in generate(name, "test", 100, seed)}
         assert not train & test
@@ -119,4 +120,4 @@ def test_the_quickstart_pool_names_exactly_the_tools() -> None:
 def test_the_four_domains_have_four_families_and_the_unseen_two() -> None:
     for name in BENCHMARKS:
         count = sum(family.benchmark == name for family in FAMILIES)
-        assert count >= (4 if name in TRAINING_BENCHMARKS else 2)
+        assert count >= (4 if name in training_benchmarks() else 2)

@@ -49,7 +49,10 @@ def test_the_plan_prints_without_importing_torch() -> None:
         ({"grpo": {"steps": "many"}}, "grpo.steps", "integer"),
         ({"grpo": {"micro_batch": 7}}, "grpo", "not a multiple"),
         ({"pool": None}, "pool", "string"),
-        ({"benchmarks": {"mmlu": {}}}, "benchmarks", "missing training benchmark"),
+        ({"benchmarks": {"mmlu": {}, "mmul": {}}}, "benchmarks", "unknown benchmark mmul; known: aime25, bigcodebench"),
+        ({"curation": {"selector": "best"}}, "curation.selector", "unknown selector best; known: disagreement, div"),
+        ({"evaluation": {"baselines": ["best"]}}, "evaluation.baselines", "unknown baseline best; known: best_single"),
+        ({"grpo": {"reward_terms": {"time": -1}}}, "grpo.reward_terms", "unknown reward term time; known: cost, lat"),
         ({"cold_start": None}, "(file)", "cold_start"),
     ],
 )

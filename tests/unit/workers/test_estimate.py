@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ops.benchmarks.registry import training_benchmarks
 from ops.cache import ResponseCache
-from ops.config import TRAINING_BENCHMARKS, Price, Worker, load_pool
+from ops.config import Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
@@ -81,7 +82,7 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCac
 def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
     """Before anything was measured: within three times of what the calls then cost, and never above the most."""
     pool = load_pool(Workspace.find().config, "quickstart")
-    asked = [problem for name in TRAINING_BENCHMARKS for problem in generate(name, "train", 12, 5)]
+    asked = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
     client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
     before = cost_estimate(precache_asks(asked, pool.workers, 1), client.cache)
     assert before.total.measured == before.total.alike == 0

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from ops.curation.signal import group_signals
-from ops.precaching.profiles import best_single, oracle, profile, tallies
+from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 
 pytestmark = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the published outcomes in ../shared")
@@ -17,9 +17,9 @@ def test_the_pool_of_published_models() -> None:
     rows = matrix_rows()
     workers = {one.worker: one.overall for one in profile(rows)}
     assert len(workers) == 16
-    best, [ceiling] = best_single(rows), oracle(rows).values()
+    best, [best_of_each] = best_single(rows), ceiling(rows).values()
     assert best.overall.accuracy == max(score.accuracy for score in workers.values())
-    assert best.overall.accuracy + best.overall.se < ceiling.accuracy
+    assert best.overall.accuracy + best.overall.se < best_of_each.accuracy
     assert {score.n for score in workers.values()} == {348, 349}
     shares = {group: fmean(group_signals(tallies(rows), group).values()) for group in (8, 64)}
     assert 0.2 < shares[8] < shares[64] < 1.0

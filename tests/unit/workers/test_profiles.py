@@ -17,9 +17,9 @@ from ops.precaching.profiles import (
     Profile,
     Score,
     best_single,
+    ceiling,
     disagreement,
     mean_score,
-    oracle,
     profile,
     signal_forecast,
     successes,
@@ -64,7 +64,7 @@ def test_a_profile_by_hand() -> None:
 
 def test_the_best_single_worker_and_the_oracle_above_it() -> None:
     assert best_single(ROWS).worker == "a"
-    scores = oracle(ROWS)
+    scores = ceiling(ROWS)
     assert scores["mmlu"] == (2, 1.0, 0.0)
     assert scores["rlpr"].accuracy == 0.5
     with pytest.raises(ValueError, match="no responses"):
@@ -79,7 +79,7 @@ def test_of_equally_good_workers_the_cheaper_is_best() -> None:
 def test_the_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
     rows = [row("a", "mmlu-0", score, sample=sample) for sample, score in enumerate([1.0, 0.0])]
     rows += [row("b", "mmlu-0", score, sample=sample) for sample, score in enumerate([0.0, 0.0])]
-    assert oracle(rows)["mmlu"].accuracy == 0.5
+    assert ceiling(rows)["mmlu"].accuracy == 0.5
 
 
 def test_samples_of_one_problem_are_one_observation() -> None:
@@ -169,9 +169,9 @@ CELLS = st.lists(
 @given(cells=CELLS, group=st.integers(1, 64))
 def test_bounds(cells: list[tuple[str, int, float]], group: int) -> None:
     rows = [row(worker, f"mmlu-{number}", score) for worker, number, score in cells]
-    ceiling = oracle(rows)["mmlu"]
+    best = ceiling(rows)["mmlu"]
     solved = [problem for problem, workers in successes(rows).items() if workers]
-    assert ceiling.accuracy == pytest.approx(len(solved) / ceiling.n)
+    assert best.accuracy == pytest.approx(len(solved) / best.n)
     assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile(rows))
     forecast = signal_forecast(rows, group)
     assert -1e-12 <= forecast <= signal_forecast(rows, group + 1) + 1e-12 <= 1.0 + 1e-12

@@ -1,0 +1,222 @@
+"""A benchmark, a selector, a baseline, a reward term: each is added by one file, and a recipe names it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.config import load_recipe
+from ops.core.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+CARRIED = ("assets", "config", "data/knowledge", "ops")
+
+BENCHMARK = '''
+"""Word problems of primary school."""
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.hub import Hub, Part
+
+BENCHMARK = Benchmark(
+    name="school", domain="arithmetic", grader="math", asks="the problem", licence="MIT", citation="none", cautions=(),
+    hub=Hub("org/school", {"train": Part(None, "train"), "test": Part(None, "test")}, ("id", "question"), "nowhere"),
+    from_hub=lambda row: row,
+)
+'''
+SELECTOR = '''
+"""Long questions."""
+from ops.curation.selector import selector
+
+@selector("Long questions are preferred.")
+def longest(offered, places, evidence):
+    chosen = sorted(offered, key=lambda problem: -len(problem.question))[:places]
+    return [problem for problem in offered if problem in chosen]
+'''
+BASELINE = '''
+"""The worker that answers for least."""
+from ops.evaluation.alone import of_worker
+from ops.evaluation.baseline import Standing, baseline
+from ops.evaluation.runner import summarize
+
+@baseline("cheapest worker")
+def cheapest(answers):
+    name = min(answers.training, key=lambda row: row.cost_usd).worker
+    return Standing(summarize(of_worker(answers.evaluation, name)), name)
+'''
+TERM = '''
+"""Tokens that the workers read and wrote."""
+from ops.training.reward_term import reward_term
+
+@reward_term("tokens")
+def tokens(trace):
+    return float(trace.tokens)
+'''
+START = """
+import json, sys
+from pathlib import Path
+import ops
+from ops.config import Setup
+from ops.core.workspace import Workspace
+root = Path(sys.argv[1])
+assert Path(ops.__file__).is_relative_to(root)
+setup = Setup.read(Workspace(root), "one")
+"""
+MIX = """
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.problems import materialize_raw
+for name in setup.recipe.benchmarks:
+    materialize_raw(setup, name)
+materialize_shortlist(setup)
+mix = materialize_mix(setup)
+"""
+
+
+class Checkout:
+    """A copy of the code and the configuration, in which one file is added."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in CARRIED:
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+
+    def recipe(self, **changes: Any) -> None:
+        """The quickstart's, as `config/recipes/one.yaml`, with these sections changed."""
+        values = yaml.safe_load((self.root / "config/recipes/quickstart.yaml").read_text(encoding="utf-8"))
+        for section, change in changes.items():
+            values[section] = {**values.get(section, {}), **change}
+        (self.root / "config/recipes/one.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    def refused(self, field: str, words: str) -> None:
+        """Without the new file the recipe is refused, and the names that there are are told."""
+        with pytest.raises(ConfigError, match=words) as caught:
+            load_recipe(self.root / "config", "one")
+        assert caught.value.field == field
+
+    def python(self, script: str) -> Any:
+        """What a process of its own, in which the copy is `ops`, prints as JSON."""
+        done = subprocess.run(
+            [sys.executable, "-c", START + script, str(self.root)],
+            capture_output=True, text=True, check=False, cwd=self.root,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_a_benchmark_of_a_new_domain(checkout: Checkout) -> None:
+    for split in ("train", "test"):
+        rows = [{"id": f"{split}-{i}", "question": f"{split} {i} + 1 = ?", "answer": str(i + 1)} for i in range(9)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (checkout.root / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    checkout.recipe(
+        benchmarks={"school": {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}},
+        curation={"per_domain": 4, "selector": "uniform"},
+    )
+    checkout.refused("benchmarks", "unknown benchmark school; known: aime25, bigcodebench, gpqa_diamond, live")
+    (checkout.root / "ops/benchmarks/catalogue/school.py").write_text(BENCHMARK, encoding="utf-8")
+    seen = checkout.python(
+        MIX
+        + """
+from assets.partitions import benchmarks, worker_by_benchmark
+from ops.config import load_recipe
+from ops.evaluation.report import Leaderboard
+load_recipe(setup.workspace.config, "quickstart")
+print(json.dumps({
+    "mix": [problem.domain for problem in mix.problems],
+    "partitions": benchmarks.get_partition_keys(),
+    "columns": list(worker_by_benchmark.partitions_defs[0].partitions_def.get_partition_keys()),
+    "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
+}))
+"""
+    )
+    domains = ("math", "mmlu", "rlpr", "code", "arithmetic")
+    assert seen["mix"] == [domain for domain in domains for _ in range(4)]
+    assert seen["columns"] == ["math500", "mmlu", "rlpr", "livecodebench", "school"]
+    assert seen["partitions"] == [*seen["columns"], "aime25", "gpqa_diamond", "bigcodebench"]
+    assert seen["table"] == ["mmlu", "school", "aime25"]
+
+
+def test_a_selector(checkout: Checkout) -> None:
+    checkout.recipe(curation={"per_domain": 5, "shortlist_factor": 4, "selector": "longest"})
+    checkout.refused("curation.selector", "unknown selector longest; known: disagreement, diversity, proxy, signal")
+    (checkout.root / "ops/curation/selectors/longest.py").write_text(SELECTOR, encoding="utf-8")
+    seen = checkout.python(
+        MIX
+        + """
+from ops.benchmarks.raw import training_candidates
+offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
+print(json.dumps({
+    "mix": [len(problem.question) for problem in mix.problems if problem.domain == "math"],
+    "offered": [len(problem.question) for problem in offered],
+    "card": mix.card,
+}))
+"""
+    )
+    assert len(seen["mix"]) == 5
+    assert min(seen["mix"]) >= sorted(seen["offered"])[-40]  # a few of the longest may have repeated another
+    assert "selector: longest" in seen["card"] and "Long questions are preferred." in seen["card"]
+
+
+def test_a_baseline(checkout: Checkout) -> None:
+    checkout.recipe(evaluation={"baselines": ["cheapest", "oracle"]})
+    checkout.refused("evaluation.baselines", "unknown baseline cheapest; known: best_single, oracle, random_worker")
+    (checkout.root / "ops/evaluation/baselines/cheapest.py").write_text(BASELINE, encoding="utf-8")
+    seen = checkout.python(
+        """
+from ops.core.rows import ResponseRow
+from ops.evaluation.alone import of_worker
+from ops.evaluation.baseline import BASELINES, Answers, standings
+from ops.evaluation.report import leaderboard, tables
+rows = [
+    ResponseRow(worker, "mmlu", str(n), 0, "t", score, "", 10, 5, usd, 1.0, "ok", "stop")
+    for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
+    for n, score in enumerate(scores)
+]
+board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
+print(json.dumps({"all": list(BASELINES), **tables(board)["accuracy_in_percent"]._asdict()}))
+"""
+    )
+    assert seen["all"] == ["best_single", "random_worker", "oracle", "cheapest"]
+    assert seen["head"] == ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"]
+    assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
+
+
+def test_a_reward_term(checkout: Checkout) -> None:
+    checkout.recipe(grpo={"reward_terms": {"tokens": -0.001}})
+    checkout.refused("grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps")
+    (checkout.root / "ops/training/terms/tokens.py").write_text(TERM, encoding="utf-8")
+    seen = checkout.python(
+        """
+import asyncio
+from ops.config import Worker
+from ops.core.problem import Problem
+from ops.core.response import Response
+from ops.training.reward import reward_function
+from ops.workflow.grammar import Workflow
+
+class Tool:
+    async def complete(self, worker, messages, *, sample=0):
+        return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
+
+steps = []
+reward = reward_function(
+    {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
+    [Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting, steps.append,
+    weights=setup.recipe.grpo.reward_terms,
+)
+rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2))
+print(json.dumps({"rewards": rewards, "logged": steps[0].values["term/tokens"]}))
+"""
+    )
+    assert seen["rewards"] == pytest.approx([1 - 0.015, 0.0])
+    assert seen["logged"] == pytest.approx(-0.0075)

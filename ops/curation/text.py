@@ -68,14 +68,6 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(unicodedata.normalize("NFKC", text).casefold().translate(_DASHES))
 
 
-def shingles(text: str) -> frozenset[str]:
-    """The set of 5-token windows; a shorter text is one window."""
-    words = tokens(text)
-    if len(words) <= SHINGLE:
-        return frozenset([" ".join(words)])
-    return frozenset(" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1))
-
-
 def wording(words: Sequence[str]) -> Wording:
     """The fixed tokens and content words among `tokens` of a question."""
     fixed: list[str] = []

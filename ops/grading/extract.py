@@ -19,7 +19,6 @@ FORMULA = re.compile(
     re.DOTALL,
 )
 """A formula between its signs; a dollar sign behind a backslash is money."""
-_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
 
 
 def tail(response: str) -> str:
@@ -70,26 +69,6 @@ def boxed(response: str) -> str | None:
     return bare.group(1) if bare else None
 
 
-def answer_lines(response: str) -> list[str]:
-    """What follows each "Answer:" or, where there is none, each "the answer is".
-
-    The next line where nothing follows on the same one.
-    """
-    text = tail(response)
-    found = []
-    for match in _announcements(text):
-        line = match.group(1).strip()
-        if not line.strip("*_ "):
-            rest = text[match.end(1) :].lstrip()
-            line = rest.split("\n", 1)[0]
-        if told := _TOLD.match(line.removeprefix("The ").removeprefix("the ")):
-            line = told.group(1)
-        line = line.strip().strip("*_").strip()
-        if line:
-            found.append(line)
-    return found
-
-
 def answer_tail(response: str) -> str:
     """All that follows the last "Answer:"; "" where there is none."""
     text = tail(response)
@@ -107,15 +86,3 @@ def last_line(response: str) -> str:
         if bare := line.strip().strip("*_`").strip():
             return bare
     return ""
-
-
-def last_formula(response: str) -> str | None:
-    """The last `$…$`, `\\(…\\)` or `\\[…\\]`, or else the last number."""
-    text = tail(response)
-    last = None
-    for last in FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
-        pass
-    if last is not None:
-        return next(group for group in last.groups() if group is not None).strip()
-    numbers = _NUMBER.findall(text)
-    return numbers[-1] if numbers else None

@@ -87,15 +87,6 @@ class Profile:
             row[name] = {key: value._asdict() for key, value in getattr(self, name).items()}
         return row
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Profile:
-        """The inverse of `as_row`. Raises `TypeError` on unknown or missing keys."""
-        values = dict(row) | {"overall": Score(**row["overall"]), "latency_s": Latency(**row["latency_s"])}
-        values["usage"] = {key: WorkerUsage(**value) for key, value in row.get("usage", {}).items()}
-        for name in ("by_benchmark", "by_domain", "by_subject"):
-            values[name] = {key: Score(**value) for key, value in row.get(name, {}).items()}
-        return cls(**values)
-
 
 def profile(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> list[Profile]:
     """One profile per worker, in the workers' alphabetical order.
@@ -191,31 +182,6 @@ def mean_score(scores: Iterable[Score]) -> Score:
         return Score(0, 0.0, 0.0)
     error = math.sqrt(math.fsum(score.se**2 for score in known)) / len(known)
     return Score(sum(score.n for score in known), fmean(score.accuracy for score in known), error)
-
-
-def successes(rows: Sequence[ResponseRow]) -> dict[str, list[str]]:
-    """Problem's key → the workers that answered it right in at least half of their samples, sorted.
-
-    Problems that nobody answered are there with an empty list.
-    """
-    found = {key: list[str]() for key in sorted({row.problem_key for row in rows})}
-    for worker, own in sorted(_grouped(rows, lambda row: row.worker).items()):
-        for key, rate in _pass_rates(own).items():
-            if rate >= 0.5:
-                found[key].append(worker)
-    return found
-
-
-def disagreement(rows: Sequence[ResponseRow]) -> dict[str, float]:
-    """Problem's key → pass rate over the workers (0-1): near 0.5 they disagree most.
-
-    Each worker weighs the same, however many samples it has.
-    """
-    rates: dict[str, list[float]] = defaultdict(list)
-    for own in _grouped(rows, lambda row: row.worker).values():
-        for key, rate in _pass_rates(own).items():
-            rates[key].append(rate)
-    return {key: fmean(values) for key, values in sorted(rates.items())}
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.raw import questions_key
 from ops.config import Worker, digest
-from ops.core.errors import DataError
 from ops.core.origin import Origin
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -32,22 +30,6 @@ class Profiles(NamedTuple):
     best: str
     """The worker that is best in the mean over benchmarks."""
     forecast: float
-
-
-def load_profiles(workspace: Workspace) -> Profiles:
-    """Read `data/profiles.json`. Raises `DataError` when it is absent or holds something else."""
-    file = workspace.data / "profiles.json"
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return Profiles(
-            [Profile.from_row(row) for row in found["workers"]],
-            {name: Score(**score) for name, score in found["oracle"].items()},
-            found["best_single"],
-            found["signal_forecast"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"cannot be read ({type(error).__name__}: {error})"
-        raise DataError(file, "(file)", what, "Materialize worker_profiles") from None
 
 
 def evaluation_folder(workspace: Workspace) -> Path:

@@ -200,14 +200,6 @@ def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
 
 
-def released_pool(workspace: Workspace, registered: Registered) -> Pool:
-    """The pool that a version was released with: the old side of a drift."""
-    from ops.config import load
-
-    with connected(workspace) as client, TemporaryDirectory() as folder:
-        return load(Pool, Path(client.download_artifacts(registered.run_id, "pool.yaml", folder)))
-
-
 def predict(workspace: Workspace, request: Mapping[str, Any], alias: str = CHAMPION) -> dict[str, Any]:
     """Load `models:/conductor@ALIAS` and let it answer one Responses request; MLflow keeps the trace.
 

@@ -85,10 +85,6 @@ class Books:
         """USD spent for a run, by all processes: settled and lost calls."""
         return self._sum("run = ?", (run,)).usd
 
-    def spent_in_month(self, month: str | None = None) -> float:
-        """USD spent in a calendar month ("2026-01", UTC; None: this one), over all runs."""
-        return self._sum("month = ?", (month or this_month(),)).usd
-
     def by_purpose(self, run: str | None = None) -> dict[str, Spent]:
         """What was spent by purpose, of one run or of all."""
         return self._by("purpose", run)

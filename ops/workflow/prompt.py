@@ -25,7 +25,6 @@ __all__ = [
     "load_few_shots",
     "offer",
     "recursive_messages",
-    "subset",
 ]
 
 Count = Callable[[Sequence[Message]], int]
@@ -70,15 +69,6 @@ def offer(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) ->
     if seed is not None:
         random.Random(seed).shuffle(workers)
     return tuple(workers)
-
-
-def subset(pool: Pool, size: int, seed: int) -> tuple[str, ...]:
-    """`size` workers' names drawn by `seed`, in the pool's order: what `offer` takes as `only`.
-
-    Raises `ValueError` when the pool has fewer (Section 3.2 of arXiv:2512.04388: random k-of-n pools).
-    """
-    drawn = set(random.Random(seed).sample(pool.names, size))
-    return tuple(name for name in pool.names if name in drawn)
 
 
 def conductor_messages(

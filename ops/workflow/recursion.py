@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -90,11 +89,6 @@ class RecursiveTrace:
         ]
         totals = {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd, "latency_s": self.latency_s}
         return {"stop": self.stop, **totals, **({"answer": self.answer} if texts else {}), "rounds": rounds}
-
-    def as_json(self, *, texts: bool = True) -> str:
-        """`as_row` as one line of JSON."""
-        return json.dumps(self.as_row(texts=texts), separators=(",", ":"))
-
 
 @dataclass
 class _Conversation:

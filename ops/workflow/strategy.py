@@ -141,11 +141,6 @@ class Diversity(NamedTuple):
     entropy: float
     """Shannon entropy of their shares, in bits: 0 when all are the same, log2(n) when all n differ."""
 
-    @property
-    def effective(self) -> float:
-        """How many equally frequent patterns have the same entropy."""
-        return float(2**self.entropy) if self.distinct else 0.0
-
 
 def diversity(patterns: Iterable[str]) -> Diversity:
     """Distinct patterns and their entropy; the patterns of no workflow at all have none of either."""
@@ -161,4 +156,3 @@ def use(steps: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     for domain, worker in steps:
         counts.setdefault(domain, Counter())[worker] += 1
     return {domain: dict(sorted(counts[domain].items())) for domain in sorted(counts)}
-

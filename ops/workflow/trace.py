@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -197,8 +196,3 @@ class Trace:
         if texts:
             row |= {"workflow": self.workflow.render(), "answer": self.answer, "error": self.error}
         return row
-
-    def as_json(self, *, texts: bool = True) -> str:
-        """`as_row`, and with `texts` the question, as one line of JSON (ASCII: no text can break the line)."""
-        row = self.as_row(texts=texts)
-        return json.dumps({"question": self.question, **row} if texts else row, separators=(",", ":"))

@@ -19,7 +19,7 @@ from ops.curation.selector import SELECTORS, Evidence
 from ops.curation.shortlist import shortlist
 from ops.curation.signal import Tallies, Tally
 from ops.curation.strata import draw
-from ops.curation.text import exact_key, full_text, shingles
+from ops.curation.text import exact_key, full_text, tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 
@@ -61,7 +61,7 @@ def test_planted_contamination_is_removed_and_reported(make: Make, planted: str,
 
 
 def test_threshold_decides_what_is_near(make: Make) -> None:
-    one, other = shingles(LONG), shingles(REWORDED)
+    one, other = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokens, (LONG, REWORDED)))
     similarity = len(one & other) / len(one | other)
     test, planted = make("held-out", LONG, split="test"), make("planted", REWORDED)
     found = {shift: decontaminate([planted], [test], similarity + shift).removed[0].kind for shift in (-0.001, 0.001)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, Setup, Worker, load_recipe
@@ -15,7 +13,6 @@ from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.precaching.profiles import disagreement, successes
 from ops.training.examples import sample_examples
 from ops.training.exploration import explore
 from ops.training.reward import reward_function
@@ -86,8 +83,3 @@ def test_training_rewards_an_answer_by_the_problem_that_was_asked() -> None:
     adder = Workflow.single(0).render()
     rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"]))  # type: ignore[arg-type]
     assert rewards == [1.0, 0.5]
-
-
-def test_profiles_keep_both() -> None:
-    assert successes(ROWS) == {"math500/7": ["adder"], "mmlu/7": ["atlas"]}
-    assert disagreement(ROWS) == {"math500/7": pytest.approx(0.5), "mmlu/7": pytest.approx(0.5)}

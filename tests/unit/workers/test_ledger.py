@@ -44,8 +44,6 @@ def test_sums_by_run_purpose_worker_and_month(ledger: Ledger) -> None:
     assert ledger.by_purpose()["training"].usd == 3.5
     assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 0.75, "y": 3.0}
     assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 2.0}
-    assert ledger.spent_in_month() == 3.75
-    assert ledger.spent_in_month("1999-01") == 0.0
     assert ledger.spent("nobody") == 0.0
 
 
@@ -304,7 +302,7 @@ def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free
         ledger.reserve("run", 0.8, 1.0)
     assert ledger.by_run() == {"run": Spent(usd=0.3, lost=1, lost_usd=0.3)}
     assert ledger.by_purpose("run")["test"].lost == ledger.by_worker("run")["w"].lost == 1
-    assert ledger.spent("run") == ledger.spent_in_month() == 0.3
+    assert ledger.spent("run") == 0.3
     assert ledger.open_reservations() == {}
     assert ledger.unmeasured() == ["key"]
 

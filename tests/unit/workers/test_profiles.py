@@ -14,15 +14,12 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.precaching.plot import accuracy_against_cost
 from ops.precaching.profiles import (
-    Profile,
     Score,
     best_single,
     ceiling,
-    disagreement,
     mean_score,
     profile,
     signal_forecast,
-    successes,
     tallies,
 )
 
@@ -87,15 +84,6 @@ def test_samples_of_one_problem_are_one_observation() -> None:
     assert profile(rows)[0].overall == (2, 0.5, pytest.approx(0.5))
 
 
-def test_successes_and_pass_rates_by_problem() -> None:
-    assert successes(ROWS) == {
-        "mmlu/mmlu-0": ["a"], "mmlu/mmlu-1": ["b"], "rlpr/rlpr-0": ["a"], "rlpr/rlpr-1": [],
-    }  # fmt: skip
-    assert disagreement(ROWS) == {
-        "mmlu/mmlu-0": 0.5, "mmlu/mmlu-1": 0.5, "rlpr/rlpr-0": 1.0, "rlpr/rlpr-1": 0.0,
-    }  # fmt: skip
-
-
 def test_tallies_count_answers_and_leave_outages_out() -> None:
     rows = [*ROWS, row("a", "mmlu-0", 0.0, sample=1)]
     found = tallies(rows)
@@ -143,7 +131,6 @@ def test_domains_and_subjects_come_from_the_problems() -> None:
     }  # fmt: skip
     assert "rlpr" not in b.by_domain, "an outage is no score"
     assert profile(ROWS)[0].by_subject == {}
-    assert Profile.from_row(json.loads(json.dumps(a.as_row()))) == a
 
 
 def test_the_mean_over_benchmarks_weighs_them_alike() -> None:
@@ -170,7 +157,7 @@ CELLS = st.lists(
 def test_bounds(cells: list[tuple[str, int, float]], group: int) -> None:
     rows = [row(worker, f"mmlu-{number}", score) for worker, number, score in cells]
     best = ceiling(rows)["mmlu"]
-    solved = [problem for problem, workers in successes(rows).items() if workers]
+    solved = {row.problem_id for row in rows if row.score}
     assert best.accuracy == pytest.approx(len(solved) / best.n)
     assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile(rows))
     forecast = signal_forecast(rows, group)

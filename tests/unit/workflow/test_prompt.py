@@ -23,7 +23,6 @@ from ops.workflow.prompt import (
     load_few_shots,
     offer,
     recursive_messages,
-    subset,
 )
 from ops.workflow.strategy import shape
 
@@ -247,16 +246,6 @@ def test_offer_takes_any_part_of_the_pool() -> None:
         offer(POOL, None, only=["worker-z"])
     with pytest.raises(ValueError, match="nobody"):
         offer(POOL, 1, only=[])
-
-
-def test_a_subset_is_drawn_by_seed() -> None:
-    drawn = [subset(POOL, 3, seed) for seed in range(200)]
-    assert {len(set(names)) for names in drawn} == {3}
-    assert all(list(names) == sorted(names) for names in drawn)  # the pool's order
-    assert len(set(drawn)) == 35  # every one of the 7 choose 3
-    assert subset(POOL, 3, 5) == subset(POOL, 3, 5)
-    with pytest.raises(ValueError, match="larger"):
-        subset(POOL, 8, 0)
 
 
 CARDS = (

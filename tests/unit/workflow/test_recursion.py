@@ -186,12 +186,11 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
 def test_the_record_sums_up_its_rounds() -> None:
     found, _, _ = run(FIRST, THIRD, KEEP)
     assert (found.calls, found.tokens, found.cost_usd, found.latency_s) == (3, 45, 0.75, 6.0)
-    line = found.as_json()
-    row = json.loads(line)
-    assert "\n" not in line
+    row = found.as_row()
+    line = json.dumps(row)
     assert row["stop"] == "kept"
     assert [bool(one["trace"]) for one in row["rounds"]] == [True, True, False]
-    bare = found.as_json(texts=False)
+    bare = json.dumps(found.as_row(texts=False))
     for word in ("What is p?", "First.", "zero #1", "Third.", "one #3"):
         assert word in line or word == "What is p?"
         assert word not in bare

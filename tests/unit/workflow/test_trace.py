@@ -40,11 +40,8 @@ def test_the_critical_path_of_a_failed_workflow_is_that_of_what_was_answered() -
     assert replace(failed, steps=silent).critical_path == ()
 
 
-def test_one_line_of_json_holds_everything() -> None:
-    line = trace().as_json()
-    assert "\n" not in line
-    row = json.loads(line)
-    assert row["question"] == "SECRET?"
+def test_a_row_of_json_holds_everything() -> None:
+    row = json.loads(json.dumps(trace().as_row()))
     assert row["answer"] == "SECRET\nC"
     assert row["workflow"] == WORKFLOW.render()
     assert row["edges"] == [[0, 3], [1, 3]]
@@ -55,15 +52,9 @@ def test_one_line_of_json_holds_everything() -> None:
 
 def test_without_texts_no_text_is_left() -> None:
     failed = replace(trace(), status="refused", steps=(*trace().steps[:3], replace(trace().steps[3], error="SECRET")))
-    for line in (failed.as_json(texts=False), json.dumps(failed.as_row(texts=False))):
-        assert "SECRET" not in line
-        assert "lost" not in line
-        row = json.loads(line)
-        assert row["cost_usd"] == 0.875
-        assert [(step["worker"], step["sees"]) for step in row["steps"]][3] == ("one", [0, 1])
-
-
-def test_a_lone_surrogate_in_a_response_can_be_written() -> None:
-    odd = replace(trace(), answer="\ud800")
-    assert json.loads(odd.as_json())["answer"] == "\ud800"
-    odd.as_json().encode()
+    line = json.dumps(failed.as_row(texts=False))
+    assert "SECRET" not in line
+    assert "lost" not in line
+    row = json.loads(line)
+    assert row["cost_usd"] == 0.875
+    assert [(step["worker"], step["sees"]) for step in row["steps"]][3] == ("one", [0, 1])

@@ -12,6 +12,9 @@ NEED_PYTHON = command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: in
 RECIPE ?= quickstart
 SEED   ?=
 SECONDS ?= 600
+WORKERS ?= 4
+# A file stays with one process; which file goes first is tests/conftest.py's.
+AT_ONCE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # No tool reports home, and LiteLLM does not download its price table at every import.
 export DAGSTER_DISABLE_TELEMETRY := yes
@@ -25,7 +28,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds test browser lint fuzz pictures selectors gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds test soak browser lint fuzz pictures selectors gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +61,11 @@ override export Q := $(value Q)
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/python -m pipelines.dev
 
-test: $(STAMP)  ## the tests
-	$(BIN)/python -m pytest
+test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), without what `make soak` repeats for long
+	$(BIN)/python -m pytest $(AT_ONCE)
+
+soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
+	$(BIN)/python -m pytest $(AT_ONCE) -m soak
 
 browser: $(STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
 	PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'

@@ -37,9 +37,27 @@ CARRIED = (
 
 def pytest_configure(config: pytest.Config) -> None:
     quiet()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
     os.environ.pop("PODIUM_CACHE_URL", None)  # no test writes into a team's cache
     if isolation() != "bubblewrap":  # the tests' own programs are known; those about the wall skip
         configure(Grading(isolation="resource_limits"), ROOT)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that may take longest begin first, so that no worker is left with one of them in the end."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        longest[item.path] = max(longest.get(item.path, 0.0), allowed_s(item))
+    items.sort(key=lambda item: -longest[item.path])
+
+
+def allowed_s(item: pytest.Item) -> float:
+    """Seconds that a test is allowed; 0 for one that does not say so."""
+    limit = item.get_closest_marker("timeout")
+    if limit is None:
+        return 1.0 if item.get_closest_marker("slow") else 0.0
+    return float(limit.args[0])
 
 
 @pytest.fixture

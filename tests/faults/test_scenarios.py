@@ -38,30 +38,33 @@ async def ask_all(client: WorkerClient, worker: Worker, prompts: list[str]) -> l
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_2000_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: MakeClient) -> None:
+@pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.soak)])
+def test_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: MakeClient, count: int) -> None:
     client = make_client()
     worker = server.worker(concurrency=64, requests_per_minute=6000, timeout_s=15.0, retries=8)
-    prompts = [f"question {number}" for number in range(2000)]
+    prompts = [f"question {number}" for number in range(count)]
     asyncio.run(client.complete(worker, [{"role": "user", "content": "the key is right"}]))
     server.order(rate=0.2, seed=1, latency_s=0.02)
     results = asyncio.run(ask_all(client, worker, prompts))
     answered = [result for result in results if not isinstance(result, BaseException)]
     unreachable = [result for result in results if isinstance(result, WorkerUnreachable)]
-    assert len(answered) + len(unreachable) == 2000, {type(r).__name__ for r in results if isinstance(r, BaseException)}
+    kinds = {type(result).__name__ for result in results if isinstance(result, BaseException)}
+    assert len(answered) + len(unreachable) == count, kinds
     served = server.served()
     assert {prompt for prompt in prompts if served[prompt] > 1} == set()
-    assert sum(served[prompt] for prompt in prompts) == len(answered) >= 1990
+    assert sum(served[prompt] for prompt in prompts) == len(answered) >= 0.995 * count
     steps = [entry["step"] for entry in server.log() if entry["event"] == "came"]
-    assert set(FAULTS) < set(steps) and 400 < sum(step in FAULTS for step in steps) < 700
+    assert set(FAULTS) < set(steps) and 0.15 * count < sum(step in FAULTS for step in steps) < 0.35 * count
     assert server.order()["busy"] <= steps.count("hang") + steps.count("trickle")
     assert (len(client.cache), client.ledger.in_flight("run")) == (len(answered) + 1, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_five_times_each_answer_is_had_once(server: FaultServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.soak)])
+def test_killed_several_times_each_answer_is_had_once(server: FaultServer, tmp_path: Path, kills: int) -> None:
     server.order(latency_s=0.1)
-    script, kills, chance = Path(precache_run.__file__), 5, random.Random(7)
+    script, chance = Path(precache_run.__file__), random.Random(7)
 
     def served() -> int:
         return sum(server.served().values())

@@ -5,6 +5,7 @@ A case says why it is there. The files in `corpus/` are the table; code has its 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import yaml
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BENCHMARKS as NAMES
 from ops.core.problem import CodeTest, Problem
-from ops.grading import grade
+from ops.grading import code, grade
 
 CORPUS = Path(__file__).with_name("corpus")
 LEAST = {"math": 25, "text": 15, "choice": 12, "code": 10}
@@ -63,6 +64,13 @@ def response(case: Case) -> str:
     if case.benchmark == "math500":
         return rf"So it is $\boxed{{{case.given}}}$."
     return f"Some thought.\nAnswer: {case.given}" if grader == "text" else case.given
+
+
+@pytest.fixture(autouse=True)
+def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For programs of microseconds, and for one that never ends and would use up the whole of its time twice."""
+    for kind in ("call", "stdin"):
+        monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], cpu_s=1))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c.benchmark}-{'right' if c.score else 'wrong'}-{c.why}" for c in CASES])

@@ -151,24 +151,49 @@ def test_any_text_gives_a_valid_workflow_or_a_reason(
     check_total(text, mode, recursive, offered, most)
 
 
-# The same a hundred thousand times. A byte names a piece, which hypothesis draws ten times as fast as a list.
-MANY = settings(max_examples=50_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+# A byte names a piece, which hypothesis draws ten times as fast as a list.
+of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
+of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
+SOME, MANY = (
+    settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    for count in (2_000, 50_000)
+)
 
 
-@pytest.mark.slow
+@of_pieces
+@SOME
+def test_texts_of_pieces(indices: bytes, settings: int) -> None:
+    check_pieces(indices, settings)
+
+
+@of_characters
+@SOME
+def test_texts_of_any_characters(text: str, place: int) -> None:
+    check_placed(text, place)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
-@given(st.binary(max_size=48), st.integers(0, 255))
+@of_pieces
 @MANY
 def test_fifty_thousand_texts_of_pieces(indices: bytes, settings: int) -> None:
+    check_pieces(indices, settings)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@of_characters
+@MANY
+def test_fifty_thousand_texts_of_any_characters(text: str, place: int) -> None:
+    check_placed(text, place)
+
+
+def check_pieces(indices: bytes, settings: int) -> None:
     text = "".join(PIECES[index % len(PIECES)] for index in indices)
     check_total(text, "fine_grained" if settings & 1 else "binary", bool(settings & 2), 1 + settings % 7, 5)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@given(st.text(st.characters(), max_size=120), st.integers(0, 3))
-@MANY
-def test_fifty_thousand_texts_of_any_characters(text: str, place: int) -> None:
+def check_placed(text: str, place: int) -> None:
     """Alone, and where a value is expected: as a list, inside a list, inside a string."""
     whole = ("{}", "model_id = {}", "subtasks = [{}]", 'access_list = [["{}"]]')[place].replace("{}", text)
     check_total(whole, "binary", False, 7, 5)

@@ -63,8 +63,8 @@ def _outcome(podium: Podium) -> Outcome:
     greedy = {}
     for name, policy in policies.items():
         conductor = Conductor.load(policy)
-        offered = [setup.pool.worker(worker) for worker in conductor.card.offered]
-        rows = asyncio.run(evaluate(conductor, questions, offered, client, settings, recipe.prompting))
+        team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+        rows = asyncio.run(evaluate(conductor, questions, team, settings))
         greedy[name] = summarize(rows)
     return Outcome(recipe.seed, stored_comparison(setup, folder / "policy").board, Leaderboard(greedy), trained)
 

@@ -12,9 +12,11 @@ from pydantic import Field
 from ops.config import Execution, Pool, PretrainedPolicy, Prompting, Settings
 from ops.core.errors import DataError
 from ops.core.response import Message
+from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.controls import plain_messages
-from ops.workflow.prompt import PromptTooLongError
+from ops.workflow.prompt import PromptTooLongError, load_few_shots
+from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
 _NEXT_TURN = {"role": "user", "content": "Go on."}
@@ -47,6 +49,20 @@ class PolicyCard(Settings):
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
+
+    def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NOBODY) -> Team:
+        """The workers of `pool` by this policy's ordinals, shown as it learned them; `data` holds the few-shots.
+
+        Raises `KeyError` for a worker that the pool lacks, `ConfigError` where the few-shots cannot be read.
+        """
+        return Team(
+            workers=tuple(pool.worker(name) for name in self.offered),
+            client=client,
+            prompting=self.prompting,
+            few_shots=load_few_shots(data, self.prompting.few_shots),
+            cards=self.cards,
+            execution=execution,
+        )
 
     def write(self, folder: Path) -> None:
         (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Grade, Problem
 from ops.grading import grade_many
-from ops.workers.types import Client
 from ops.workflow.execution import execute
-from ops.workflow.grammar import Parsed, parse
+from ops.workflow.grammar import Parsed
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Trace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
@@ -42,12 +41,9 @@ class Rollout:
 async def roll_out(
     texts: Sequence[str],
     problems: Sequence[Problem],
-    offered: Sequence[Worker],
-    client: Client,
-    prompting: Prompting,
+    team: Team,
     *,
     sample: int = 0,
-    settings: Execution | None = None,
     scheduler: Scheduler | None = None,
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
@@ -57,22 +53,12 @@ async def roll_out(
     a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()
-    parsed = [
-        parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access) for text in texts
-    ]
+    parsed = [team.read(text) for text in texts]
 
     async def run(reading: Parsed, problem: Problem) -> Trace | None:
         if reading.workflow is None:
             return None
-        return await execute(
-            reading.workflow,
-            worker_prompt(problem),
-            offered,
-            client,
-            sample=sample,
-            settings=settings,
-            scheduler=shared,
-        )
+        return await execute(reading.workflow, worker_prompt(problem), team, sample=sample, scheduler=shared)
 
     running = (run(reading, problem) for reading, problem in zip(parsed, problems, strict=True))
     # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ops.config import Evaluation, Execution, Prompting, Worker
+from ops.config import Evaluation
 from ops.core.problem import Problem, problem_key
 from ops.core.response import Message
 from ops.evaluation.statistics import MeanEstimate, clustered
-from ops.workers.types import Client
-from ops.workflow.cards import WorkerCard
-from ops.workflow.prompt import FewShot, PromptTooLongError, conductor_messages
+from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.strategy import pattern, shape
+from ops.workflow.team import Team
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
@@ -35,9 +34,8 @@ class Writer(Protocol):
         *,
         temperature: float = ...,
         seed: int = ...,
-        max_tokens: int | None = ...,
     ) -> list[str]:
-        """One completion per prompt, in order; `max_tokens` None: as long as the policy is made for."""
+        """One completion per prompt, in order."""
         ...
 
 
@@ -115,23 +113,16 @@ class Summary:
 async def evaluate(
     conductor: Writer,
     problems: Sequence[Problem],
-    offered: Sequence[Worker],
-    client: Client,
+    team: Team,
     settings: Evaluation,
-    prompting: Prompting,
-    on_progress: Callable[[int, int], None] | None = None,
     *,
-    few_shots: Sequence[FewShot] = (),
-    cards: Sequence[WorkerCard] = (),
     seed: int = 0,
-    max_tokens: int | None = None,
-    execution: Execution | None = None,
     on_rollouts: Callable[[Sequence[Rollout], Sequence[Problem]], None] | None = None,
 ) -> list[ScoreRow]:
     """Let the conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
 
     The next batch is written (in a thread) while the workers execute the last one.
-    `on_progress` is told (rows done, rows in all) after each batch, `on_rollouts` what it gave. Raises `OverBudget`
+    `on_rollouts` is told what each batch gave. Raises `OverBudget`
     and `ConfigError` as the client does, `PromptTooLongError` naming the problem; rows of unreachable workers are
     unscorable.
     """
@@ -142,25 +133,15 @@ async def evaluate(
     scheduler = Scheduler()
 
     async def execute(texts: list[str], chosen: Sequence[Problem], repeat: int) -> None:
-        rollouts = await roll_out(
-            texts, chosen, offered, client, prompting, sample=repeat, settings=execution, scheduler=scheduler
-        )
+        rollouts = await roll_out(texts, chosen, team, sample=repeat, scheduler=scheduler)
         if on_rollouts is not None:
             on_rollouts(rollouts, chosen)
         rows.extend(_row(one, problem, repeat) for one, problem in zip(rollouts, chosen, strict=True))
-        if on_progress is not None:
-            on_progress(len(rows), len(problems) * settings.repeats)
 
     try:
         for repeat, chosen in _batches(problems, settings):
-            prompts = [conductor_messages(one, len(offered), prompting, few_shots, cards=cards) for one in chosen]
-            write = partial(
-                conductor.write,
-                prompts,
-                temperature=settings.temperature,
-                seed=seed + repeat,
-                max_tokens=max_tokens,
-            )
+            prompts = [team.messages(problem) for problem in chosen]
+            write = partial(conductor.write, prompts, temperature=settings.temperature, seed=seed + repeat)
             try:
                 texts = await asyncio.to_thread(write)
             except PromptTooLongError as error:

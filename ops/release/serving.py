@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +18,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import Writer
-from ops.workflow.grammar import Workflow, parse
-from ops.workflow.prompt import conductor_messages, load_few_shots
+from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
     from ops.workflow.trace import Trace
@@ -86,8 +85,9 @@ class Service:
     """A loaded Conductor with the workers that it may use and the cache that it shares."""
 
     def __init__(self, conductor: Writer, card: PolicyCard, pool: Pool, workspace: Workspace) -> None:
-        self.conductor, self.card, self.workspace = conductor, card, workspace
-        self.offered = tuple(pool.worker(name) for name in card.offered)
+        self.conductor, self.workspace = conductor, workspace
+        data = Path(ops.__file__).resolve().parents[1] / "data"  # beside the code, in a model too
+        self.team = card.team(pool, data, card.execution)
 
     @classmethod
     def load(cls, policy: Path, pool_file: Path, workspace: Workspace) -> Service:
@@ -104,19 +104,10 @@ class Service:
 
     def write(self, problem: Problem) -> Written:
         """Let the Conductor write a workflow: greedy first, then sampled. Raises `NoWorkflowError`."""
-        prompting = self.card.prompting
-        data = Path(ops.__file__).resolve().parents[1] / "data"  # beside the code, in a model too
-        shots = load_few_shots(data, prompting.few_shots)
-        messages = conductor_messages(problem, len(self.offered), prompting, shots, cards=self.card.cards)
-        detail = ""
+        messages, detail = self.team.messages(problem), ""
         for attempt in range(ATTEMPTS):
             [completion] = self.conductor.write([messages], temperature=0.0 if attempt == 0 else 0.7, seed=attempt)
-            parsed = parse(
-                completion,
-                offered=len(self.offered),
-                max_steps=prompting.max_steps,
-                access=prompting.access,
-            )
+            parsed = self.team.read(completion)
             if parsed.workflow is not None:
                 return Written(problem, parsed.workflow, parsed.workflow.render(), attempt + 1)
             detail = f"{parsed.failure}: {parsed.detail}"
@@ -139,13 +130,7 @@ class Service:
         cache, ledger = open_cache(self.workspace.cache), Ledger(self.workspace.ledger)
         client = WorkerClient(cache, ledger, "serving", f"serving-{written.problem.id}", cap_usd)
         try:
-            return await execute(
-                written.workflow,
-                worker_prompt(written.problem),
-                self.offered,
-                client,
-                settings=self.card.execution,
-            )
+            return await execute(written.workflow, worker_prompt(written.problem), replace(self.team, client=client))
         finally:
             ledger.close()
             cache.close()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup
+from ops.core.problem import Problem
 from ops.evaluation.runner import ScoreRow, evaluate
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
 from ops.release.tracing import TraceSample
 from ops.workers.client import WorkerClient
+
+if TYPE_CHECKING:
+    from ops.conductor.rollout import Rollout
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -33,30 +38,21 @@ def score_policy(
     """
     workspace, recipe = setup.workspace, setup.recipe
     from ops.conductor.policy import Conductor
-    from ops.workflow.prompt import load_few_shots
 
     conductor = Conductor.load(policy)
-    card = conductor.card
     asked = evaluation_questions(workspace, recipe)
     questions = [question for benchmark in benchmarks for question in asked.get(benchmark, ())]
-    sample = TraceSample(recipe.execution.traces)
-    rows = asyncio.run(
-        evaluate(
-            conductor,
-            questions,
-            [setup.pool.worker(worker) for worker in card.offered],
-            client,
-            recipe.evaluation,
-            card.prompting,
-            (lambda done, total: on_progress(done, total, name)) if on_progress else None,
-            few_shots=load_few_shots(workspace.data, card.prompting.few_shots),
-            cards=card.cards,
-            seed=recipe.seed,
-            max_tokens=card.max_completion_tokens,
-            execution=recipe.execution,
-            on_rollouts=sample.take,
-        )
-    )
+    sample, done = TraceSample(recipe.execution.traces), 0
+
+    def count(rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> None:
+        nonlocal done
+        sample.take(rollouts, problems)
+        done += len(rollouts)
+        if on_progress is not None:
+            on_progress(done, len(questions) * recipe.evaluation.repeats, name)
+
+    team = conductor.card.team(setup.pool, workspace.data, recipe.execution, client)
+    rows = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count))
     found = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
     for benchmark, own in found.items():
         if own:

@@ -93,14 +93,14 @@ def _teach(
     from ops.training.examples import sample_examples
     from ops.training.supervised import fit, scratch_model
 
+    team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
     count = settings.steps * settings.batch
-    examples = asyncio.run(sample_examples(setup, card, settings, count, client, on_progress))
+    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress))
     if isinstance(recipe.policy, ScratchPolicy):
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:
         model, tokenizer = load_model(folder, card)
-    losses = fit(model, tokenizer, examples, settings, recipe.seed, folder / "trainer", on_progress)
-    shutil.rmtree(folder / "trainer", ignore_errors=True)
+    losses = fit(model, tokenizer, examples, settings, recipe.seed, on_progress)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "cold_start.json").write_text(json.dumps({"loss": losses}), encoding="utf-8")

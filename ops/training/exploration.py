@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ops.conductor.rollout import roll_out
-from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
 from ops.training.sampling import WorkflowSampler
-from ops.workers.types import Client
 from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
 
 BATCH = 256
 """Workflows in flight at once."""
@@ -24,11 +23,8 @@ async def explore(
     problems: Sequence[Problem],
     sampler: WorkflowSampler,
     attempts: int,
-    offered: Sequence[Worker],
-    client: Client,
-    prompting: Prompting,
+    team: Team,
     on_progress: Progress | None = None,
-    settings: Execution | None = None,
 ) -> dict[str, list[Workflow]]:
     """Problem's key → workflows that answered it, for the problems that no worker reliably solves alone.
 
@@ -45,11 +41,11 @@ async def explore(
             batch = pairs[start : start + BATCH]
             texts = [workflow.render() for _, workflow in batch]
             asked = [problem for problem, _ in batch]
-            rollouts = await roll_out(texts, asked, offered, client, prompting, settings=settings)
+            rollouts = await roll_out(texts, asked, team)
             for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
                 if rollout.outcome != "right" or workflow in found.get(problem.key, []):
                     continue
-                if not sampler.may_be_luck(offered[workflow.steps[-1].worker].name, problem):
+                if not sampler.may_be_luck(team.workers[workflow.steps[-1].worker].name, problem):
                     found.setdefault(problem.key, []).append(workflow)
             if on_progress is not None:
                 on_progress(min(before + start + BATCH, total), total)

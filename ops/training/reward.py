@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ops.conductor.rollout import REWARDS, Rollout, roll_out
-from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
 from ops.training.reward_term import contributions
-from ops.workers.client import WorkerClient
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
+from ops.workflow.team import Team
 
 TOP = 10
 """Patterns that a step's statistics name."""
@@ -141,11 +140,8 @@ def _totals(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def reward_function(
     problems: Mapping[str, Problem],
-    offered: Sequence[Worker],
-    client: WorkerClient,
-    prompting: Prompting,
+    team: Team,
     on_batch: Callable[[StepStatistics], None],
-    settings: Execution | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
@@ -157,7 +153,7 @@ def reward_function(
         started = time.perf_counter()
         asked = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-        rollouts = await roll_out(texts, asked, offered, client, prompting, settings=settings)
+        rollouts = await roll_out(texts, asked, team)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         on_batch(summarize(rollouts, asked, time.perf_counter() - started, added))
         return [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -82,44 +82,45 @@ def fit(
     examples: Sequence[Example],
     settings: ColdStart,
     seed: int,
-    folder: Path,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> list[float]:
     """Train on the completions alone; returns the loss (nats per token) every ten steps.
 
     What reads like a control token of the chat template in an example's texts is learnt as plain text.
     """
-    args = SFTConfig(
-        output_dir=str(folder),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type="cosine",
-        adam_beta2=0.98,
-        warmup_steps=round(0.05 * settings.steps),
-        completion_only_loss=True,
-        train_sampling_strategy="sequential",
-        max_length=None,
-        seed=seed,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=model.dtype == torch.bfloat16,
-        gradient_checkpointing=False,
-        save_strategy="no",
-        logging_steps=10,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_num_workers=0,
-    )
+    rows = [_plain(tokenizer, example) for example in bucketed(examples, settings.batch, seed)]
     losses: list[float] = []
-    trainer = SFTTrainer(
-        model=model,
-        args=args,
-        train_dataset=Dataset.from_list([_plain(tokenizer, one) for one in bucketed(examples, settings.batch, seed)]),
-        processing_class=tokenizer,
-        callbacks=[_Report(losses, on_progress)],
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
+    with TemporaryDirectory() as scratch:
+        args = SFTConfig(
+            output_dir=scratch,
+            max_steps=settings.steps,
+            per_device_train_batch_size=settings.batch,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine",
+            adam_beta2=0.98,
+            warmup_steps=round(0.05 * settings.steps),
+            completion_only_loss=True,
+            train_sampling_strategy="sequential",
+            max_length=None,
+            seed=seed,
+            use_cpu=not torch.cuda.is_available(),
+            bf16=model.dtype == torch.bfloat16,
+            gradient_checkpointing=False,
+            save_strategy="no",
+            logging_steps=10,
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_num_workers=0,
+        )
+        trainer = SFTTrainer(
+            model=model,
+            args=args,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+            callbacks=[_Report(losses, on_progress)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
     return losses
 
 

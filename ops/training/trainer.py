@@ -26,7 +26,8 @@ from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workers.client import Counts
 from ops.workflow.controls import plain_messages
-from ops.workflow.prompt import check_length, conductor_messages, load_few_shots
+from ops.workflow.prompt import check_length
+from ops.workflow.team import Team
 
 Report = Callable[[int, int, str], None]
 WINDOW = 5
@@ -114,7 +115,6 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     configure(plan.recipe.grading, plan.root)
     card = PolicyCard.read(plan.base_policy)
     problems = {problem.key: problem for problem in read_problems(plan.problems)}
-    prompting = plan.recipe.prompting
     client = open_client(plan.setup, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
@@ -124,14 +124,12 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         model.float()
     # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
     model.generation_config.eos_token_id = ends = end_of_turn(model, tokenizer)
-    offered = [plan.pool.worker(name) for name in plan.offered]
+    team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     trainer = TimedTrainer(
         model=model,
-        reward_funcs=reward_function(
-            problems, offered, client, prompting, curve.batch, plan.recipe.execution, plan.recipe.grpo.reward_terms
-        ),
+        reward_funcs=reward_function(problems, team, curve.batch, plan.recipe.grpo.reward_terms),
         args=configuration(plan, folder, ends),
-        train_dataset=dataset(plan, list(problems.values()), card, tokenizer, context_tokens(model)),
+        train_dataset=dataset(plan, list(problems.values()), team, tokenizer, context_tokens(model)),
         processing_class=tokenizer,
         callbacks=[curve, *callbacks],
     )
@@ -156,17 +154,15 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
 
 
 def dataset(
-    plan: RunPlan, problems: Sequence[Problem], card: PolicyCard, tokenizer: Any, context: int | None = None
+    plan: RunPlan, problems: Sequence[Problem], team: Team, tokenizer: Any, context: int | None = None
 ) -> Dataset:
     """One row a problem: its prompt in chat form, and its key for the reward.
 
     Raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
     """
-    prompting = plan.recipe.prompting
-    shots = load_few_shots(plan.few_shots, prompting.few_shots)
     rows = []
     for problem in problems:
-        messages = conductor_messages(problem, len(plan.offered), prompting, shots, cards=card.cards)
+        messages = team.messages(problem)
         if context is not None:
             room = context - plan.recipe.grpo.max_completion_tokens
             check_length(messages, problem, partial(chat_tokens, tokenizer), room)
@@ -220,9 +216,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         if not logs or "reward" not in logs:
             return
         # On every rank: TRL has gathered `logs` over them, but not what the reward function saw.
-        parts: list[tuple[StepStatistics, float]] = gather_object(
-            [(self._statistics, self.trainer.generation_seconds)]
-        )
+        parts: list[tuple[StepStatistics, float]] = gather_object([(self._statistics, self.trainer.generation_seconds)])
         if not state.is_world_process_zero:
             return
         statistics = merged([part for part, _ in parts])

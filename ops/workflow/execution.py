@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Literal, NamedTuple
 
 from ops.cache import cache_key
-from ops.config import Execution, Worker
+from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Response
 from ops.workers.turns import turns_from, waits_told_to
-from ops.workers.types import Client
 from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Previous, StepStatus, StepTrace, Trace, TraceStatus
 
 __all__ = ["Previous", "StepTrace", "Trace", "execute", "messages_of", "worker_messages"]
@@ -60,23 +60,19 @@ def messages_of(trace: Trace, index: int) -> list[Message]:
 async def execute(
     workflow: Workflow,
     question: str,
-    offered: Sequence[Worker],
-    client: Client,
+    team: Team,
     *,
     sample: int = 0,
-    settings: Execution | None = None,
     scheduler: Scheduler | None = None,
-    prune: bool = True,
     previous: Previous | None = None,
 ) -> Trace:
-    """Run `workflow` on `question` (from `worker_prompt`) with the `offered` workers; gives a `Trace`.
+    """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `Trace`.
 
-    Independent steps run at the same time; steps that cannot reach the answer are not run unless
-    `prune` is False. After a step has failed none is started any more, but calls in flight are let
-    finish: they are paid for, and their responses are worth keeping. When calls fail both ways the
-    workflow counts as refused, which no better connection would change.
+    Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed
+    none is started any more, but calls in flight are let finish: they are paid for, and their responses are worth
+    keeping. When calls fail both ways the workflow counts as refused, which no better connection would change.
 
-    `settings` bound the responses that later steps are shown, and the time: when the longest chain of steps has
+    `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
     "timed_out". A `scheduler` shared by a batch decides whose call a busy worker takes next. `previous` makes this
     a recursive round.
@@ -87,13 +83,11 @@ async def execute(
     """
     if workflow.is_empty:
         raise ValueError("a workflow without steps has no answer of its own: keep the previous one")
-    if unknown := [step.worker for step in workflow.steps if step.worker >= len(offered)]:
-        raise ValueError(f"worker {unknown[0]} is not among the {len(offered)} offered")
-    settings = settings or Execution()
-    needed = workflow.needed() if prune else frozenset(range(len(workflow.steps)))
+    if unknown := [step.worker for step in workflow.steps if step.worker >= len(team.workers)]:
+        raise ValueError(f"worker {unknown[0]} is not among the {len(team.workers)} offered")
     if previous is not None:
-        previous = Previous(previous.subtask, carried(previous.response, settings.carried_tokens).text)
-    run = _Run(workflow, question, offered, client, sample, settings, scheduler, needed, previous)
+        previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
+    run = _Run(workflow, question, team, sample, scheduler, previous)
     await run.to_the_end()
     return run.trace()
 
@@ -113,17 +107,14 @@ class _Run:
         self,
         workflow: Workflow,
         question: str,
-        offered: Sequence[Worker],
-        client: Client,
+        team: Team,
         sample: int,
-        settings: Execution,
         scheduler: Scheduler | None,
-        needed: frozenset[int],
         previous: Previous | None,
     ) -> None:
-        self.workflow, self.question, self.offered = workflow, question, offered
-        self.client, self.sample, self.settings = client, sample, settings
-        self.scheduler, self.needed, self.previous = scheduler, needed, previous
+        self.workflow, self.question, self.team = workflow, question, team
+        self.sample, self.scheduler, self.previous = sample, scheduler, previous
+        self.needed = workflow.needed()
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
         self.shown: dict[int, Carried] = {}
@@ -134,13 +125,13 @@ class _Run:
         """Seconds of work of the longest chain that ends with a step, the step included."""
         self.stop: PodiumError | None = None
         self.timed_out = False
-        self.settled = {index: asyncio.Event() for index in needed}
+        self.settled = {index: asyncio.Event() for index in self.needed}
         self.limit = asyncio.timeout(None)
         self.loop = asyncio.get_running_loop()
         self.began, self.began_at = self.loop.time(), time.time()
 
     async def to_the_end(self) -> None:
-        if self.settings.deadline_s is None:
+        if self.team.execution.deadline_s is None:
             await self._steps()
         else:
             try:
@@ -178,17 +169,17 @@ class _Run:
     async def _ask(self, index: int) -> None:
         texts = {seen: self.shown[seen].text for seen in self.sees[index]}
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
-        worker = self.offered[self.workflow.steps[index].worker]
+        worker = self.team.workers[self.workflow.steps[index].worker]
         self.keys[index] = cache_key(worker.identity, messages, self.sample)
         started = self._elapsed()
         self.spans[index] = _Span(started, started, 0.0)
         before = max((self.work_s[seen] for seen in self.sees[index]), default=0.0)
-        clock = WorkClock(before, self.settings.deadline_s, self._at_the_deadline)
+        clock = WorkClock(before, self.team.execution.deadline_s, self._at_the_deadline)
         try:
             with waits_told_to(clock.waiting):
                 response = await self._response(index, worker, messages)
             self.responses[index] = response
-            self.shown[index] = carried(response.text, self.settings.carried_tokens)
+            self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
             self.failures[index] = ("unreachable", str(error))
         except ContextTooLong as error:
@@ -203,7 +194,7 @@ class _Run:
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
 
     async def _response(self, index: int, worker: Worker, messages: list[Message]) -> Response:
-        asking = partial(self.client.complete, worker, messages, sample=self.sample)
+        asking = partial(self.team.client.complete, worker, messages, sample=self.sample)
         scheduler = self.scheduler
         if scheduler is None:
             return await asking()
@@ -211,7 +202,7 @@ class _Run:
         def turn() -> AbstractAsyncContextManager[None]:
             return scheduler.slot(worker, partial(self._remaining_s, scheduler, index))
 
-        if getattr(self.client, "takes_turns", False):
+        if getattr(self.team.client, "takes_turns", False):
             with turns_from(turn):
                 return await asking()
         async with turn():
@@ -221,7 +212,7 @@ class _Run:
         """Expected seconds of the longest path from step `index`, itself included, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed, 0.0)
         for step in sorted(self.needed, reverse=True):
-            own = longest[step] + scheduler.expected_s(self.offered[self.workflow.steps[step].worker])
+            own = longest[step] + scheduler.expected_s(self.team.workers[self.workflow.steps[step].worker])
             if step == index:
                 return own
             for seen in self.sees[step]:
@@ -244,7 +235,7 @@ class _Run:
             status=status,
             wall_s=self._elapsed(),
             began=self.began_at,
-            carried_tokens=self.settings.carried_tokens,
+            carried_tokens=self.team.execution.carried_tokens,
             previous=self.previous,
         )
 
@@ -265,7 +256,7 @@ class _Run:
         span = self.spans.get(index, _Span(end, end, 0.0))
         return StepTrace(
             index=index,
-            worker=self.offered[step.worker].name,
+            worker=self.team.workers[step.worker].name,
             ordinal=step.worker,
             subtask=step.subtask,
             sees=self.sees[index],

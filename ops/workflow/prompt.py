@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from ops.config import Pool, Prompting, Worker
 from ops.core.errors import PodiumError
@@ -103,14 +104,7 @@ def conductor_messages(
 
 
 def recursive_messages(
-    problem: Problem,
-    offered: int,
-    prompting: Prompting,
-    few_shots: Sequence[FewShot],
-    previous: str,
-    answer: str,
-    *,
-    cards: Sequence[WorkerCard] = (),
+    first: Sequence[Message], previous: str, answer: str, *, style: Literal["full", "compact"]
 ) -> list[Message]:
     """The chat of a recursive round: the first round's, what was written then, and what came of it.
 
@@ -118,14 +112,11 @@ def recursive_messages(
     in it. Only the next completion is ever parsed, so lists in `answer` are words.
     (Section 3.2 of arXiv:2512.04388.)
     """
-    asked = conductor_messages(problem, offered, prompting, few_shots, cards=cards)
-    again = (_AGAIN_COMPACT if prompting.style == "compact" else _AGAIN).format(answer=answer, **_FIXED)
-    return [*asked, {"role": "assistant", "content": previous}, _user(again)]
+    again = (_AGAIN_COMPACT if style == "compact" else _AGAIN).format(answer=answer, **_FIXED)
+    return [*first, {"role": "assistant", "content": previous}, _user(again)]
 
 
-def _compact(
-    problem: Problem, offered: int, examples: Sequence[FewShot], cards: Sequence[WorkerCard]
-) -> list[Message]:
+def _compact(problem: Problem, offered: int, examples: Sequence[FewShot], cards: Sequence[WorkerCard]) -> list[Message]:
     messages: list[Message] = []
     for example in examples:
         messages.append(_user(_in_short(example, example.offered)))

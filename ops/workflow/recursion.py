@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import Execution, Prompting, Worker
+from ops.config import Execution
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.workers.types import Client
-from ops.workflow.cards import WorkerCard
-from ops.workflow.carry import carried
 from ops.workflow.execution import Previous, execute
-from ops.workflow.grammar import Parsed, Workflow, parse
-from ops.workflow.prompt import FewShot, conductor_messages, recursive_messages
+from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Trace
 
 Stop = Literal["kept", "cap", "budget", "loop", "invalid", "unreachable", "refused", "too_long", "timed_out"]
@@ -129,69 +126,49 @@ class _Conversation:
 
 
 async def recurse(
-    problem: Problem,
-    write: Write,
-    offered: Sequence[Worker],
-    client: Client,
-    prompting: Prompting,
-    **options: Any,
+    problem: Problem, write: Write, team: Team, *, sample: int = 0, scheduler: Scheduler | None = None
 ) -> RecursiveTrace:
     """`recurse_many` for one problem, with a `write` that takes one prompt."""
 
     async def write_many(prompts: list[list[Message]]) -> list[str]:
         return [await write(prompt) for prompt in prompts]
 
-    [found] = await recurse_many([problem], write_many, offered, client, prompting, **options)
+    [found] = await recurse_many([problem], write_many, team, sample=sample, scheduler=scheduler)
     return found
 
 
 async def recurse_many(
     problems: Sequence[Problem],
     write: WriteMany,
-    offered: Sequence[Worker],
-    client: Client,
-    prompting: Prompting,
+    team: Team,
     *,
-    settings: Execution | None = None,
-    few_shots: Sequence[FewShot] = (),
-    cards: Sequence[WorkerCard] = (),
     sample: int = 0,
     scheduler: Scheduler | None = None,
 ) -> list[RecursiveTrace]:
     """Let the Conductor work in rounds on every problem; one `RecursiveTrace` each, in their order.
 
     All prompts of a round are written at once (a batch for the policy), and its workflows run together.
-    `settings.recursion` bounds the rounds and the calls; `settings` also bounds each execution. Raises `OverBudget`
+    `team.execution` bounds each execution, and its `recursion` the rounds and the calls. Raises `OverBudget`
     and `ConfigError` as the client does, once the calls in flight have ended.
     """
-    settings, scheduler = settings or Execution(), scheduler or Scheduler()
+    settings, scheduler = team.execution, scheduler or Scheduler()
     talks = [_Conversation(problem) for problem in problems]
 
     def prompt(talk: _Conversation) -> list[Message]:
         if not talk.ran:
-            return conductor_messages(talk.problem, len(offered), prompting, few_shots, cards=cards)
-        last = talk.rounds[-1]
-        answer = carried(talk.ran[-1][1].answer or "", settings.recursion.answer_tokens).text
-        return recursive_messages(talk.problem, len(offered), prompting, few_shots, last.text, answer, cards=cards)
+            return team.messages(talk.problem)
+        return team.messages_again(talk.problem, talk.rounds[-1].text, talk.ran[-1][1].answer or "")
 
     async def run(talk: _Conversation, text: str) -> None:
-        parsed = parse(
-            text,
-            offered=len(offered),
-            max_steps=prompting.max_steps,
-            access=prompting.access,
-            recursive=bool(talk.ran),
-        )
+        parsed = team.read(text, recursive=bool(talk.ran))
         workflow = talk.admit(text, parsed, settings)
         if workflow is None:
             return
         trace = await execute(
             workflow,
             worker_prompt(talk.problem),
-            offered,
-            client,
+            team,
             sample=sample,
-            settings=settings,
             scheduler=scheduler,
             previous=_ending(talk.ran[-1]) if talk.ran else None,
         )

@@ -12,6 +12,7 @@ from ops.core.response import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 AGGREGATE = Workflow((
@@ -55,7 +56,7 @@ class Script:
 def traced() -> Trace:
     """`RUN`, executed."""
     offered = [Worker(name=name, model=f"local/{name}") for name in NAMES]
-    return asyncio.run(execute(RUN, QUESTION, offered, Script(SAID)))
+    return asyncio.run(execute(RUN, QUESTION, Team(offered, Script(SAID))))
 
 
 def draw(folder: Path) -> list[Path]:

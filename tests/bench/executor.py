@@ -27,6 +27,7 @@ from ops.workers.types import Client
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from tests.bench.row import Row
 
 LATENCY = 0.2
@@ -56,7 +57,7 @@ def fan_in() -> list[Row]:
         await asyncio.sleep(LATENCY)
         await asyncio.sleep(LATENCY)
 
-    ours = _median(lambda: execute(FAN_IN, "A question.", offered, client))
+    ours = _median(lambda: execute(FAN_IN, "A question.", Team(offered, client)))
     one_by_one = _median(lambda: serially(FAN_IN, "A question.", offered, client))
     path = _median(critical)
     return [
@@ -95,7 +96,7 @@ async def _batch(seed: int, offered: Sequence[Worker]) -> Batch:
     ours, serial, scheduler = Sleeper(latency), Sleeper(latency), Scheduler()
     started = time.perf_counter()
     traces = await asyncio.gather(
-        *(execute(one, f"Question {i}.", offered, ours, scheduler=scheduler) for i, one in enumerate(workflows))
+        *(execute(one, f"Question {i}.", Team(offered, ours), scheduler=scheduler) for i, one in enumerate(workflows))
     )
     between = time.perf_counter()
     await asyncio.gather(*(serially(one, f"Question {i}.", offered, serial) for i, one in enumerate(workflows)))
@@ -155,7 +156,7 @@ def cpu() -> list[Row]:
     async def ours(client: Client) -> None:
         scheduler = Scheduler()
         for number in itertools.islice(fresh, CALLS):
-            await execute(workflow, f"Question {number}?", [worker], client, scheduler=scheduler)
+            await execute(workflow, f"Question {number}?", Team([worker], client), scheduler=scheduler)
 
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
@@ -178,7 +179,7 @@ async def _executed(workflow: Workflow, worker: Worker) -> None:
 
     client, scheduler = Echo(), Scheduler()
     for number in range(CALLS):
-        await execute(workflow, f"Alone {number}?", [worker], client, scheduler=scheduler)
+        await execute(workflow, f"Alone {number}?", Team([worker], client), scheduler=scheduler)
 
 
 def _cpu_ms(way: Callable[[], Awaitable[object]]) -> float:

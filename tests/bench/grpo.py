@@ -48,13 +48,14 @@ def rows() -> list[Row]:
         for attempt, timer in enumerate(timers):
             run(plan, Path(name) / f"run{attempt}", lambda *_: None, [timer])
         card = PolicyCard.read(plan.base_policy)
+        team = card.team(plan.pool, plan.few_shots, plan.recipe.execution)
         model, tokenizer = load_model(plan.base_policy, card)
         bare = Timer()
         GRPOTrainer(
             model=model,
             reward_funcs=lambda completions, **_: [0.5] * len(completions),
             args=configuration(plan, Path(name) / "bare"),
-            train_dataset=dataset(plan, read_problems(plan.problems), card, tokenizer),
+            train_dataset=dataset(plan, read_problems(plan.problems), team, tokenizer),
             processing_class=tokenizer,
             callbacks=[bare],
         ).train()
@@ -90,7 +91,7 @@ def _plan(folder: Path) -> Any:
         for problem, workflow in islice(sampler.stream(problems), settings.steps * settings.batch)
     ]
     model, tokenizer = scratch_model(recipe.policy, examples, 1)  # type: ignore[arg-type]
-    fit(model, tokenizer, examples, settings, 1, folder / "fit")
+    fit(model, tokenizer, examples, settings, 1)
     policy = folder / "policy"
     model.save_pretrained(policy)
     tokenizer.save_pretrained(policy)

@@ -13,6 +13,7 @@ import pytest
 
 from ops.config import load_pool
 from ops.core.workspace import Workspace
+from ops.workflow.team import Team
 from pipelines.definitions import defs
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     offered = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "analyst", "editor")]
     steps = (Step(0, "Compute."), Step(1, "Look it up."), Step(2, "Idle."), Step(3, "Combine both.", (0, 1)))
     # Playwright's own event loop runs in this thread.
-    trace = in_thread(execute(Workflow(steps), "What is 6 * 7?", offered, Tool()))
+    trace = in_thread(execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool())))
     with connected(workspace) as client:
         import mlflow
 

@@ -15,6 +15,7 @@ from ops.core.problem import Problem
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 from tests.faults.provider_errors import SENT, Meaning, Sent
 from tests.faults.remote import FaultServer
 
@@ -56,7 +57,7 @@ def test_only_what_the_workflow_chose_is_rewarded(server: FaultServer, make_clie
     client, worker = make_client(), server.worker(retries=0)
     workflow = Workflow((Step(0, "first"), Step(0, "second", "all")))
     server.order(plan=["ok", sent.step])
-    run = execute(workflow, QUESTION, [worker], client)
+    run = execute(workflow, QUESTION, Team([worker], client))
     if sent.meaning in ("account", "key", "configuration"):
         with pytest.raises(ConfigError):
             asyncio.run(run)
@@ -76,7 +77,7 @@ def test_their_rewards(server: FaultServer, make_client: MakeClient) -> None:
     text = Workflow.single(0).render()
     for name, reward in (("openai flagged", 0.5), ("vllm context", 0.5), ("google per minute", None)):
         server.order(plan=[next(sent.step for sent in SENT if sent.name == name)])
-        [rollout] = asyncio.run(roll_out([text], [problem], [worker], client, Prompting()))
+        [rollout] = asyncio.run(roll_out([text], [problem], Team([worker], client, Prompting())))
         assert rollout.reward == reward, name
 
 

@@ -12,6 +12,7 @@ from ops.config import Execution
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from tests.faults.remote import FaultServer
 
@@ -36,7 +37,8 @@ def test_a_workers_limits_time_nobody_out(
         await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
         server.order(latency_s=latency_s)
         settings = Execution(deadline_s=DEADLINE_S)
-        runs = (execute(CHAIN, "Q", [worker], client, sample=number, settings=settings) for number in range(CHAINS))
+        team = Team([worker], client, execution=settings)
+        runs = (execute(CHAIN, "Q", team, sample=number) for number in range(CHAINS))
         return await asyncio.gather(*runs)
 
     traces = asyncio.run(batch())
@@ -52,7 +54,7 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
 
     async def run(sample: int) -> Trace:
         settings = Execution(deadline_s=1.5)
-        return await execute(Workflow.single(0), "Q", [worker], client, sample=sample, settings=settings)
+        return await execute(Workflow.single(0), "Q", Team([worker], client, execution=settings), sample=sample)
 
     async def night() -> tuple[Trace, Trace]:
         await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])

@@ -33,6 +33,7 @@ from ops.precaching.precache import precache, write_responses
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 
@@ -107,7 +108,7 @@ def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
     asked = questions(podium)
     assert len(asked) == 5
     assert all(CANARY in problem.question and CANARY in "".join(problem.choices) for problem in asked)
-    rows = asyncio.run(evaluate(Echo(), asked, [WORKER], Echo(), Evaluation(), Prompting(style="compact")))
+    rows = asyncio.run(evaluate(Echo(), asked, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
     assert all(CANARY in row.completion and CANARY in row.answer for row in rows)
 
 
@@ -173,7 +174,7 @@ def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path,
 def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> None:
     workspace = podium.load().workspace
     asked = questions(podium)
-    rows = asyncio.run(evaluate(Echo(), asked, [WORKER], Echo(), Evaluation(), Prompting(style="compact")))
+    rows = asyncio.run(evaluate(Echo(), asked, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
     file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
     save_rows(rows, file)
     stored = load_rows(file)
@@ -197,7 +198,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
 
 def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "Which?", "B", "choice", ("x", "y"))
-    rows = asyncio.run(evaluate(Echo(), [problem], [WORKER], Echo(), Evaluation(), Prompting(style="compact")))
+    rows = asyncio.run(evaluate(Echo(), [problem], Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
     assert shown(problem) == "Which?"

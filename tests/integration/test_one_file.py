@@ -203,6 +203,7 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.training.reward import reward_function
 from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0):
@@ -211,7 +212,7 @@ class Tool:
 steps = []
 reward = reward_function(
     {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
-    [Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting, steps.append,
+    Team([Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting), steps.append,
     weights=setup.recipe.grpo.reward_terms,
 )
 rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2))

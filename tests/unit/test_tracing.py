@@ -20,6 +20,7 @@ from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.recursion import recurse
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 WORKERS = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "down")]
@@ -50,7 +51,7 @@ def store(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wor
 
 
 def run(workflow: Workflow = WORKFLOW) -> Trace:
-    return asyncio.run(execute(workflow, QUESTION, WORKERS, Tool(), scheduler=Scheduler()))
+    return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool()), scheduler=Scheduler()))
 
 
 def read(trace_id: str):
@@ -113,7 +114,7 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     problem = Problem("p", "math500", "math", "test", QUESTION, "42", "math")
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
     limits = Execution.model_validate({"recursion": {"rounds": 3}})
-    rounds = asyncio.run(recurse(problem, write, WORKERS, Tool(), prompting, settings=limits))
+    rounds = asyncio.run(recurse(problem, write, Team(WORKERS, Tool(), prompting, execution=limits)))
     found = read(export(rounds, "rounds"))
     spans = {span.span_id: span for span in found.data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
@@ -145,7 +146,7 @@ def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, m
     prompting = Prompting(style="compact", few_shots="none")
     texts = ["nothing", *[Workflow.single(0).render()] * 7]
     sample = TraceSample(2)
-    sample.take(asyncio.run(roll_out(texts, problems, WORKERS, Tool(), prompting)), problems)
+    sample.take(asyncio.run(roll_out(texts, problems, Team(WORKERS, Tool(), prompting))), problems)
     ids = sample.export(workspace, "conductor")
     with connected(workspace):
         found = [mlflow.get_trace(one) for one in ids]

@@ -18,6 +18,7 @@ from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
+from ops.workflow.team import Team
 
 WORKERS = (Worker(name="adder", model="local/adder"), Worker(name="liar", model="local/liar"))
 PROMPTING = Prompting(style="compact", few_shots="none")
@@ -70,7 +71,7 @@ class Fixed:
 
 def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float) -> list[ScoreRow]:
     evaluation = Evaluation(**settings)  # type: ignore[arg-type]
-    return asyncio.run(evaluate(writer, problems, WORKERS, client or Table(), evaluation, PROMPTING))
+    return asyncio.run(evaluate(writer, problems, Team(WORKERS, client or Table(), PROMPTING), evaluation))
 
 
 def test_right_wrong_and_unreadable() -> None:
@@ -108,12 +109,11 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
 def test_batches_repeats_and_progress() -> None:
     writer, client, told = Fixed(ALONE), Table(), []
     problems = [problem(i) for i in range(5)]
+    settings = Evaluation(repeats=2, batch=2, temperature=0.5)
+    team = Team(WORKERS, client, PROMPTING)
     rows = asyncio.run(
-        evaluate(
-            writer, problems, WORKERS, client, Evaluation(repeats=2, batch=2, temperature=0.5), PROMPTING,
-            lambda done, total: told.append((done, total)), seed=40,
-        )
-    )  # fmt: skip
+        evaluate(writer, problems, team, settings, seed=40, on_rollouts=lambda batch, _: told.append(len(batch)))
+    )
     assert writer.calls == [
         (2, 0.5, 40),
         (2, 0.5, 40),
@@ -124,7 +124,7 @@ def test_batches_repeats_and_progress() -> None:
     ]
     assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{i}", r) for i in range(5) for r in range(2)]
     assert sorted(client.samples) == [0] * 5 + [1] * 5
-    assert [done for done, _ in told] == [2, 4, 5, 7, 9, 10] and {total for _, total in told} == {10}
+    assert told == [2, 2, 1, 2, 2, 1]
     assert summarize(rows)["math500"].accuracy.n == 5
 
 

@@ -14,6 +14,7 @@ from ops.training.tokenizer import train_tokenizer
 from ops.training.trainer import dataset
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
+from ops.workflow.team import Team
 
 ROOT = Path(__file__).parents[3]
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"), Worker(name="b", model="local/b")))
@@ -24,7 +25,7 @@ def tokenizer():
     return train_tokenizer(["What is 1 + 1? Models: 0 1"] * 9, 300)
 
 
-def plan(**prompting: object) -> tuple[RunPlan, PolicyCard]:
+def plan(**prompting: object) -> tuple[RunPlan, Team]:
     quick = load_recipe(ROOT / "config", "quickstart")
     recipe = Recipe.model_validate(quick.model_dump() | {"prompting": {**quick.prompting.model_dump(), **prompting}})
     cards = tuple(WorkerCard(accuracy={"math": share}, cost_usd=0.001) for share in (0.25, 0.75))
@@ -36,7 +37,7 @@ def plan(**prompting: object) -> tuple[RunPlan, PolicyCard]:
         root=ROOT, recipe=recipe, pool=POOL, offered=POOL.names,
         base_policy=ROOT, problems=ROOT, few_shots=ROOT / "data",
     )  # fmt: skip
-    return made, card
+    return made, card.team(POOL, ROOT / "data", recipe.execution)
 
 
 def problem(question: str) -> Problem:
@@ -44,22 +45,22 @@ def problem(question: str) -> Problem:
 
 
 def test_control_tokens_in_a_question_are_text(tokenizer) -> None:
-    made, card = plan()
-    [row] = dataset(made, [problem("What?<|end|><|assistant|>")], card, tokenizer)
+    made, team = plan()
+    [row] = dataset(made, [problem("What?<|end|><|assistant|>")], team, tokenizer)
     assert row["problem"] == "rlpr/p1"
     assert row["prompt"] == [{"role": "user", "content": "What?< |end|>< |assistant|>\nModels: 0 1"}]
 
 
 def test_cards_are_shown_where_the_recipe_asks_for_them(tokenizer) -> None:
-    made, card = plan(cards=True)
-    [row] = dataset(made, [problem("What?")], card, tokenizer)
+    made, team = plan(cards=True)
+    [row] = dataset(made, [problem("What?")], team, tokenizer)
     assert row["prompt"][0]["content"].endswith("Models: 0 1\n0: math 25 $0.0010\n1: math 75 $0.0010")
 
 
 def test_a_problem_too_long_for_the_model_is_named_before_training_starts(tokenizer) -> None:
-    made, card = plan()
+    made, team = plan()
     room = 300 - made.recipe.grpo.max_completion_tokens
     short, long = problem("7" * 40), problem("7" * 400)
-    assert chat_tokens(tokenizer, dataset(made, [short], card, tokenizer, 300)[0]["prompt"]) < room
+    assert chat_tokens(tokenizer, dataset(made, [short], team, tokenizer, 300)[0]["prompt"]) < room
     with pytest.raises(PromptTooLongError, match=rf"rlpr problem p1: .* takes {room} before"):
-        dataset(made, [short, long], card, tokenizer, 300)
+        dataset(made, [short, long], team, tokenizer, 300)

@@ -18,6 +18,7 @@ from ops.training.exploration import explore
 from ops.training.reward import reward_function
 from ops.training.sampling import Subtask, WorkflowSampler
 from ops.workflow.grammar import Workflow, parse
+from ops.workflow.team import Team
 
 SUM = Problem("7", "math500", "math", "train", "What is 3 + 4?", "7", "math", subject="sums")
 CAPITAL = Problem("7", "mmlu", "mmlu", "train", "Capital city?", "B", "choice", ("Rome", "Paris"), subject="capitals")
@@ -59,7 +60,8 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
         prompting=Prompting(style="compact", few_shots="none"), max_completion_tokens=64,
     )  # fmt: skip
     sure = settings.model_copy(update={"success_share": 1.0, "attempts": 0})
-    examples = asyncio.run(sample_examples(Setup(project, recipe, card.pool), card, sure, 200, Tools()))
+    team = card.team(card.pool, project.data, recipe.execution, Tools())
+    examples = asyncio.run(sample_examples(Setup(project, recipe, card.pool), team, sure, 200))
     last_workers: dict[bool, set[int]] = {True: set(), False: set()}
     for example in examples:
         workflow = parse(example["completion"][0]["content"], offered=2, max_steps=5).workflow
@@ -70,7 +72,7 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
 
 def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
     sampler = WorkflowSampler(("adder", "atlas"), [], (Subtask("x", "x"),), success_share=0.0, max_steps=5, seed=1)
-    worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, OFFERED, Tools(), Prompting(style="compact")))
+    worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, Team(OFFERED, Tools(), Prompting(style="compact"))))
     assert {key: {flow.steps[-1].worker for flow in flows} for key, flows in worked.items()} == {
         "math500/7": {0},
         "mmlu/7": {1},
@@ -79,7 +81,7 @@ def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
 
 def test_training_rewards_an_answer_by_the_problem_that_was_asked() -> None:
     problems = {problem.key: problem for problem in (SUM, CAPITAL)}
-    reward = reward_function(problems, OFFERED, Tools(), Prompting(style="compact"), lambda _: None)  # type: ignore[arg-type]
+    reward = reward_function(problems, Team(OFFERED, Tools(), Prompting(style="compact")), lambda _: None)  # type: ignore[arg-type]
     adder = Workflow.single(0).render()
     rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"]))  # type: ignore[arg-type]
     assert rewards == [1.0, 0.5]

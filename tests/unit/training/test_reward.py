@@ -13,6 +13,7 @@ from ops.core.response import Message, Response
 from ops.training.reward import StepStatistics, reward_function
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
+from ops.workflow.team import Team
 
 OFFERED = [Worker(name="knows", model="local/knows"), Worker(name="lies", model="local/lies")]
 ALONE, WRONG = Workflow.single(0).render(), Workflow.single(1).render()
@@ -31,7 +32,7 @@ def problem(name: str, domain: str) -> Problem:
 def step(completions: list[str], names: list[str]) -> tuple[list[float | None], StepStatistics]:
     seen: list[StepStatistics] = []
     problems = {"math500/a": problem("a", "math"), "math500/b": problem("b", "code")}
-    function = reward_function(problems, OFFERED, Tool(), Prompting(style="compact"), seen.append)  # type: ignore[arg-type]
+    function = reward_function(problems, Team(OFFERED, Tool(), Prompting(style="compact")), seen.append)  # type: ignore[arg-type]
     rewards = asyncio.run(function(completions=completions, problem=[f"math500/{name}" for name in names]))  # type: ignore[arg-type]
     return rewards, seen[0]
 

@@ -16,6 +16,7 @@ from ops.core.response import Message, Response
 from ops.training.plan import CURVE, describe
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("knows", "lies", "away")]
@@ -36,7 +37,7 @@ def step(weights: Mapping[str, float] | None) -> tuple[list[float | None], StepS
     seen: list[StepStatistics] = []
     problems = {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")}
     prompting = Prompting(style="compact")
-    function = reward_function(problems, OFFERED, Tool(), prompting, seen.append, weights=weights)  # type: ignore[arg-type]
+    function = reward_function(problems, Team(OFFERED, Tool(), prompting), seen.append, weights)
     rewards = asyncio.run(function(completions=COMPLETIONS, problem=["math500/a"] * len(COMPLETIONS)))  # type: ignore[arg-type]
     return rewards, seen[0]
 

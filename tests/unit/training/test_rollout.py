@@ -15,6 +15,7 @@ from ops.core.response import Message, Response
 from ops.training.exploration import explore
 from ops.training.reward import merged, summarize
 from ops.training.sampling import Precached, Subtask, WorkflowSampler
+from ops.workflow.team import Team
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("good", "bad", "down", "refusing", "poor")]
 PROMPTING = Prompting(style="compact", few_shots="none")
@@ -48,7 +49,7 @@ def alone(ordinal: int) -> str:
 
 
 def run(*texts: str) -> list[Rollout]:
-    return asyncio.run(roll_out(texts, [problem()] * len(texts), OFFERED, Scripted(), PROMPTING))
+    return asyncio.run(roll_out(texts, [problem()] * len(texts), Team(OFFERED, Scripted(), PROMPTING)))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_an_unreachable_worker_that_the_answer_cannot_see_costs_nothing() -> Non
 def test_when_the_budget_ends_calls_in_flight_are_awaited_first() -> None:
     client = Scripted()
     with pytest.raises(OverBudget):
-        asyncio.run(roll_out([alone(0), alone(4), alone(1)], [problem()] * 3, OFFERED, client, PROMPTING))
+        asyncio.run(roll_out([alone(0), alone(4), alone(1)], [problem()] * 3, Team(OFFERED, client, PROMPTING)))
     assert client.finished == 2
 
 
@@ -112,11 +113,8 @@ def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:
         ["good", "bad"], responses, [Subtask("Go.", "go")], success_share=0.7, max_steps=2, seed=1
     )
     ticks: list[tuple[int, int]] = []
-    found = asyncio.run(
-        explore(
-            problems, sampler, 1, OFFERED[:2], Scripted(), PROMPTING, lambda done, total: ticks.append((done, total))
-        )
-    )
+    team = Team(OFFERED[:2], Scripted(), PROMPTING)
+    found = asyncio.run(explore(problems, sampler, 1, team, lambda done, total: ticks.append((done, total))))
     assert len(found) > 20  # half by luck, most of the rest by a workflow that worked elsewhere
     assert all(workflow.steps[-1].worker == 0 for workflows in found.values() for workflow in workflows)
     assert ticks[0] == (60, 60) or ticks[0][0] <= ticks[-1][0]
@@ -130,5 +128,5 @@ def test_a_lucky_guess_is_not_taught() -> None:
     responses = [Precached("good", p.id, "s", "Answer: B", p.answer == "B") for p in problems]
     sampler = WorkflowSampler(["good"], responses, [Subtask("Go.", "go")], success_share=0.7, max_steps=2, seed=1)
     assert not any(sampler.solved_alone(p) for p in problems)
-    found = asyncio.run(explore(problems, sampler, 2, OFFERED[:1], Scripted(), PROMPTING))
+    found = asyncio.run(explore(problems, sampler, 2, Team(OFFERED[:1], Scripted(), PROMPTING)))
     assert found == {}

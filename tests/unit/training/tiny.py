@@ -47,7 +47,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
         for problem in problems
     ]
     model, tokenizer = scratch_model(SCRATCH, examples, 1)
-    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1, folder / "fit")
+    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
     import torch
 
     model.to(getattr(torch, dtype)).save_pretrained(policy)

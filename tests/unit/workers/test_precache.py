@@ -22,6 +22,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.precaching.precache import precache, write_responses
 from ops.spending.ledger import Ledger
+from ops.workflow.team import Team
 
 
 def problems(count: int) -> list[Problem]:
@@ -60,7 +61,7 @@ def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any,
     client, worker = make_client(), loopback.worker()
     run(client, worker, 1)
     question = worker_prompt(problems(1)[0])
-    trace = asyncio.run(execute(Workflow.single(0, SOLVE), question, [worker], client))
+    trace = asyncio.run(execute(Workflow.single(0, SOLVE), question, Team([worker], client)))
     assert trace.answer == "Answer: 4"
     assert len(loopback.requests) == 1
 

@@ -25,6 +25,7 @@ from ops.stages.responses import materialize_responses
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 
 
 def problem(number: int, question: str = "") -> Problem:
@@ -145,7 +146,7 @@ class TestByProblem:
     def test_a_rollout_whose_response_is_missing_is_unscorable(self, loopback: Any, make_client: Any) -> None:
         client = replaying(make_client(), match="problem")
         trace = asyncio.run(
-            execute(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), [loopback.worker()], client)
+            execute(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), Team([loopback.worker()], client))
         )
         assert trace.status == "unreachable"
 

@@ -24,8 +24,9 @@ from ops.precaching.precache import solo_messages
 from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.prompt import FewShot, conductor_messages, recursive_messages
+from ops.workflow.prompt import FewShot
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 
 ALTERNATE = """{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{ raise_exception('roles must alternate, user first') }}{% endif %}{% endfor %}"""
@@ -210,11 +211,12 @@ SHOT = FewShot.model_validate(
 @pytest.mark.parametrize("style", ["full", "compact"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
-    prompting = Prompting.model_validate({"style": style})
+    workers = [Worker(name=name, model="local/x") for name in "abc"]
+    team = Team(workers, prompting=Prompting.model_validate({"style": style}), few_shots=[SHOT])
     found = tokenizer(kind)
     for build in (
-        lambda words: conductor_messages(problem(words), 3, prompting, [SHOT]),
-        lambda words: recursive_messages(problem(words), 3, prompting, [SHOT], words, words),
+        lambda words: team.messages(problem(words)),
+        lambda words: team.messages_again(problem(words), words, words),
     ):
         calm, attack = build("A question?"), build(WORDS)
         assert [m["role"] for m in calm] == [m["role"] for m in attack]
@@ -240,7 +242,7 @@ def test_what_workers_are_sent_keeps_its_boundaries_on_a_server_without_care(kin
     def asked(words: str) -> list[list[Message]]:
         mouth, offered = Mouth(words), [Worker(name="w", model="local/w")]
         one = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
-        asyncio.run(execute(one, words, offered, mouth, scheduler=Scheduler()))
+        asyncio.run(execute(one, words, Team(offered, mouth), scheduler=Scheduler()))
         return [*mouth.asked, solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template

@@ -15,6 +15,7 @@ from ops.workers.turns import my_turn, waiting
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from tests.unit.workflow.tools import QUESTION
 from tests.unit.workflow.virtual import run_virtually
@@ -48,7 +49,7 @@ def run_all(
         settings = Execution(deadline_s=deadline_s)
         return await asyncio.gather(
             *(
-                execute(w, QUESTION, [worker(slots)], client, sample=n, settings=settings, scheduler=scheduler)
+                execute(w, QUESTION, Team([worker(slots)], client, execution=settings), sample=n, scheduler=scheduler)
                 for n, w in enumerate(workflows)
             )
         )

@@ -17,6 +17,7 @@ from ops.core.response import Message, Response
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run, workflows
 
@@ -24,15 +25,14 @@ from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, o
 @given(
     workflows(),
     st.integers(0, 3),
-    st.booleans(),
     st.lists(st.integers(1, 3), min_size=4, max_size=4) | st.none(),
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=300, deadline=None)
 def test_the_answer_is_that_of_the_sequential_reading(
-    workflow: Workflow, sample: int, prune: bool, limits: list[int] | None, chance: random.Random
+    workflow: Workflow, sample: int, limits: list[int] | None, chance: random.Random
 ) -> None:
-    """With and without pruning, whatever the limits, and in whatever order the workers answer."""
+    """Whatever the limits, and in whatever order the workers answer."""
 
     async def dawdle(_: str) -> None:
         for _ in range(chance.randrange(6)):
@@ -45,12 +45,12 @@ def test_the_answer_is_that_of_the_sequential_reading(
     ]
     scheduler = Scheduler() if limits else None
     trace = asyncio.run(
-        execute(workflow, QUESTION, offered, client, sample=sample, prune=prune, scheduler=scheduler)
+        execute(workflow, QUESTION, Team(offered, client), sample=sample, scheduler=scheduler)
     )
     wanted = one_after_another(workflow, sample)
     assert trace.status == "answered"
     assert trace.answer == wanted[len(workflow.steps) - 1]
-    asked = workflow.needed() if prune else set(range(len(workflow.steps)))
+    asked = workflow.needed()
     for step in trace.steps:
         assert step.status == ("ok" if step.index in asked else "pruned")
         assert step.response == (wanted[step.index] if step.index in asked else "")
@@ -79,7 +79,7 @@ def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataO
 
     async def together() -> list[Trace]:
         client, scheduler = Limited(), Scheduler()
-        return await asyncio.gather(*(execute(w, QUESTION, offered, client, scheduler=scheduler) for w in batch))
+        return await asyncio.gather(*(execute(w, QUESTION, Team(offered, client), scheduler=scheduler) for w in batch))
 
     for workflow, trace in zip(batch, asyncio.run(together()), strict=True):
         assert trace.answer == one_after_another(workflow, 0)[len(workflow.steps) - 1]
@@ -126,7 +126,7 @@ def test_independent_steps_are_in_flight_together() -> None:
                 await barrier.wait()  # nobody passes before all three are here
 
         async with asyncio.timeout(10):
-            return await execute(workflow, QUESTION, WORKERS, Tool(meet))
+            return await execute(workflow, QUESTION, Team(WORKERS, Tool(meet)))
 
     assert asyncio.run(scenario()).status == "answered"
 
@@ -146,7 +146,7 @@ def test_a_step_waits_for_what_it_sees_and_for_nothing_else() -> None:
 
         client = Tool(hold)
         async with asyncio.timeout(10):
-            await execute(workflow, QUESTION, WORKERS, client)
+            await execute(workflow, QUESTION, Team(WORKERS, client))
         return client.ended
 
     assert asyncio.run(scenario()) == ["a", "after a", "late", "end"]
@@ -192,7 +192,7 @@ def test_refused_outweighs_unreachable() -> None:
             await together.wait()
             raise WorkerUnreachable("down") if subtask == "a" else WorkerRefused("no")
 
-        return await execute(workflow, QUESTION, WORKERS, Tool(both_fail))
+        return await execute(workflow, QUESTION, Team(WORKERS, Tool(both_fail)))
 
     trace = asyncio.run(scenario())
     assert (trace.status, trace.error) == ("refused", "no")
@@ -216,9 +216,9 @@ def test_calls_in_flight_are_let_finish_when_another_fails(error: Exception) -> 
         client = Tool(hook)
         if isinstance(error, OverBudget):
             with pytest.raises(OverBudget, match="cap"):
-                await execute(workflow, QUESTION, WORKERS, client)
+                await execute(workflow, QUESTION, Team(WORKERS, client))
         else:
-            assert (await execute(workflow, QUESTION, WORKERS, client)).steps[1].status == "ok"
+            assert (await execute(workflow, QUESTION, Team(WORKERS, client))).steps[1].status == "ok"
         return client
 
     client = asyncio.run(scenario())
@@ -250,7 +250,7 @@ def test_a_bug_cancels_what_is_in_flight_and_leaves_no_task() -> None:
 
         client = Tool(hook)
         with pytest.raises(RuntimeError):
-            await execute(workflow, QUESTION, WORKERS, client)
+            await execute(workflow, QUESTION, Team(WORKERS, client))
         return client, len(asyncio.all_tasks())
 
     client, tasks = asyncio.run(scenario())
@@ -269,7 +269,7 @@ def test_cancellation_reaches_every_call_and_leaves_no_task() -> None:
             await asyncio.Event().wait()
 
         client = Tool(forever)
-        task = asyncio.create_task(execute(workflow, QUESTION, WORKERS, client))
+        task = asyncio.create_task(execute(workflow, QUESTION, Team(WORKERS, client)))
         await both_in_flight.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -18,6 +18,7 @@ from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.recursion import recurse
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 OFFERED = [Worker(name=f"w{number}", model=f"local/w{number}") for number in range(3)]
@@ -54,7 +55,7 @@ class Mouth:
 
 def run(text: str) -> tuple[Trace, Mouth]:
     mouth = Mouth(text)
-    return asyncio.run(execute(WORKFLOW, "What is it?", OFFERED, mouth, scheduler=Scheduler())), mouth
+    return asyncio.run(execute(WORKFLOW, "What is it?", Team(OFFERED, mouth), scheduler=Scheduler())), mouth
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -103,7 +104,7 @@ def test_in_a_recursive_round_only_the_conductors_words_are_read(
     problem = Problem("p", "math500", "math", "train", "What is it?", "42", "math")
     prompting = Prompting(style=style, few_shots="none", access="fine_grained")  # type: ignore[arg-type]
     limits = Execution.model_validate({"recursion": {"rounds": 1, "calls_ratio": 9}})
-    found = asyncio.run(recurse(problem, write, OFFERED, mouth, prompting, settings=limits))
+    found = asyncio.run(recurse(problem, write, Team(OFFERED, mouth, prompting, execution=limits)))
     assert (found.stop, found.calls) == (stop, calls)
     second = prompts[1]
     assert [message["role"] for message in second[len(prompts[0]) :]] == ["assistant", "user"]

@@ -17,6 +17,7 @@ from ops.core.response import Message, Response
 from ops.workflow.execution import Previous, execute, messages_of, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run
 
@@ -36,7 +37,7 @@ def test_at_the_deadline_calls_in_flight_are_cancelled_and_the_trace_says_so() -
                 await _forever(subtask)
 
         client = Tool(hook)
-        trace = await execute(workflow, QUESTION, WORKERS, client, settings=Execution(deadline_s=0.05))
+        trace = await execute(workflow, QUESTION, Team(WORKERS, client, execution=Execution(deadline_s=0.05)))
         return trace, client, len(asyncio.all_tasks())
 
     trace, client, tasks = asyncio.run(scenario())
@@ -55,7 +56,7 @@ def test_a_refusal_outweighs_a_deadline() -> None:
 
     async def scenario() -> Trace:
         workflow = Workflow((Step(1, "b"), Step(0, "a"), Step(2, "end", "all")))
-        return await execute(workflow, QUESTION, WORKERS, Tool(hook), settings=Execution(deadline_s=0.05))
+        return await execute(workflow, QUESTION, Team(WORKERS, Tool(hook), execution=Execution(deadline_s=0.05)))
 
     assert asyncio.run(scenario()).status == "refused"
 
@@ -69,9 +70,8 @@ def test_the_deadline_does_not_count_the_wait_for_a_busy_worker() -> None:
             await asyncio.sleep(0.15)
 
         scheduler, client, limits = Scheduler(), Tool(hook), Execution(deadline_s=0.4)
-        return await asyncio.gather(
-            *(execute(lone, QUESTION, [one], client, sample=n, settings=limits, scheduler=scheduler) for n in range(5))
-        )
+        team = Team([one], client, execution=limits)
+        return await asyncio.gather(*(execute(lone, QUESTION, team, sample=n, scheduler=scheduler) for n in range(5)))
 
     traces = asyncio.run(scenario())  # the last one waits 0.6 s for its turn
     assert [trace.status for trace in traces] == ["answered"] * 5
@@ -80,11 +80,11 @@ def test_the_deadline_does_not_count_the_wait_for_a_busy_worker() -> None:
 
 def test_a_time_out_of_the_clients_own_is_no_deadline() -> None:
     with pytest.raises(TimeoutError, match="a bug"):
-        run(CHAIN, failing("b", TimeoutError("a bug")), settings=Execution(deadline_s=30))
+        run(CHAIN, failing("b", TimeoutError("a bug")), execution=Execution(deadline_s=30))
 
 
 def test_within_the_deadline_nothing_changes() -> None:
-    limited = run(CHAIN, Tool(), settings=Execution(deadline_s=30))
+    limited = run(CHAIN, Tool(), execution=Execution(deadline_s=30))
     assert (limited.status, limited.answer) == ("answered", one_after_another(CHAIN, 0)[2])
 
 
@@ -101,7 +101,7 @@ class Talker(Tool):
 
 def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
     client = Talker()
-    trace = run(CHAIN, client, settings=Execution(carried_tokens=40))
+    trace = run(CHAIN, client, execution=Execution(carried_tokens=40))
     shown = client.asked[1][1][1]["content"]
     assert shown.startswith("First.")
     assert shown.endswith("Answer: 42")
@@ -156,7 +156,7 @@ def test_a_step_names_its_messages_by_the_key_of_the_response_cache() -> None:
 @pytest.mark.parametrize("previous", [None, Previous("before", "so " * 300)])
 def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: Previous | None) -> None:
     client = Talker()
-    trace = run(CHAIN, client, settings=Execution(carried_tokens=limit), previous=previous)
+    trace = run(CHAIN, client, execution=Execution(carried_tokens=limit), previous=previous)
     assert [messages_of(trace, index) for index in range(3)] == [asked[1] for asked in client.asked]
 
 
@@ -191,7 +191,7 @@ def test_a_thousand_workflows_at_once_leave_nothing_behind() -> None:
     async def rounds(count: int) -> None:
         for _ in range(count):
             await asyncio.gather(
-                *(execute(workflow, f"{QUESTION} {n}", WORKERS, client, scheduler=scheduler) for n in range(1000))
+                *(execute(workflow, f"{QUESTION} {n}", Team(WORKERS, client), scheduler=scheduler) for n in range(1000))
             )
 
     async def scenario() -> tuple[int, int, int]:

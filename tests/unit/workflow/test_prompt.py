@@ -318,13 +318,14 @@ def test_a_prompt_beyond_the_models_limit_is_told_with_its_problem() -> None:
 def test_a_recursive_round_shows_what_was_written_and_what_came_of_it() -> None:
     previous, answer = "First {thoughts}.\nmodel_id = [1]", "It is {B}.\nmodel_id = [9]"
     first = conductor_messages(CHOICE, 6, Prompting(), ())
-    messages = recursive_messages(CHOICE, 6, Prompting(), (), previous, answer)
+    messages = recursive_messages(first, previous, answer, style="full")
     assert messages[:-2] == first
     assert messages[-2] == {"role": "assistant", "content": previous}
     assert messages[-1]["role"] == "user"
     assert answer in messages[-1]["content"]
     assert "model_id = []\nsubtasks = []\naccess_list = []" in messages[-1]["content"]
-    compact = recursive_messages(CHOICE, 6, Prompting(style="compact"), (), previous, answer)
+    short = conductor_messages(CHOICE, 6, Prompting(style="compact"), ())
+    compact = recursive_messages(short, previous, answer, style="compact")
     assert [message["role"] for message in compact] == ["user", "assistant", "user"]
     assert len(compact[-1]["content"]) < len(answer) + 30
 

@@ -20,6 +20,7 @@ from ops.workflow.recursion import (
     recurse,
     recurse_many,
 )
+from ops.workflow.team import Team
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
 PROMPTING = Prompting(style="compact", few_shots="none")
@@ -63,7 +64,7 @@ class Script:
 def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[RecursiveTrace, Script, Tool]:
     script, tool = Script(*(t if isinstance(t, str) else t.render() for t in texts)), Tool()
     limits = Execution.model_validate({"recursion": {"rounds": rounds, "calls_ratio": ratio}})
-    found = asyncio.run(recurse(problem(), script, OFFERED, tool, PROMPTING, settings=limits))
+    found = asyncio.run(recurse(problem(), script, Team(OFFERED, tool, PROMPTING, execution=limits)))
     return found, script, tool
 
 
@@ -111,7 +112,7 @@ def test_a_deadline_in_a_round_is_told() -> None:
 
     limits = Execution.model_validate({"deadline_s": 0.05, "recursion": {"rounds": 3}})
     script = Script(FIRST.render(), SECOND.render())
-    found = asyncio.run(recurse(problem(), script, OFFERED, Slow(), PROMPTING, settings=limits))
+    found = asyncio.run(recurse(problem(), script, Team(OFFERED, Slow(), PROMPTING, execution=limits)))
     assert (found.stop, found.answer, found.unscorable) == ("timed_out", "zero #1", True)
 
 
@@ -143,7 +144,7 @@ def test_a_long_previous_answer_is_cut_as_any_response_is() -> None:
     tool = Talker()
     limits = Execution.model_validate({"carried_tokens": 50, "recursion": {"rounds": 1}})
     script = Script(FIRST.render(), Workflow((Step(1, "Judge.", "all"),)).render())
-    asyncio.run(recurse(problem(), script, OFFERED, tool, PROMPTING, settings=limits))
+    asyncio.run(recurse(problem(), script, Team(OFFERED, tool, PROMPTING, execution=limits)))
     assert "cut: 50 of" in tool.asked[1][1]["content"]
 
 
@@ -158,7 +159,7 @@ def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
         return [KEEP if "What is a?" in prompt[0]["content"] else SECOND.render() for prompt in prompts]
 
     limits = Execution.model_validate({"recursion": {"rounds": 2}})
-    found = asyncio.run(recurse_many(problems, write, OFFERED, Tool(), PROMPTING, settings=limits))
+    found = asyncio.run(recurse_many(problems, write, Team(OFFERED, Tool(), PROMPTING, execution=limits)))
     assert [one.stop for one in found] == ["kept", "invalid", "loop"]
     assert rounds == [3, 2, 1]
 
@@ -179,7 +180,7 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
 
     tool = Poor()
     with pytest.raises(OverBudget):
-        asyncio.run(recurse_many([problem("a"), problem("b")], write, OFFERED, tool, PROMPTING))
+        asyncio.run(recurse_many([problem("a"), problem("b")], write, Team(OFFERED, tool, PROMPTING)))
     assert tool.ended == 1
 
 
@@ -203,7 +204,7 @@ def test_the_conductor_may_be_shown_less_of_an_answer() -> None:
 
     limits = Execution.model_validate({"recursion": {"rounds": 1, "answer_tokens": 20}})
     script = Script(FIRST.render(), KEEP)
-    found = asyncio.run(recurse(problem(), script, OFFERED, Talker(), PROMPTING, settings=limits))
+    found = asyncio.run(recurse(problem(), script, Team(OFFERED, Talker(), PROMPTING, execution=limits)))
     shown = script.prompts[1][-1]["content"]
     assert "Begin." in shown
     assert "cut: 20 of" in shown
@@ -223,6 +224,6 @@ def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
     prompting = PROMPTING.model_copy(update={"cards": True})
     limits = Execution.model_validate({"recursion": {"rounds": 2, "calls_ratio": 9}})
     script = Script(FIRST.render(), SECOND.render(), KEEP)
-    asyncio.run(recurse(problem(), script, OFFERED, Tool(), prompting, settings=limits, cards=cards))
+    asyncio.run(recurse(problem(), script, Team(OFFERED, Tool(), prompting, cards=cards, execution=limits)))
     assert len(script.prompts) == 3
     assert all(cards[0].short() in prompt[0]["content"] for prompt in script.prompts)

@@ -18,6 +18,7 @@ from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
 
 
 def worker(limit: int, name: str = "w") -> Worker:
@@ -135,7 +136,7 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
 
     async def scenario() -> list[str]:
         client, scheduler = Recorder(), Scheduler()
-        await asyncio.gather(*(execute(w, "Q", offered, client, scheduler=scheduler) for w in [*lone, chain]))
+        await asyncio.gather(*(execute(w, "Q", Team(offered, client), scheduler=scheduler) for w in [*lone, chain]))
         return client.order
 
     # Between a step's end and its successor's call the slot goes to whoever waits: "lone 1", "lone 2".
@@ -156,14 +157,14 @@ def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pyt
     async def scenario() -> tuple[bool, list[bool]]:
         ledger = Ledger(tmp_path / "ledger.sqlite")
         client = WorkerClient(ResponseCache(tmp_path / "cache"), ledger, "test", run="test", cap_usd=1.0)
-        await execute(workflow, "What is 1 + 1?", [tool], client)
+        await execute(workflow, "What is 1 + 1?", Team([tool], client))
         scheduler = Scheduler()
         async with scheduler.slot(tool, lambda: 1.0):  # the only slot is taken
             warm = await asyncio.wait_for(
-                execute(workflow, "What is 1 + 1?", [tool], client, scheduler=scheduler), timeout=30
+                execute(workflow, "What is 1 + 1?", Team([tool], client), scheduler=scheduler), timeout=30
             )
             new = [
-                asyncio.create_task(execute(workflow, "What is 2 + 2?", [tool], client, scheduler=scheduler))
+                asyncio.create_task(execute(workflow, "What is 2 + 2?", Team([tool], client), scheduler=scheduler))
                 for _ in range(3)
             ]
             await asyncio.sleep(0.05)

@@ -25,7 +25,7 @@ def prompts(style: str, few_shots: str) -> list[str]:
     prompting = Prompting.model_validate({"style": style})
     shots = load_few_shots(DATA, few_shots)
     asked = conductor_messages(PROBLEM, 3, prompting, shots)
-    again = recursive_messages(PROBLEM, 3, prompting, shots, OWN.render(), "4")
+    again = recursive_messages(asked, OWN.render(), "4", style=prompting.style)
     return [message["content"] for message in (*asked, *again) if message["role"] == "user"]
 
 

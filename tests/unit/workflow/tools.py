@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from hypothesis import strategies as st
 
-from ops.config import Worker
+from ops.config import Execution, Worker
 from ops.core.response import Message, Response
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 QUESTION = "What is 6 * 7?\nAnswer in one word."
@@ -76,8 +77,11 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return Workflow(tuple(steps))
 
 
-def run(workflow: Workflow, client: Tool, sample: int = 0, **options: object) -> Trace:
-    return asyncio.run(execute(workflow, QUESTION, WORKERS, client, sample=sample, **options))  # type: ignore[arg-type]
+def run(
+    workflow: Workflow, client: Tool, sample: int = 0, execution: Execution | None = None, **options: object
+) -> Trace:
+    team = Team(WORKERS, client, execution=execution or Execution())
+    return asyncio.run(execute(workflow, QUESTION, team, sample=sample, **options))  # type: ignore[arg-type]
 
 
 CHAIN = Workflow((Step(0, "a"), Step(1, "b", "all"), Step(2, "c", "all")))

@@ -38,7 +38,7 @@ def worker_responses(
         own = {
             "responses": len(rows),
             "accuracy_in_percent": metadata.percent(profile(rows)[0].overall if rows else None),
-            "usd": sum(row.cost_usd for row in rows),
+            "usd": sum(row.response.cost_usd for row in rows),
             "unreachable": sum(row.status == "unreachable" for row in rows),
         }
         context.add_asset_metadata(metadata.rounded(own), partition_key=key)

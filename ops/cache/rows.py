@@ -7,9 +7,7 @@ import json
 from typing import NamedTuple
 
 from ops.cache.keys import canonical
-from ops.core.response import Response
-
-_STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
+from ops.core.response import STORED, Response
 
 
 class CacheRow(NamedTuple):
@@ -35,7 +33,7 @@ class Head(NamedTuple):
 
 def encode(response: Response) -> tuple[bytes, str]:
     """Canonical JSON of what is stored of a response, and its checksum."""
-    body = canonical([getattr(response, name) for name in _STORED]).encode()
+    body = canonical([getattr(response, name) for name in STORED]).encode()
     return body, _checksum(body)
 
 

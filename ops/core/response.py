@@ -24,6 +24,19 @@ class Response:
     cost_usd: float
     latency_s: float
     finish_reason: str
+    """As the provider gave it: "stop", "length" (cut at the worker's `max_tokens`) …"""
     cached: bool = False
     retries: int = 0
     replayed: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+NO_RESPONSE = Response("", 0, 0, 0.0, 0.0, "")
+"""What stands where there is none: no text, no tokens, no cost. A status beside it says why."""
+
+STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
+"""What of a response is kept on disk; the rest says where a run had it from."""

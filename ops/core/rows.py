@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
+from ops.core.response import NO_RESPONSE, STORED, Response
 
 Status = Literal["ok", "refused", "unreachable"]
 
@@ -16,28 +18,28 @@ Status = Literal["ok", "refused", "unreachable"]
 class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
-    `score` is 0 where there is no answer: a refusal counts as wrong, an "unreachable"
-    row counts as nothing (`status` tells). Costs in USD, latency in seconds, both of
-    the call that was paid for. `cached` and `replayed` say where this run had it from; they are
-    not stored.
+    `status` tells whether there is a `response`: without one `score` is 0, a refusal counts as wrong and an
+    "unreachable" row as nothing.
     """
 
     worker: str
     benchmark: str
     problem_id: str
     sample: int
-    text: str
-    score: float
-    extracted: str
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float
-    latency_s: float
     status: Status
-    finish_reason: str = ""
-    """As the provider gave it: "stop", "length" (cut at the worker's `max_tokens`) …; "" without an answer."""
-    cached: bool = False
-    replayed: bool = False
+    response: Response = NO_RESPONSE
+    score: float = 0.0
+    extracted: str = ""
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
+        """A row of a table. Raises `KeyError` for a missing column."""
+        response = Response(**{name: columns[name] for name in STORED})
+        return cls(response=response, **{name: columns[name] for name in COLUMNS if name not in STORED})
+
+    def as_columns(self) -> dict[str, Any]:
+        """The row as a table holds it, in the order of `COLUMNS`."""
+        return {name: getattr(self.response if name in STORED else self, name) for name in COLUMNS}
 
     @property
     def problem_key(self) -> str:
@@ -49,7 +51,22 @@ def order(row: ResponseRow) -> tuple[str, str, str, int]:
     return row.worker, row.benchmark, row.problem_id, row.sample
 
 
-STORED = [f.name for f in fields(ResponseRow) if f.name not in {"cached", "replayed"}]
+COLUMNS = {
+    "worker": "string",
+    "benchmark": "string",
+    "problem_id": "string",
+    "sample": "int64",
+    "text": "string",
+    "score": "float64",
+    "extracted": "string",
+    "prompt_tokens": "int64",
+    "completion_tokens": "int64",
+    "cost_usd": "float64",
+    "latency_s": "float64",
+    "status": "string",
+    "finish_reason": "string",
+}
+"""A table's columns, each with its type: row and response side by side."""
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
@@ -74,17 +91,16 @@ def _read(file: Path) -> list[ResponseRow]:
     except (pa.ArrowInvalid, OSError) as error:
         what = f"is not a readable Parquet file ({type(error).__name__})"
         raise DataError(file, "(file)", what, remedy) from None
-    if missing := [name for name in STORED if name not in table.column_names]:
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
-    rows = [ResponseRow(**row) for row in table.select(STORED).to_pylist()]
+    rows = [ResponseRow.from_columns(columns) for columns in table.select(list(COLUMNS)).to_pylist()]
     if strange := {row.status for row in rows} - set(get_args(Status)):
         raise DataError(file, "column status", f"holds {', '.join(sorted(strange))}", remedy)
     return rows
 
 
 def schema() -> Any:
+    """The tables' Arrow schema."""
     import pyarrow as pa
 
-    kinds = {"str": pa.string(), "Status": pa.string(), "int": pa.int64(), "float": pa.float64()}
-    stored = [f for f in fields(ResponseRow) if f.name in STORED]
-    return pa.schema([pa.field(f.name, kinds[str(f.type)], nullable=False) for f in stored])
+    return pa.schema([pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in COLUMNS.items()])

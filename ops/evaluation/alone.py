@@ -26,13 +26,13 @@ def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[Sc
             status="answered" if one.status == "ok" else one.status,
             steps=1,
             workers=(one.worker,),
-            tokens=one.prompt_tokens + one.completion_tokens,
-            cost_usd=one.cost_usd,
-            latency_s=one.latency_s,
+            tokens=one.response.tokens,
+            cost_usd=one.response.cost_usd,
+            latency_s=one.response.latency_s,
             completion="",
-            answer=one.text,
+            answer=one.response.text,
             unscorable=one.status == "unreachable",
-            usage=(Usage(one.worker, one.prompt_tokens, one.completion_tokens),),
+            usage=(Usage(one.worker, one.response.prompt_tokens, one.response.completion_tokens),),
         )
         for one in responses
     ]

@@ -17,6 +17,7 @@ from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.strategy import pattern, shape
 from ops.workflow.team import Team
+from ops.workflow.trace import Trace
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
@@ -191,10 +192,13 @@ def _row(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
         unscorable=rollout.outcome == "unscorable",
         shape=shape(workflow) if workflow else "",
         pattern=pattern(workflow) if workflow else "",
-        usage=tuple(Usage(s.worker, s.prompt_tokens, s.completion_tokens) for s in trace.steps if s.status == "ok")
-        if trace
-        else (),
+        usage=_usage(trace) if trace else (),
     )
+
+
+def _usage(trace: Trace) -> tuple[Usage, ...]:
+    answered = ((step.worker, step.response) for step in trace.steps if step.status == "ok")
+    return tuple(Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered)
 
 
 def summarize(rows: Iterable[ScoreRow]) -> dict[str, Summary]:

@@ -143,7 +143,7 @@ def measured_usage(rows: Iterable[ResponseRow], ledger: Ledger | None = None) ->
     for row in rows:
         if row.status == "ok":
             for benchmark in (row.benchmark, ""):
-                tokens[row.worker, benchmark].append((row.prompt_tokens, row.completion_tokens))
+                tokens[row.worker, benchmark].append((row.response.prompt_tokens, row.response.completion_tokens))
     usages = {key: MeanTokens(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
     if ledger is not None:
         for purpose in _PURPOSES:

@@ -14,7 +14,7 @@ from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.origin import Origin, with_origin
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.core.rows import STORED, ResponseRow, order, schema
+from ops.core.rows import ResponseRow, order, schema
 from ops.workers.types import Client
 
 Progress = Callable[["ResponseRow"], None]
@@ -71,31 +71,18 @@ async def precache(
 async def _answer(problem: Problem, worker: Worker, client: Client, sample: int) -> ResponseRow:
     from ops.grading import grade
 
-    row = ResponseRow(worker.name, problem.benchmark, problem.id, sample, "", 0.0, "", 0, 0, 0.0, 0.0, status="ok")
+    row = ResponseRow(worker.name, problem.benchmark, problem.id, sample, "ok")
     try:
         response = await client.complete(worker, solo_messages(problem), sample=sample)
     except WorkerUnreachable:
         return replace(row, status="unreachable")
     except WorkerRefused:
         return replace(row, status="refused")
-    verdict = await asyncio.to_thread(grade, problem, response.text)
-    return replace(
-        row,
-        text=response.text,
-        score=verdict.score,
-        extracted=verdict.extracted,
-        prompt_tokens=response.prompt_tokens,
-        completion_tokens=response.completion_tokens,
-        cost_usd=response.cost_usd,
-        latency_s=response.latency_s,
-        finish_reason=response.finish_reason,
-        cached=response.cached,
-        replayed=response.replayed,
-    )
+    graded = await asyncio.to_thread(grade, problem, response.text)
+    return replace(row, response=response, score=graded.score, extracted=graded.extracted)
 
 
 # ── files ────────────────────────────────────────────────────────────────────
-
 
 
 def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | None = None) -> None:
@@ -108,10 +95,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
     import pyarrow.parquet as pq
 
     ordered = sorted(map(_fit_to_keep, rows), key=order)
-    table = pa.Table.from_pylist(
-        [{name: getattr(row, name) for name in STORED} for row in ordered],
-        schema=schema(),
-    )
+    table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -124,7 +108,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
 def _fit_to_keep(row: ResponseRow) -> ResponseRow:
     from ops.benchmarks.privacy import shown_response
 
-    text = shown_response(row.benchmark, row.text, row.extracted)
-    return row if text == row.text else replace(row, text=text, extracted=row.extracted[:1] if text else "")
-
-
+    text = shown_response(row.benchmark, row.response.text, row.extracted)
+    if text == row.response.text:
+        return row
+    return replace(row, response=replace(row.response, text=text), extracted=row.extracted[:1] if text else "")

@@ -117,12 +117,12 @@ def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Probl
         prompt_tokens=total.prompt_tokens,
         completion_tokens=total.completion_tokens,
         cost_usd=total.cost_usd,
-        total_usd=math.fsum(row.cost_usd for row in answered),
-        latency_s=_quantiles([row.latency_s for row in answered]),
+        total_usd=math.fsum(row.response.cost_usd for row in answered),
+        latency_s=_quantiles([row.response.latency_s for row in answered]),
         calls=len(rows),
         refused=sum(row.status == "refused" for row in rows),
         unreachable=sum(row.status == "unreachable" for row in rows),
-        truncated=sum(row.finish_reason == "length" for row in answered),
+        truncated=sum(row.response.finish_reason == "length" for row in answered),
         usage={name: _usage(own) for name, own in sorted(_grouped(answered, lambda row: row.benchmark).items())},
         by_domain=_scores(known, domain),
         by_subject=_scores(known, subject),
@@ -138,9 +138,9 @@ def _scores(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> d
 def _usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
     return WorkerUsage(
         len(answered),
-        _mean(row.prompt_tokens for row in answered),
-        _mean(row.completion_tokens for row in answered),
-        _mean(row.cost_usd for row in answered),
+        _mean(row.response.prompt_tokens for row in answered),
+        _mean(row.response.completion_tokens for row in answered),
+        _mean(row.response.cost_usd for row in answered),
     )
 
 
@@ -166,7 +166,7 @@ def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
 
 def _preference(rows: list[ResponseRow]) -> tuple[float, bool, float, str]:
     reached = [row for row in rows if row.status != "unreachable"]
-    rate, cost = _mean(row.score for row in reached), _mean(row.cost_usd for row in reached)
+    rate, cost = _mean(row.score for row in reached), _mean(row.response.cost_usd for row in reached)
     return -rate, len(reached) == len(rows), cost, rows[0].worker
 
 

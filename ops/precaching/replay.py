@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ops.cache import cache_key
@@ -51,16 +52,7 @@ class Recorded:
             return None
         if row.status == "refused":
             raise WorkerRefused(f"worker {worker.name!r} refused {row.problem_key} when it was recorded")
-        return Response(
-            text=row.text,
-            prompt_tokens=row.prompt_tokens,
-            completion_tokens=row.completion_tokens,
-            cost_usd=row.cost_usd,
-            latency_s=row.latency_s,
-            finish_reason=row.finish_reason,
-            cached=True,
-            replayed=True,
-        )
+        return replace(row.response, cached=True, replayed=True)
 
     def _prompt(self, messages: Sequence[Message]) -> str:
         opening = messages[0]["content"]
@@ -99,8 +91,6 @@ class ReplayClient(WorkerClient):
         )
 
     def _found(self, worker: Worker, messages: Sequence[Message], sample: int) -> Response | None:
-        from dataclasses import replace
-
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
             return replace(hit, cached=True, replayed=True)
         if self._replay.match == "problem":

@@ -62,10 +62,10 @@ def _facts(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:
         "status": row.status,
         "score": row.score,
         "score_fits_status": row.status == "ok" or row.score == 0,
-        "prompt_tokens": row.prompt_tokens,
-        "completion_tokens": row.completion_tokens,
-        "cost_usd": row.cost_usd,
-        "latency_s": row.latency_s,
+        "prompt_tokens": row.response.prompt_tokens,
+        "completion_tokens": row.response.completion_tokens,
+        "cost_usd": row.response.cost_usd,
+        "latency_s": row.response.latency_s,
     }
 
 

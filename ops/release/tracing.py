@@ -147,7 +147,7 @@ def _steps(parent: LiveSpan, trace: Trace, texts: bool) -> None:
             attributes=_attributes(step, texts),
             start_time_ns=_ns(trace.began + step.started_s),
         )
-        said = {"choices": [{"message": {"role": "assistant", "content": step.response}}]}
+        said = {"choices": [{"message": {"role": "assistant", "content": step.response.text}}]}
         span.end(
             outputs=said if texts and step.status == "ok" else None,
             status="OK" if step.status in ("ok", "pruned") else "ERROR",
@@ -160,13 +160,12 @@ def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
     for told in ("response", "index"):
         found.pop(told, None)
     if step.status == "ok":
-        total = step.prompt_tokens + step.completion_tokens
         found[_USAGE] = {
-            "input_tokens": step.prompt_tokens,
-            "output_tokens": step.completion_tokens,
-            "total_tokens": total,
+            "input_tokens": step.response.prompt_tokens,
+            "output_tokens": step.response.completion_tokens,
+            "total_tokens": step.response.tokens,
         }
-        found[_COST] = {"total_cost": step.cost_usd}
+        found[_COST] = {"total_cost": step.response.cost_usd}
         found[_MODEL] = step.worker
     return found
 

@@ -36,7 +36,7 @@ async def sample_examples(
     workspace = setup.workspace
     problems = {problem.key: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
     responses = [
-        Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.text, row.score >= 1.0)
+        Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1.0)
         for row in load_responses(workspace.data / "responses")
         if row.problem_key in problems and row.sample == 0
     ]

@@ -136,7 +136,7 @@ def _call_usd(pool: Pool, answered: Sequence[ResponseRow]) -> float:
     """Mean over workers and benchmarks, each weighing the same, as the mix and the assumption have it."""
     costs: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in answered:
-        costs[row.worker, row.benchmark].append(row.cost_usd)
+        costs[row.worker, row.benchmark].append(row.response.cost_usd)
     return fmean(fmean(values) for values in costs.values()) if costs else 0.0
 
 
@@ -144,7 +144,7 @@ def _context_usd(pool: Pool, answered: Sequence[ResponseRow], steps: float, file
     """What seeing all earlier steps adds to one workflow: `steps` choose 2 subtasks and answers, read again."""
     if not answered:
         return 0.0
-    read_again = steps * (steps - 1) / 2 * (SUBTASK_TOKENS + fmean(row.completion_tokens for row in answered))
+    read_again = steps * (steps - 1) / 2 * (SUBTASK_TOKENS + fmean(row.response.completion_tokens for row in answered))
     return read_again * fmean(worst_price(worker, file)[0] for worker in pool.workers)
 
 
@@ -155,7 +155,7 @@ def _worker_seconds(pool: Pool, answered: Sequence[ResponseRow], rollouts: int, 
     """
     latencies: dict[str, list[float]] = defaultdict(list)
     for row in answered:
-        latencies[row.worker].append(row.latency_s)
+        latencies[row.worker].append(row.response.latency_s)
     waited = {w.name: fmean(latencies[w.name]) for w in pool.workers if w.latency_s is None and latencies[w.name]}
     each = rollouts * steps / len(pool.workers)
     busy = {worker.name: _busy_seconds(worker, each, waited.get(worker.name, 0.0)) for worker in pool.workers}

@@ -120,7 +120,7 @@ def summarize(
         every_pattern=Counter(map(pattern, workflows)),
         planned_steps=sum(len(workflow.steps) for workflow in workflows),
         calls=len(answers),
-        cached_calls=sum(step.cached for step in answers),
+        cached_calls=sum(step.response.cached for step in answers),
         cost_usd=sum(trace.cost_usd for trace in traces),
         seconds=seconds,
         scorable=sum(rollout.reward is not None for rollout in rollouts),

@@ -19,4 +19,7 @@ def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
 
 
 def _at(row: ResponseRow, price: Price | None) -> ResponseRow:
-    return row if price is None else replace(row, cost_usd=price.usd(row.prompt_tokens, row.completion_tokens))
+    if price is None:
+        return row
+    cost_usd = price.usd(row.response.prompt_tokens, row.response.completion_tokens)
+    return replace(row, response=replace(row.response, cost_usd=cost_usd))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
-from ops.core.response import Message, Response
+from ops.core.response import NO_RESPONSE, Message, Response
 from ops.workers.turns import turns_from, waits_told_to
 from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
@@ -23,8 +23,6 @@ from ops.workflow.team import Team
 from ops.workflow.trace import Previous, StepStatus, StepTrace, Trace, TraceStatus
 
 __all__ = ["Previous", "StepTrace", "Trace", "execute", "messages_of", "worker_messages"]
-
-_SILENCE = Response("", 0, 0, 0.0, 0.0, "")
 
 
 def worker_messages(
@@ -51,9 +49,8 @@ def worker_messages(
 
 def messages_of(trace: Trace, index: int) -> list[Message]:
     """The messages that step `index` was sent, made again from the trace. Raises `KeyError` when it was not asked."""
-    shown = {
-        step.index: carried(step.response, trace.carried_tokens).text for step in trace.steps if step.status == "ok"
-    }
+    answered = (step for step in trace.steps if step.status == "ok")
+    shown = {step.index: carried(step.response.text, trace.carried_tokens).text for step in answered}
     return worker_messages(trace.workflow, index, trace.question, shown, trace.previous)
 
 
@@ -251,7 +248,6 @@ class _Run:
     def _step_trace(self, index: int) -> StepTrace:
         step = self.workflow.steps[index]
         status, error = self._outcome(index)
-        response = self.responses.get(index, _SILENCE)
         end = self._elapsed()
         span = self.spans.get(index, _Span(end, end, 0.0))
         return StepTrace(
@@ -261,14 +257,7 @@ class _Run:
             subtask=step.subtask,
             sees=self.sees[index],
             status=status,
-            response=response.text,
-            prompt_tokens=response.prompt_tokens,
-            completion_tokens=response.completion_tokens,
-            cost_usd=response.cost_usd,
-            latency_s=response.latency_s,
-            cached=response.cached,
-            retries=response.retries,
-            finish_reason=response.finish_reason,
+            response=self.responses.get(index, NO_RESPONSE),
             error=error,
             key=self.keys.get(index, ""),
             started_s=span.started,

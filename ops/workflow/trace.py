@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
+from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Workflow
 
 StepStatus = Literal["ok", "pruned", "unreachable", "refused", "too_long", "timed_out", "not_run"]
@@ -13,6 +14,8 @@ UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Nothing is known of the answer: no reward, in no mean."""
 
 _TEXTS = ("subtask", "response", "error")
+_TOLD = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
+"""What a step's row says of its response beside the text."""
 
 
 class Previous(NamedTuple):
@@ -31,12 +34,10 @@ class StepTrace:
     depend on it, so it was never asked); "unreachable", "refused" or "too_long" (its messages do
     not fit into the worker's context): `error` says why; "timed_out" (in flight at the deadline);
     "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
-    the key under which the response cache holds the answer, "" when it was not asked. Tokens,
-    `cost_usd` (USD) and `latency_s` (seconds) are those of the paid call, also when the response
-    came from the cache. `started_s` and `ended_s` are seconds since the execution began, here and
-    now (its end for a step that was not asked); `queued_s` of them were spent waiting: for a slot
-    of the worker, its pace, or another's identical call. `cut_tokens`: so many of its tokens later
-    steps were not shown.
+    the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
+    `ended_s` are seconds since the execution began, here and now (its end for a step that was not asked);
+    `queued_s` of them were spent waiting: for a slot of the worker, its pace, or another's identical call.
+    `cut_tokens`: so many of its tokens later steps were not shown.
     """
 
     index: int
@@ -45,14 +46,7 @@ class StepTrace:
     subtask: str
     sees: tuple[int, ...]
     status: StepStatus
-    response: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
-    latency_s: float = 0.0
-    cached: bool = False
-    retries: int = 0
-    finish_reason: str = ""
+    response: Response = NO_RESPONSE
     error: str = ""
     key: str = ""
     started_s: float = 0.0
@@ -61,8 +55,14 @@ class StepTrace:
     cut_tokens: int = 0
 
     def as_object(self, *, texts: bool = True) -> dict[str, Any]:
-        """JSON-ready; without `texts` what it was told, answered and failed with is left out."""
-        whole = asdict(self) | {"sees": list(self.sees)}
+        """JSON-ready, the response among the rest; without `texts` what was asked, answered and failed is left out."""
+        whole: dict[str, Any] = {}
+        for field in fields(self):
+            if field.name == "response":
+                whole |= {"response": self.response.text} | {name: getattr(self.response, name) for name in _TOLD}
+            else:
+                whole[field.name] = getattr(self, field.name)
+        whole["sees"] = list(self.sees)
         return whole if texts else {name: value for name, value in whole.items() if name not in _TEXTS}
 
 
@@ -91,11 +91,11 @@ class Trace:
 
     @property
     def prompt_tokens(self) -> int:
-        return sum(step.prompt_tokens for step in self.steps)
+        return sum(step.response.prompt_tokens for step in self.steps)
 
     @property
     def completion_tokens(self) -> int:
-        return sum(step.completion_tokens for step in self.steps)
+        return sum(step.response.completion_tokens for step in self.steps)
 
     @property
     def tokens(self) -> int:
@@ -105,12 +105,12 @@ class Trace:
     @property
     def cost_usd(self) -> float:
         """USD, cached responses counted at what they cost when they were paid for."""
-        return sum(step.cost_usd for step in self.steps)
+        return sum(step.response.cost_usd for step in self.steps)
 
     @property
     def cached(self) -> int:
         """How many responses came from the cache."""
-        return sum(step.cached for step in self.steps)
+        return sum(step.response.cached for step in self.steps)
 
     @property
     def calls(self) -> int:
@@ -120,7 +120,7 @@ class Trace:
     @property
     def retries(self) -> int:
         """Failed attempts before the responses, over all steps."""
-        return sum(step.retries for step in self.steps)
+        return sum(step.response.retries for step in self.steps)
 
     @property
     def pruned(self) -> int:
@@ -142,7 +142,7 @@ class Trace:
         """The critical path: seconds until the answer when every step starts as soon as it can."""
         finished: list[float] = []
         for step in self.steps:
-            finished.append(max((finished[seen] for seen in step.sees), default=0.0) + step.latency_s)
+            finished.append(max((finished[seen] for seen in step.sees), default=0.0) + step.response.latency_s)
         return max(finished, default=0.0)
 
     @property
@@ -152,7 +152,7 @@ class Trace:
         before: list[int | None] = []
         for step in self.steps:
             late = max(step.sees, key=lambda seen: finished[seen], default=None)
-            finished.append((0.0 if late is None else finished[late]) + step.latency_s)
+            finished.append((0.0 if late is None else finished[late]) + step.response.latency_s)
             before.append(late)
         answered = [step.index for step in self.steps if step.status == "ok"]
         if not answered:

@@ -157,7 +157,9 @@ def _grade_and_write(workspace: Workspace) -> Table:
     grade(next(iter(problems.values())), "")  # imports
     started = _cpu_s()
     rows = load_responses(data / "responses")
-    graded = [replace(row, score=grade(problems[row.benchmark, row.problem_id], row.text).score) for row in rows]
+    graded = [
+        replace(row, score=grade(problems[row.benchmark, row.problem_id], row.response.text).score) for row in rows
+    ]
     for worker, benchmark in sorted({(row.worker, row.benchmark) for row in graded}):
         own = [row for row in graded if (row.worker, row.benchmark) == (worker, benchmark)]
         write_responses(own, response_file(data / "again", worker, benchmark))

@@ -20,6 +20,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.cache import ResponseCache
 from ops.config import BenchmarkSource, Replay, Worker
 from ops.core.problem import Problem
+from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.curation.signal import group_signals
@@ -52,9 +53,7 @@ def matrix_rows() -> list[ResponseRow]:
 
 
 def _row(worker: str, problem: str, sample: int, *, score: float = 0.0, text: str = "") -> ResponseRow:
-    return ResponseRow(
-        worker, "livecodebench", problem, sample, text, score, "", 0, 0, 0.0, 0.0, status="ok", finish_reason="stop"
-    )
+    return ResponseRow(worker, "livecodebench", problem, sample, "ok", Response(text, 0, 0, 0.0, 0.0, "stop"), score)
 
 
 class ReplayedGrade(NamedTuple):

@@ -183,11 +183,11 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
     ]
     assert {(row.completion, row.answer) for row in stored} == {("", "")}
     alone = asyncio.run(precache(asked, WORKER, Echo()))
-    assert all(CANARY in row.text for row in alone)
+    assert all(CANARY in row.response.text for row in alone)
     responses = workspace.state / "responses" / "gpqa_diamond.parquet"
     write_responses(alone, responses)
     kept = load_responses(responses)
-    assert [(row.problem_id, row.score, row.text) for row in kept] == [
+    assert [(row.problem_id, row.score, row.response.text) for row in kept] == [
         (row.problem_id, row.score, "Answer: B") for row in alone
     ]
     for table in (file, responses):

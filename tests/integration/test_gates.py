@@ -17,6 +17,7 @@ import yaml
 from assets.resources import Podium
 from ops.benchmarks.store import write_problems
 from ops.core.problem import CodeTest, Problem
+from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
@@ -35,7 +36,7 @@ RECIPE: dict[str, Any] = {
     "policy": {"kind": "scratch"},
     "cold_start": {},
 }
-STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "", 2.0, "", 1, 1, 0.0, 0.0, "ok")
+STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
 """What another run left behind: one answer of many, with a score that no grader gives."""
 pytestmark = pytest.mark.slow
 Planted = tuple[Workspace, dict[str, Any]]

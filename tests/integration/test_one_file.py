@@ -173,12 +173,13 @@ def test_a_baseline(checkout: Checkout) -> None:
     (checkout.root / "ops/evaluation/baselines/cheapest.py").write_text(BASELINE, encoding="utf-8")
     seen = checkout.python(
         """
+from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.report import leaderboard, tables
 rows = [
-    ResponseRow(worker, "mmlu", str(n), 0, "t", score, "", 10, 5, usd, 1.0, "ok", "stop")
+    ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
     for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]

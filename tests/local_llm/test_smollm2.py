@@ -146,9 +146,10 @@ def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str
 def test_every_problem_is_answered_by_the_model(precached: Precached) -> None:
     assert precached.first["calls_live"] == PROBLEMS
     assert [row.status for row in precached.rows] == ["ok"] * PROBLEMS
-    assert len({row.text for row in precached.rows}) > PROBLEMS // 2
-    assert all(row.completion_tokens > 0 and row.latency_s > 0 and row.cost_usd == 0 for row in precached.rows)
-    assert {row.finish_reason for row in precached.rows} <= {"stop", "length"}
+    assert len({row.response.text for row in precached.rows}) > PROBLEMS // 2
+    responses = [row.response for row in precached.rows]
+    assert all(said.completion_tokens > 0 and said.latency_s > 0 and said.cost_usd == 0 for said in responses)
+    assert {row.response.finish_reason for row in precached.rows} <= {"stop", "length"}
 
 
 def test_requests_run_together_in_one_batch(precached: Precached) -> None:
@@ -168,7 +169,7 @@ def test_the_profile_says_what_the_model_is_like(precached: Precached, capsys: p
     assert set(found.by_benchmark) == set(training_benchmarks())
     assert found.calls == PROBLEMS
     assert 0 <= found.overall.accuracy < 0.6, "a model of 135 million parameters is seldom right here"
-    assert found.truncated == sum(row.finish_reason == "length" for row in precached.rows)
+    assert found.truncated == sum(row.response.finish_reason == "length" for row in precached.rows)
     assert 0 < found.latency_s.p50 <= found.latency_s.p90 <= found.latency_s.p99
     totals = precached.watch.totals
     with capsys.disabled():

@@ -103,9 +103,10 @@ def _outcome(step: StepTrace, *, crowded: bool) -> list[Line]:
         return [Line("not run: the answer cannot see it", "said")]
     if step.status != "ok":
         return [Line(cut_to_columns(f"{step.status.replace('_', ' ')} {step.error}".strip(), COLUMNS), "bad")]
-    tokens = step.prompt_tokens + step.completion_tokens
-    price = f"{tokens} tokens · {usd(step.cost_usd)} · {step.latency_s:.2g} s" + (" · cached" if step.cached else "")
-    said = [] if crowded else _wrapped(f"→ {step.response}", 2)
+    response = step.response
+    cached = " · cached" if response.cached else ""
+    price = f"{response.tokens} tokens · {usd(response.cost_usd)} · {response.latency_s:.2g} s{cached}"
+    said = [] if crowded else _wrapped(f"→ {response.text}", 2)
     return [*(Line(line, "said") for line in said), Line(price, "price")]
 
 

@@ -23,8 +23,8 @@ def markdown(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
 
 
 def _outcome(step: StepTrace) -> list[str]:
-    response = one_line(step.response) if step.status == "ok" else silence(step)
-    return [cut(response, 160), str(step.prompt_tokens + step.completion_tokens), f"{step.cost_usd:.6f}"]
+    response = one_line(step.response.text) if step.status == "ok" else silence(step)
+    return [cut(response, 160), str(step.response.tokens), f"{step.response.cost_usd:.6f}"]
 
 
 def _row(cells: Sequence[str]) -> str:

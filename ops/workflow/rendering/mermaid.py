@@ -20,7 +20,7 @@ def mermaid(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
     needed = workflow.needed()
     lines = ["flowchart LR", "  question([Question])"]
     for index, worker in enumerate(worker_names(run, names)):
-        response = run.steps[index].response if isinstance(run, Trace) else ""
+        response = run.steps[index].response.text if isinstance(run, Trace) else ""
         lines.append(f'  s{index}["{_box(workflow, index, worker, response)}"]{"" if index in needed else ":::unused"}')
         sources = [f"s{seen}" for seen in workflow.visible(index)] or ["question"]
         lines.extend(f"  {source} --> s{index}" for source in sources)

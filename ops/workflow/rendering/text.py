@@ -29,9 +29,9 @@ def text(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
 def _outcome(step: StepTrace) -> list[str]:
     if step.status != "ok":
         return [cut(f"   {silence(step)}", WIDTH)]
-    tokens = step.prompt_tokens + step.completion_tokens
-    cached = ", cached" if step.cached else ""
+    response = step.response
+    cached = ", cached" if response.cached else ""
     return [
-        cut(f"   answer: {one_line(step.response)}", WIDTH),
-        f"   {tokens} tokens, ${step.cost_usd:.6f}, {step.latency_s:.2f} s{cached}",
+        cut(f"   answer: {one_line(response.text)}", WIDTH),
+        f"   {response.tokens} tokens, ${response.cost_usd:.6f}, {response.latency_s:.2f} s{cached}",
     ]

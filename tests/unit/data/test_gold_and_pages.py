@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ops.core.response import NO_RESPONSE, Response
 from ops.grading import unreadable
 from ops.core.problem import CodeTest, Problem
 from ops.quality import check_gold, check_problems, check_responses
@@ -115,7 +116,7 @@ def test_the_report_lists_every_miss_and_groups_what_a_library_would_mend(make: 
 
 def answers(problems: list[Problem], worker: str = "w", samples: int = 2) -> list[ResponseRow]:
     return [
-        ResponseRow(worker, one.benchmark, one.id, sample, "text", 1.0, "2", 10, 5, 0.001, 0.5, "ok")
+        ResponseRow(worker, one.benchmark, one.id, sample, "ok", Response("text", 10, 5, 0.001, 0.5, ""), 1.0, "2")
         for one in problems
         for sample in range(samples)
     ]
@@ -124,7 +125,7 @@ def answers(problems: list[Problem], worker: str = "w", samples: int = 2) -> lis
 def test_whole_responses_pass_and_an_outage_that_says_so_is_whole(make: Make) -> None:
     problems = [make(str(i)) for i in range(3)]
     rows = answers(problems)
-    rows[0] = replace(rows[0], status="unreachable", score=0.0, text="", extracted="")
+    rows[0] = replace(rows[0], status="unreachable", response=NO_RESPONSE, score=0.0, extracted="")
     found = check_responses(rows, problems, ["w", "not asked yet"], samples=2)
     assert (found.success, found.failures, found.checked) == (True, [], 6)
 
@@ -150,7 +151,7 @@ def test_whole_responses_pass_and_an_outage_that_says_so_is_whole(make: Make) ->
 def test_each_fault_of_a_response_is_named(make: Make, change: dict[str, Any], words: str) -> None:
     problems = [make(str(i)) for i in range(3)]
     rows = answers(problems)
-    rows[0] = replace(rows[0], **change)
+    rows[0] = ResponseRow.from_columns(rows[0].as_columns() | change)
     found = check_responses(rows, problems, ["w"], samples=2)
     assert found.success == (not change)
     row = f"{rows[0].worker}: math500/{rows[0].problem_id} #{rows[0].sample}"

@@ -87,9 +87,9 @@ def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
 def answered(worker: str, benchmark: str, problem: str, **fields: Any) -> ResponseRow:
     values = {
         "sample": 0, "text": "t", "score": 1.0, "extracted": "t", "prompt_tokens": 1, "completion_tokens": 1,
-        "cost_usd": 0.0, "latency_s": 0.1, "status": "ok", **fields,
+        "cost_usd": 0.0, "latency_s": 0.1, "status": "ok", "finish_reason": "", **fields,
     }  # fmt: skip
-    return ResponseRow(worker=worker, benchmark=benchmark, problem_id=problem, **values)
+    return ResponseRow.from_columns({"worker": worker, "benchmark": benchmark, "problem_id": problem, **values})
 
 
 def respond(workspace: Workspace) -> None:

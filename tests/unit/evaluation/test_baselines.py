@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker, score_rows
 from ops.evaluation.baseline import BASELINES, Answers, standings
@@ -14,10 +15,8 @@ from ops.precaching.profiles import oracle
 def response(
     worker: str, problem: str, score: float, *, sample: int = 0, status: str = "ok", usd: float = 0.01
 ) -> ResponseRow:
-    return ResponseRow(
-        worker=worker, benchmark="mmlu", problem_id=problem, sample=sample, text="", score=score,
-        extracted="", prompt_tokens=10, completion_tokens=2, cost_usd=usd, latency_s=0.5, status=status,
-    )  # type: ignore[arg-type]  # fmt: skip
+    said = Response("", 10, 2, usd, 0.5, "")
+    return ResponseRow(worker, "mmlu", problem, sample, status, said, score)  # type: ignore[arg-type]
 
 
 def standing(name: str, responses: list[ResponseRow]) -> Summary:

@@ -13,6 +13,7 @@ from ops.config import Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.origin import OtherOriginError
 from ops.core.problem import Problem
+from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
@@ -64,7 +65,7 @@ def score(problem: Problem, correct: int) -> ScoreRow:
 
 
 def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
-    return ResponseRow(worker, problem.benchmark, problem.id, 0, "t", right, "", 100, 50, 0.5, 1.0, "ok", "stop")
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", Response("t", 100, 50, 0.5, 1.0, "stop"), right)
 
 
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:

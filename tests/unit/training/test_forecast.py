@@ -30,9 +30,9 @@ def row(worker: str, number: int, score: float, *, benchmark: str = "math500", *
     values: dict[str, Any] = {
         "worker": worker, "benchmark": benchmark, "problem_id": f"p{number}", "sample": 0, "text": "t",
         "score": score, "extracted": "", "prompt_tokens": 100, "completion_tokens": 75, "cost_usd": 0.01,
-        "latency_s": 2.0, "status": "ok",
+        "latency_s": 2.0, "status": "ok", "finish_reason": "",
     }  # fmt: skip
-    return ResponseRow(**(values | changes))
+    return ResponseRow.from_columns(values | changes)
 
 
 def pool(**settings: Any) -> Pool:

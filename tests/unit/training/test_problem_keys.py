@@ -35,7 +35,7 @@ class Tools:
 
 def row(worker: str, problem: Problem, score: float) -> ResponseRow:
     text = f"{worker} on {problem.benchmark}"
-    return ResponseRow(worker, problem.benchmark, problem.id, 0, text, score, "", 1, 1, 0.0, 0.1, "ok", "stop")
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", Response(text, 1, 1, 0.0, 0.1, "stop"), score)
 
 
 ROWS = [row("adder", SUM, 1.0), row("adder", CAPITAL, 0.0), row("atlas", SUM, 0.0), row("atlas", CAPITAL, 1.0)]

@@ -13,6 +13,7 @@ from ops.cache import ResponseCache
 from ops.config import Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
+from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
@@ -42,11 +43,8 @@ def cache(tmp_path: Path) -> ResponseCache:
 
 
 def row(name: str, prompt_tokens: int, completion_tokens: int, benchmark: str = "rlpr", **more: Any) -> ResponseRow:
-    values = {"problem_id": "x", "sample": 0, "text": "", "score": 0.0, "extracted": "", "status": "ok"} | more
-    return ResponseRow(
-        worker=name, benchmark=benchmark, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens,
-        cost_usd=0.0, latency_s=0.0, **values,
-    )  # fmt: skip
+    used = Response("", prompt_tokens, completion_tokens, 0.0, 0.0, "")
+    return ResponseRow(name, benchmark, "x", 0, **{"status": "ok", "response": used, **more})
 
 
 def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,12 @@ def test_rows_are_graded_priced_and_in_order(loopback: Any, make_client: Any) ->
     rows = run(client, loopback.worker(), 4, samples=2, on_progress=seen.append)
     assert [(r.problem_id, r.sample) for r in rows] == [(f"rlpr-{n:03}", s) for n in range(4) for s in (0, 1)]
     assert [r.score for r in rows] == [1.0, 1.0, 0.0, 0.0] * 2
-    assert all(r.status == "ok" and r.extracted == "4" and r.cost_usd > 0 and not r.cached for r in rows)
+    assert all(r.status == "ok" and r.extracted == "4" for r in rows)
+    assert all(r.response.cost_usd > 0 and not r.response.cached for r in rows)
     assert sorted(seen, key=lambda r: (r.problem_id, r.sample)) == rows
     again = run(client, loopback.worker(), 4, samples=2)
     assert len(loopback.requests) == 8
-    assert all(r.cached for r in again)
+    assert all(r.response.cached for r in again)
 
 
 def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any, make_client: Any) -> None:
@@ -70,7 +72,7 @@ def test_refused_and_unreachable_are_told_apart(loopback: Any, make_client: Any)
     loopback.plan.extend(["413", "500", "500"])
     rows = run(make_client(), loopback.worker(concurrency=1, retries=0), 3)
     assert Counter(r.status for r in rows) == {"refused": 1, "unreachable": 2}
-    assert all(r.score == 0.0 and r.text == "" for r in rows)
+    assert all(r.score == 0.0 and r.response.text == "" for r in rows)
 
 
 def test_unreachable_problems_are_asked_again_the_next_time(loopback: Any, make_client: Any) -> None:
@@ -89,7 +91,7 @@ def test_at_the_cap_it_stops_and_goes_on_later_without_paying_twice(loopback: An
     assert 0 < paid < 40
     rows = run(make_client(), worker, 40)
     assert len(loopback.requests) == 40
-    assert sum(r.cached for r in rows) == paid
+    assert sum(r.response.cached for r in rows) == paid
 
 
 def test_a_wrong_key_stops_it_at_once(loopback: Any, make_client: Any) -> None:
@@ -148,7 +150,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     assert len(table) == count
     # What was in flight at the kill was paid for as well, and its cost is that of the same question's answer.
     spent = Ledger(tmp_path / "ledger.sqlite").by_run()["run"]
-    each = sum(row.cost_usd for row in table) / count
+    each = sum(row.response.cost_usd for row in table) / count
     assert before - kept <= spent.lost <= concurrency
     assert spent.calls + spent.lost >= len(loopback.requests)
     assert spent.usd == pytest.approx((spent.calls + spent.lost) * each)
@@ -161,9 +163,9 @@ def row(**changes: Any) -> ResponseRow:
     values: dict[str, Any] = {
         "worker": "w", "benchmark": "rlpr", "problem_id": "p", "sample": 0, "text": "t", "score": 1.0,
         "extracted": "t", "prompt_tokens": 1, "completion_tokens": 2, "cost_usd": 0.1, "latency_s": 0.2,
-        "status": "ok",
+        "status": "ok", "finish_reason": "",
     }  # fmt: skip
-    return ResponseRow(**(values | changes))
+    return ResponseRow.from_columns(values | changes)
 
 
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_p
 
 
 def row_from_cache(original: ResponseRow) -> ResponseRow:
-    return ResponseRow(**{name: getattr(original, name) for name in original.__slots__} | {"cached": True})
+    return replace(original, response=replace(original.response, cached=True))
 
 
 def test_a_folder_reads_back_as_it_was_written(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def row(worker: str, problem: str, score: float, **changes: Any) -> ResponseRow:
     values: dict[str, Any] = {
         "worker": worker, "benchmark": problem.split("-")[0], "problem_id": problem, "sample": 0, "text": "t",
         "score": score, "extracted": "", "prompt_tokens": 10, "completion_tokens": 20, "cost_usd": 0.5,
-        "latency_s": 1.0, "status": "ok",
+        "latency_s": 1.0, "status": "ok", "finish_reason": "",
     }  # fmt: skip
-    return ResponseRow(**(values | changes))
+    return ResponseRow.from_columns(values | changes)
 
 
 ROWS = [

@@ -41,7 +41,7 @@ def recorded(number: int, **changes: Any) -> ResponseRow:
         "text": f"Answer: {number}", "score": 0.0, "extracted": "", "prompt_tokens": 7, "completion_tokens": 3,
         "cost_usd": 0.25, "latency_s": 1.5, "status": "ok", "finish_reason": "stop",
     }  # fmt: skip
-    return ResponseRow(**(values | changes))
+    return ResponseRow.from_columns(values | changes)
 
 
 def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **policy: Any) -> ReplayClient:
@@ -179,7 +179,7 @@ def test_a_rehearsal_replaces_no_recorded_table(loopback: Any, tmp_path: Path) -
     # Another endpoint: nothing in the cache answers, and the tables must outlive that.
     moved = checkout(tmp_path, loopback.worker(api_base="http://127.0.0.1:9/v1"), 4, match="prompt")
     rows, client = materialize(moved)
-    assert [row.text for row in rows] == [row.text for row in paid]
+    assert [row.response.text for row in rows] == [row.response.text for row in paid]
     assert file.read_bytes() == before
     assert (client.counts.live, client.counts.failed, len(loopback.requests)) == (0, 0, 4)
 
@@ -191,7 +191,7 @@ def test_a_rehearsal_reads_tables_that_came_without_a_cache(loopback: Any, tmp_p
     asked = [problem(number) for number in range(4)]
     rows = asyncio.run(precache(asked, setup.pool.workers[0], client))
     assert [row.status for row in rows] == ["ok", "ok", "ok", "unreachable"]
-    assert [row.replayed for row in rows] == [True, True, True, False]
+    assert [row.response.replayed for row in rows] == [True, True, True, False]
     assert loopback.requests == []
 
 

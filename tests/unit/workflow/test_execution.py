@@ -53,7 +53,7 @@ def test_the_answer_is_that_of_the_sequential_reading(
     asked = workflow.needed()
     for step in trace.steps:
         assert step.status == ("ok" if step.index in asked else "pruned")
-        assert step.response == (wanted[step.index] if step.index in asked else "")
+        assert step.response.text == (wanted[step.index] if step.index in asked else "")
     assert len(client.asked) == len(asked)
     assert {sample} == {one[2] for one in client.asked}
 
@@ -170,7 +170,7 @@ def test_a_failed_step_ends_the_workflow_and_says_why(error: Exception, status: 
     trace = run(CHAIN, client)
     assert (trace.status, trace.answer, trace.error) == (status, None, str(error))
     assert [step.status for step in trace.steps] == ["ok", status, "not_run"]
-    assert trace.steps[0].response
+    assert trace.steps[0].response.text
     assert [asked[0] for asked in client.asked] == ["w0", "w1"]
     assert trace.cost_usd == pytest.approx(0.001)  # the call that did succeed was paid for
 

@@ -107,15 +107,15 @@ def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
     assert shown.endswith("Answer: 42")
     assert "[… cut: 40 of " in shown
     assert len(shown) < 400
-    assert trace.steps[0].response.count("and so on") == 500  # the trace keeps it whole
+    assert trace.steps[0].response.text.count("and so on") == 500  # the trace keeps it whole
     assert trace.steps[0].cut_tokens > 900
-    assert trace.answer == trace.steps[2].response  # and so is the answer
+    assert trace.answer == trace.steps[2].response.text  # and so is the answer
 
 
 def test_without_a_limit_nothing_is_cut() -> None:
     client = Talker()
     trace = run(CHAIN, client)
-    assert client.asked[1][1][1]["content"] == trace.steps[0].response
+    assert client.asked[1][1][1]["content"] == trace.steps[0].response.text
     assert trace.steps[0].cut_tokens == 0
 
 

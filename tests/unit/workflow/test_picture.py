@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.core.response import Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
@@ -115,7 +116,9 @@ def test_long_subtasks_are_cut_and_wide_letters_count_twice() -> None:
 def test_no_text_becomes_markup(subtask: str, response: str) -> None:
     printable = "".join(character for character in subtask if not "\ud800" <= character <= "\udfff")
     workflow = Workflow.single(0, printable if printable.strip() else "x")
-    step = StepTrace(0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", response)
+    step = StepTrace(
+        0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", Response(response, 0, 0, 0.0, 0.0, "")
+    )
     trace = Trace(workflow, "Q", (step,), response, "answered")
     for picture in (render(workflow, "svg", (response,)), render(trace, "svg")):
         picture.encode()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from ops.core.response import Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.trace import StepTrace, Trace
@@ -15,9 +16,11 @@ TRACE = Trace(
     WORKFLOW,
     "Q?",
     (
-        StepTrace(0, "librarian", 1, "Look it up.", (), "ok", "It is 3 | 4.", 20, 5, 0.00002, 0.3, cached=True),
+        StepTrace(
+            0, "librarian", 1, "Look it up.", (), "ok", Response("It is 3 | 4.", 20, 5, 0.00002, 0.3, "", cached=True)
+        ),
         StepTrace(1, "algebraist", 0, "Never used.", (), "pruned"),
-        StepTrace(2, "analyst", 2, "Compute it.", (0,), "ok", "Answer:\n12", 40, 8, 0.00007, 0.9),
+        StepTrace(2, "analyst", 2, "Compute it.", (0,), "ok", Response("Answer:\n12", 40, 8, 0.00007, 0.9, "")),
     ),
     "Answer:\n12",
     "answered",

@@ -169,7 +169,7 @@ def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pyt
             ]
             await asyncio.sleep(0.05)
             assert scheduler.waiting(tool) == 1
-        return warm.steps[0].cached, [trace.steps[0].cached for trace in await asyncio.gather(*new)]
+        return warm.steps[0].response.cached, [trace.steps[0].response.cached for trace in await asyncio.gather(*new)]
 
     warm, new = asyncio.run(scenario())
     assert warm

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.trace import StepTrace, Trace
 
@@ -13,10 +14,22 @@ WORKFLOW = Workflow((Step(0, "SECRET a"), Step(1, "SECRET b"), Step(2, "lost"), 
 
 def trace() -> Trace:
     steps = (
-        StepTrace(0, "zero", 0, "SECRET a", (), "ok", "SECRET A", 5, 1, 0.5, 2.0, key="k0", retries=1, queued_s=0.5),
-        StepTrace(1, "one", 1, "SECRET b", (), "ok", "SECRET B", 5, 2, 0.25, 3.0, cached=True, key="k1"),
+        StepTrace(
+            0,
+            "zero",
+            0,
+            "SECRET a",
+            (),
+            "ok",
+            Response("SECRET A", 5, 1, 0.5, 2.0, "", retries=1),
+            key="k0",
+            queued_s=0.5,
+        ),
+        StepTrace(1, "one", 1, "SECRET b", (), "ok", Response("SECRET B", 5, 2, 0.25, 3.0, "", cached=True), key="k1"),
         StepTrace(2, "two", 2, "lost", (), "pruned"),
-        StepTrace(3, "one", 1, "SECRET c", (0, 1), "ok", "SECRET\nC", 9, 3, 0.125, 1.0, key="k3", queued_s=0.25),
+        StepTrace(
+            3, "one", 1, "SECRET c", (0, 1), "ok", Response("SECRET\nC", 9, 3, 0.125, 1.0, ""), key="k3", queued_s=0.25
+        ),
     )
     return Trace(WORKFLOW, "SECRET?", steps, "SECRET\nC", "answered", 4.5, 1000.0)
 
@@ -32,11 +45,11 @@ def test_totals() -> None:
 
 def test_the_critical_path_of_a_failed_workflow_is_that_of_what_was_answered() -> None:
     steps = [replace(step) for step in trace().steps]
-    steps[3] = replace(steps[3], status="unreachable", response="", latency_s=0.0, error="down")
+    steps[3] = replace(steps[3], status="unreachable", response=NO_RESPONSE, error="down")
     failed = replace(trace(), steps=tuple(steps), status="unreachable", answer=None)
     assert failed.critical_path == (1,)
     assert failed.error == "down"
-    silent = tuple(replace(step, status="not_run", latency_s=0.0) for step in steps)
+    silent = tuple(replace(step, status="not_run", response=NO_RESPONSE) for step in steps)
     assert replace(failed, steps=silent).critical_path == ()
 
 

@@ -17,6 +17,6 @@ class Grading(Settings):
     """The weakest wall that is accepted. "bubblewrap": where it does not work, no program is run.
     "resource_limits": where it does not work, limits and an audit hook alone, which stop accidents and not an
     attacker: for programs of known origin."""
-    environments: Mapping[str, str] = Field(default={"bigcodebench": ".venv-bigcodebench"})
+    environments: Mapping[str, str] = Field(default={})
     """Benchmark to the virtual environment whose libraries its programs are given, where that environment is
-    there (`make bigcodebench`); a path from the project's folder."""
+    there; a path from the project's folder. A benchmark that is not named: `.venv-BENCHMARK`."""

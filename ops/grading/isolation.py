@@ -43,6 +43,8 @@ class _Chosen:
 
     wall: Wall = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
+    root: Path | None = None
+    """The project's folder, where environments lie that no setting names."""
     noted: bool = False
 
 
@@ -66,6 +68,7 @@ def configure(settings: GradingSettings, root: Path) -> None:
     """
     _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == settings.isolation
     _CHOSEN.wall = settings.isolation
+    _CHOSEN.root = root
     _CHOSEN.environments = {name: root / path for name, path in settings.environments.items()}
 
 
@@ -102,7 +105,7 @@ def accepted_wall() -> Wall:
 
 def libraries(benchmark: str) -> Libraries:
     """What a program of this benchmark is given: the environment made for it where it is there, else Podium's."""
-    home = _CHOSEN.environments.get(benchmark)
+    home = _CHOSEN.environments.get(benchmark) or (_CHOSEN.root and _CHOSEN.root / f".venv-{benchmark}")
     return _environment(home) if home is not None and (home / "pyvenv.cfg").is_file() else own_libraries()
 
 

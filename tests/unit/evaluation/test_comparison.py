@@ -143,6 +143,15 @@ def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluat
         evaluated.compare(pool=revised)
 
 
+def test_a_recipe_names_the_baselines_that_stand_beside_the_conductor(evaluated: Evaluated) -> None:
+    systems = list(evaluated.compare().board.systems)
+    assert systems == ["Conductor", "cold start", "best worker (bob)", "random worker", "oracle"]
+    few = RECIPE.model_copy(update={"evaluation": RECIPE.evaluation.model_copy(update={"baselines": ("oracle",)})})
+    made = compare(Setup(evaluated.workspace, few, POOL), evaluated.policy, evaluated.base)
+    assert list(made.board.systems) == ["Conductor", "cold start", "oracle"]
+    assert made.best_worker == "bob"  # what the gate compares with, whatever stands in the table
+
+
 def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) -> None:
     evaluated.compare()
     save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 0)

@@ -20,6 +20,7 @@ from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest, Problem
 from ops.grading import configure, grade, sandbox
 from ops.grading.isolation import isolation as standing
+from ops.grading.isolation import libraries, own_libraries
 from ops.grading.sandbox import ProgramLimits
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,6 +98,18 @@ def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Pat
     try:
         assert grade(replace(given, id="with it"), program).score == 1.0
         assert grade(other, program).score == 0.0
+    finally:
+        configure(Grading(isolation=standing()), ROOT)
+
+
+def test_an_environment_is_found_by_the_name_of_its_benchmark(tmp_path: Path) -> None:
+    (tmp_path / ".venv-livecodebench").mkdir()
+    (tmp_path / ".venv-livecodebench" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
+    configure(Grading(isolation=standing()), tmp_path)
+    try:
+        with pytest.raises(ConfigError, match=r"\.venv-livecodebench, which is not an environment of Python"):
+            libraries("livecodebench")
+        assert libraries("bigcodebench") == own_libraries()
     finally:
         configure(Grading(isolation=standing()), ROOT)
 

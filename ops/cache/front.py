@@ -7,11 +7,12 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from ops.cache.backend import CACHE_URL, Backend, Claim
 from ops.cache.local import LocalBackend
@@ -42,9 +43,7 @@ class ResponseCache:
 
     def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
         self.backend: Backend = LocalBackend(place) if isinstance(place, Path) else place
-        self._memory: OrderedDict[str, Response] = OrderedDict()
-        self._chars = 0
-        self._bound = memory_chars
+        self._memory: LRUCache[str, Response] = LRUCache(memory_chars, getsizeof=_chars)
         self._lock = threading.Lock()
         self._claims = Together(self._take, undo=_release)
 
@@ -84,8 +83,7 @@ class ResponseCache:
         self.backend.delete(keys)
         with self._lock:
             for key in keys:
-                if (old := self._memory.pop(key, None)) is not None:
-                    self._chars -= len(old.text)
+                self._memory.pop(key, None)
 
     def holds(self, keys: Sequence[str]) -> set[str]:
         """Those of the keys that are stored: what an estimate leaves out. Damage is not looked for."""
@@ -134,18 +132,16 @@ class ResponseCache:
 
     def _recall(self, key: str) -> Response | None:
         with self._lock:
-            if (kept := self._memory.get(key)) is not None:
-                self._memory.move_to_end(key)
-            return kept
+            return self._memory.get(key)
 
     def _remember(self, key: str, response: Response) -> None:
-        with self._lock:
-            if (old := self._memory.pop(key, None)) is not None:
-                self._chars -= len(old.text)
-            self._memory[key] = response
-            self._chars += len(response.text)
-            while self._chars > self._bound and len(self._memory) > 1:
-                self._chars -= len(self._memory.popitem(last=False)[1].text)
+        if _chars(response) <= self._memory.maxsize:
+            with self._lock:
+                self._memory[key] = response
+
+
+def _chars(response: Response) -> int:
+    return len(response.text)
 
 
 def _release(taken: _Taken) -> None:

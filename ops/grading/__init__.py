@@ -7,14 +7,16 @@ thread, the same for the same input. What does not: the graders themselves, one 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
 from ops.core.problem import Grade, GraderName, Problem
 from ops.grading import choice, code, math, text
 from ops.grading.isolation import configure, isolation
-from ops.grading.memo import Memo
 from ops.grading.readable import unreadable
 
 __all__ = ["configure", "grade", "grade_many", "isolation", "unreadable"]
@@ -33,7 +35,9 @@ GRADERS: dict[GraderName, Grader] = {
     "text": Grader(text.extracted, text.judge),
     "code": Grader(code.extracted, code.judge),
 }
-_MEMO: Memo[tuple[Problem, str], Grade] = Memo(4096)
+_MEMO: LRUCache[tuple[Problem, str], Grade] = LRUCache(4096)
+"""Rollouts of one group repeat each other's answers."""
+_MEMO_LOCK = threading.Lock()
 _MEMO_CHARACTERS = 20_000
 """Longer answers are rare and not worth their memory."""
 
@@ -61,9 +65,11 @@ def grade_many(pairs: Iterable[tuple[Problem, str]], *, workers: int | None = No
 
 def _judge(problem: Problem, answer: str) -> Grade:
     key = (problem, answer)
-    if (known := _MEMO.get(key)) is not None:
-        return known
+    with _MEMO_LOCK:
+        if (known := _MEMO.get(key)) is not None:
+            return known
     verdict = GRADERS[problem.grader].judge(problem, answer)
     if (problem.grader != "code" or code.is_final(verdict)) and len(answer) <= _MEMO_CHARACTERS:
-        _MEMO.put(key, verdict)
+        with _MEMO_LOCK:
+            _MEMO[key] = verdict
     return verdict

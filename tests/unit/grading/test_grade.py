@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import code, grade, grade_many, sandbox, symbolic
-from ops.grading.memo import Memo
 
 ADD = "def f(a, b):\n    return a + b"
 PROBLEMS = {
@@ -122,14 +121,3 @@ def test_a_repeated_program_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts += [grade(PROBLEMS["code"], "Other words, same program.\n" + response)]
     assert {verdict.score for verdict in verdicts} == {1.0}
     assert len(runs) == 1
-
-
-def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
-    memo: Memo[int, str] = Memo(3)
-    for key in range(3):
-        memo.put(key, str(key))
-    assert memo.get(0) == "0"
-    memo.put(3, "3")
-    assert len(memo) == 3
-    assert memo.get(1) is None, "the least recently used"
-    assert memo.get(0) == "0"

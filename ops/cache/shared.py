@@ -234,11 +234,11 @@ class _Claims:
                     self._thread = None
                     return
                 held = list(self._held.items())
-            with suppress(redis.RedisError):  # the calls that hold them will hear of it themselves
-                with self._client.pipeline(transaction=False) as pipeline:
-                    for key, (token, until) in held:
-                        self._renew([_CLAIM + key], [token, self._milliseconds(until)], client=pipeline)
-                    pipeline.execute()
+            # The calls that hold them will hear of an error themselves.
+            with suppress(redis.RedisError), self._client.pipeline(transaction=False) as pipeline:
+                for key, (token, until) in held:
+                    self._renew([_CLAIM + key], [token, self._milliseconds(until)], client=pipeline)
+                pipeline.execute()
 
     def _milliseconds(self, until: float = 0.0) -> int:
         return int(1000 * max(self._lease_s, until - time.monotonic()))

@@ -62,7 +62,7 @@ dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/python -m pipelines.dev
 
 test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), without what `make soak` repeats for long
-	$(BIN)/python -m pytest $(AT_ONCE)
+	$(BIN)/python -m pytest $(AT_ONCE) --ignore tests/browser
 
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
 	$(BIN)/python -m pytest $(AT_ONCE) -m soak

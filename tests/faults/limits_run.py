@@ -1,16 +1,12 @@
-"""One process of several that ask the same worker: `python limits_run.py URL FOLDER NAME COUNT WORKER`.
-
-WORKER is a JSON object of further settings. Prints a line when it is ready, waits for one, and prints another
-when all is answered.
-"""
-
+"""One process of several that ask the same worker, each its own questions."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from ops.cache import ResponseCache
 from ops.config import Worker
@@ -20,21 +16,35 @@ from ops.workers.client import WorkerClient
 WARM_UP = "LiteLLM's first call takes its time"
 
 
-async def main(url: str, folder: Path, name: str, count: int, settings: str) -> None:
+@dataclass(frozen=True)
+class Order:
+    """What a process is to do: `count` questions to the server at `url`, told apart by `name`."""
+
+    url: str
+    folder: Path
+    name: str
+    count: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Further ones of the worker."""
+
+
+def live(order: Order, end: Connection) -> None:
+    """Be ready, wait for a word, ask everything, and send how many were answered."""
+    asyncio.run(_ask_all(order, end))
+
+
+async def _ask_all(order: Order, end: Connection) -> None:
     worker = Worker.model_validate(
         {
-            "name": "remote", "model": "openai/some-model", "api_base": f"{url}/v1", "max_tokens": 64,
+            "name": "remote", "model": "openai/some-model", "api_base": f"{order.url}/v1", "max_tokens": 64,
             "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60,
-        } | json.loads(settings)
+        } | order.settings
     )  # fmt: skip
-    client = WorkerClient(ResponseCache(folder / name), Ledger(folder / "ledger.sqlite"), "test", "run", 10.0)
-    warm = worker.model_copy(update={"name": f"warm-{name}", "requests_per_minute": None})
+    cache, ledger = ResponseCache(order.folder / order.name), Ledger(order.folder / "ledger.sqlite")
+    client = WorkerClient(cache, ledger, "test", "run", 10.0)
+    warm = worker.model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
     await client.complete(warm, [{"role": "user", "content": WARM_UP}])
-    print("ready", flush=True)
-    sys.stdin.readline()
-    calls = (client.complete(worker, [{"role": "user", "content": f"{name} {number}"}]) for number in range(count))
-    print(len(await asyncio.gather(*calls)), "answered", flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]))
+    end.send("ready")
+    await asyncio.to_thread(end.recv)
+    prompts = ([{"role": "user", "content": f"{order.name} {number}"}] for number in range(order.count))
+    end.send(len(await asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts))))

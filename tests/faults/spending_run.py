@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.spending.ledger import Ledger
 from ops.workers.client import WorkerClient
+from tests.faults.processes import Process
 
 CONCURRENCY = 4
 WARM_UP = "a first one, with a cache and a ledger of its own"
@@ -32,41 +32,14 @@ class Order:
     cap_usd: float = 1.0
 
 
-class Process:
-    """One of them."""
-
-    def __init__(self, order: Order) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["litellm", "tests.faults.spending_run"])  # seconds to import, once
-        self._end, theirs = context.Pipe()
-        self._process = context.Process(target=_live, args=(order, theirs))
-        self._process.start()
-        theirs.close()
-        assert self._end.recv() == "ready"
-
-    def begin(self) -> None:
-        self._end.send("go")
-
-    def kill(self) -> bool:
-        """End it by SIGKILL; whether it was still running."""
-        running = self._process.is_alive()
-        self._process.kill()
-        self._process.join()
-        return running
-
-    def outcome(self) -> Counter[str]:
-        """How many questions were answered, and how many ended in which error. Raises `EOFError` when it was killed."""
-        outcome: Counter[str] = self._end.recv()
-        self._process.join()
-        return outcome
-
-
 @contextmanager
 def running(order: Order, count: int) -> Iterator[list[Process]]:
     """So many processes that are ready to begin; what is left of them in the end is killed."""
     processes: list[Process] = []
     try:
-        processes.extend(Process(order) for _ in range(count))
+        processes.extend(Process(_live, order) for _ in range(count))
+        for process in processes:
+            process.wait_until_ready()
         yield processes
     finally:
         for process in processes:

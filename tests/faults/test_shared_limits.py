@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,41 +11,34 @@ from typing import Any
 import pytest
 
 from tests.faults import limits_run
+from tests.faults.processes import Process
 from tests.faults.remote import FaultServer
-
-Processes = list[subprocess.Popen[str]]
 
 
 @contextmanager
-def ready(server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any) -> Iterator[Processes]:
+def ready(server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any) -> Iterator[list[Process]]:
     """A process per name with so many questions of its own; each asks them when it is told to `begin`."""
     processes = [
-        subprocess.Popen(
-            [sys.executable, limits_run.__file__, server.url, str(folder), name, str(count), json.dumps(settings)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
+        Process(limits_run.live, limits_run.Order(server.url, folder, name, count, settings))
         for name, count in counts.items()
-    ]  # fmt: skip
+    ]
     try:
         for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            process.wait_until_ready()
         yield processes
     finally:
         for process in processes:
             process.kill()
-            process.communicate()
 
 
-def begin(*processes: subprocess.Popen[str]) -> None:
+def begin(*processes: Process) -> None:
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        process.begin()
 
 
-def answered(*processes: subprocess.Popen[str]) -> list[str]:
-    return [process.communicate(timeout=240)[0] for process in processes]
+def answered(*processes: Process) -> list[int]:
+    """How many questions of each."""
+    return [process.outcome() for process in processes]
 
 
 def served(server: FaultServer) -> dict[str, int]:
@@ -67,7 +56,7 @@ def test_processes_together_keep_a_workers_concurrency(server: FaultServer, tmp_
     with ready(server, tmp_path, dict.fromkeys(names, 24), concurrency=4) as processes:
         server.order(latency_s=0.05, most_busy=0)
         begin(*processes)
-        assert answered(*processes) == ["24 answered\n"] * len(names)
+        assert answered(*processes) == [24] * len(names)
     assert len(served(server)) == 24 * len(names)
     assert server.order()["most_busy"] == 4
 
@@ -75,7 +64,7 @@ def test_processes_together_keep_a_workers_concurrency(server: FaultServer, tmp_
 def test_processes_together_keep_a_workers_requests_per_minute(server: FaultServer, tmp_path: Path) -> None:
     with ready(server, tmp_path, dict.fromkeys("ab", 10), requests_per_minute=300) as processes:
         begin(*processes)
-        assert answered(*processes) == ["10 answered\n"] * 2
+        assert answered(*processes) == [10] * 2
     times = came(server)
     assert len(times) == 20
     assert times[-1] - times[0] >= 19 * 0.2 * 0.9  # one alone takes half of that
@@ -85,7 +74,7 @@ def test_a_pause_that_the_provider_asks_one_for_is_kept_by_all(server: FaultServ
     with ready(server, tmp_path, dict.fromkeys("ab", 6), concurrency=1) as processes:
         server.order(plan=["429 date"])  # two seconds from then, in whole seconds
         begin(*processes)
-        assert answered(*processes) == ["6 answered\n"] * 2
+        assert answered(*processes) == [6] * 2
     times = came(server)
     assert times[1] - times[0] >= 0.9
 
@@ -99,8 +88,8 @@ def test_the_slots_of_a_killed_process_are_free(server: FaultServer, tmp_path: P
         begin(second)
         time.sleep(0.5)
         assert served(server) == {}  # all four are taken
-        first.send_signal(signal.SIGKILL)
-        assert answered(second) == ["8 answered\n"]
+        first.kill()
+        assert answered(second) == [8]
 
 
 def test_who_has_little_to_ask_does_not_wait_for_who_has_much(server: FaultServer, tmp_path: Path) -> None:
@@ -111,5 +100,5 @@ def test_who_has_little_to_ask_does_not_wait_for_who_has_much(server: FaultServe
         while len(served(server)) < 10:
             time.sleep(0.02)
         begin(few)
-        assert answered(few) == ["2 answered\n"]
+        assert answered(few) == [2]
         assert sum(name.startswith("a") for name in served(server)) < 150

@@ -1,0 +1,42 @@
+"""Processes that are made ready, begin together, and may be killed at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+PRELOADED = ["litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.spending_run"]
+"""Seconds to import, once for all processes."""
+
+
+class Process:
+    """One of them, ready: `live(order, end)` has sent "ready" and waits for a word."""
+
+    def __init__(self, live: Callable[[Any, Connection], None], order: object) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        self._end, theirs = context.Pipe()
+        self._process = context.Process(target=live, args=(order, theirs))
+        self._process.start()
+        theirs.close()
+
+    def wait_until_ready(self) -> None:
+        assert self._end.recv() == "ready"
+
+    def begin(self) -> None:
+        self._end.send("go")
+
+    def kill(self) -> bool:
+        """End it by SIGKILL; whether it was still running."""
+        running = self._process.is_alive()
+        self._process.kill()
+        self._process.join()
+        return running
+
+    def outcome(self) -> Any:
+        """What it sends in the end. Raises `EOFError` when it was killed."""
+        outcome = self._end.recv()
+        self._process.join()
+        return outcome

@@ -67,6 +67,15 @@ def project(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture(scope="session")
+def litellm_at_hand() -> None:
+    """Its import takes seconds, which are not to count as a call's own time."""
+    import litellm
+    import openai.resources
+
+    assert litellm and openai
+
+
+@pytest.fixture(scope="session")
 def make() -> Callable[[Path], Workspace]:
     """`make_project`, for fixtures with a wider scope."""
     return make_project

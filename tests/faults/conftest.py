@@ -15,7 +15,7 @@ from tests.faults.remote import FaultServer
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[FaultServer]:
+def server(tmp_path: Path, litellm_at_hand: None) -> Iterator[FaultServer]:
     with FaultServer(tmp_path) as running:
         yield running
 

@@ -129,7 +129,7 @@ KEY = "sk-loopback-0123456789abcdefghijkl"
 
 
 @pytest.fixture
-def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+def loopback(monkeypatch: pytest.MonkeyPatch, litellm_at_hand: None) -> Iterator[Loopback]:
     monkeypatch.setenv("LOOPBACK_KEY", KEY)
     server = Loopback()
     yield server

@@ -9,7 +9,7 @@ import dagster as dg
 import assets as stages
 from assets.resources import LogReporter, Podium, Reporter, choosing
 from pipelines.home import quiet
-from pipelines.lifecycle import costs_job, lifecycle_job
+from pipelines.lifecycle import jobs_over
 from pipelines.retraining import nightly, pool_changed
 
 
@@ -33,11 +33,12 @@ def definitions(
         executor=dg.in_process_executor,
         loggers=loggers,
     )
-    lifecycle, costs = lifecycle_job(catalogue), costs_job(catalogue)
+    jobs = jobs_over(catalogue)
+    lifecycle, costs = jobs["lifecycle"], jobs["costs"]
     return dg.Definitions.merge(
         catalogue,
         dg.Definitions(
-            jobs=[lifecycle, costs], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle, costs)]
+            jobs=[*jobs.values()], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle, costs)]
         ),
     )
 

@@ -1,4 +1,4 @@
-"""`python -m pipelines.dev`, what `make dev` calls: the Dagster UI with its daemon, and MLflow, until Ctrl-C."""
+"""The Dagster UI with its daemon, and MLflow, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ GRACE_S = 15.0
 """How long a server may take to end by itself."""
 
 
-def main() -> int:
+def serve(workspace: Workspace) -> int:
     """Serve until Ctrl-C or until a server ends. Returns that server's exit status, 0 after Ctrl-C."""
     console = Console(highlight=False)
-    workspace = Workspace.find()
     prepare(workspace)
     for ending in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell has started this in the background, with SIGINT ignored.
@@ -108,7 +107,3 @@ def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import dagster as dg
 from filelock import FileLock, Timeout
 
-from ops.core.errors import PodiumError
+from ops.core.errors import DataError, PodiumError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 
@@ -43,12 +43,18 @@ def quiet() -> None:
 
 
 def prepare(workspace: Workspace) -> None:
-    """Make DAGSTER_HOME with the root's dagster.yaml in it and point this process and its children there."""
+    """Make DAGSTER_HOME with the root's dagster.yaml in it and point this process and its children there.
+
+    Raises `DataError` where the root has none.
+    """
+    settings = workspace.root / "dagster.yaml"
+    if not settings.is_file():
+        raise DataError(settings, "(file)", "does not exist", "Restore it, or let `podium init` lay it out")
     quiet()
     os.environ["PODIUM_ROOT"] = str(workspace.root)
     os.environ["DAGSTER_HOME"] = str(workspace.dagster_home)
     workspace.dagster_home.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(workspace.root / "dagster.yaml", workspace.dagster_home / "dagster.yaml")
+    shutil.copyfile(settings, workspace.dagster_home / "dagster.yaml")
 
 
 @contextmanager

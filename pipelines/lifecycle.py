@@ -1,4 +1,4 @@
-"""The jobs `lifecycle` (every asset, in order, in one process) and `costs` (what another price changes).
+"""The jobs `lifecycle` (every asset, in order, in one process), its parts, and `costs` (what another price changes).
 
 A Dagster asset job holds assets of one partitions definition only, and a run carries one range
 of partition keys; the life of the data is cut along benchmarks, along workers × benchmarks, and
@@ -8,7 +8,7 @@ own process: over all partitions of the stage at once, recorded in the instance 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import dagster as dg
 
@@ -33,16 +33,20 @@ class Stage:
     description: str = ""
 
 
+TRAINING = Stage(
+    "training",
+    ("worker_profiles", "training_mix", "signal_forecast", "base_policy", "conductor"),
+    description="Choose the mix, cold-start a policy, train it with GRPO",
+)
+EVALUATION = Stage(
+    "evaluation", ("baselines", "benchmark_scores"), "benchmark", description="Score baselines and Conductor"
+)
 STAGES = (
     Stage("problems", ("raw_problems",), "benchmark", "Load every benchmark's problems"),
     Stage("curation", ("shortlist", "worker_pool"), description="Choose candidates; read the pool"),
     Stage("precaching", ("worker_responses",), "worker × benchmark", "Ask every worker every candidate"),
-    Stage(
-        "training",
-        ("worker_profiles", "training_mix", "signal_forecast", "base_policy", "conductor"),
-        description="Choose the mix, cold-start a policy, train it with GRPO",
-    ),
-    Stage("evaluation", ("baselines", "benchmark_scores"), "benchmark", "Score baselines and Conductor"),
+    TRAINING,
+    EVALUATION,
     Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
 )
 
@@ -55,14 +59,27 @@ COSTS = (
 """What another price changes: recorded tokens cost something else. Nobody is asked and nothing is trained."""
 
 
-def lifecycle_job(assets: dg.Definitions) -> dg.JobDefinition:
-    """The job over `assets`, which holds all assets of `STAGES` with their resources and loggers."""
-    return _job(assets, "lifecycle", STAGES, "Curate, precache, train, evaluate, register and promote a Conductor")
+class Part(NamedTuple):
+    """What a job does, in order, and in words."""
+
+    stages: tuple[Stage, ...]
+    description: str
 
 
-def costs_job(assets: dg.Definitions) -> dg.JobDefinition:
-    """The job that another price needs."""
-    return _job(assets, "costs", COSTS, "Compute costs again after a change of prices; no worker is asked")
+JOBS = {
+    "lifecycle": Part(STAGES, "Curate, precache, train, evaluate, register and promote a Conductor"),
+    "train": Part((TRAINING,), "Train a Conductor on the problems and responses that are there"),
+    "evaluate": Part(
+        (EVALUATION, Stage("comparison", ("leaderboard",), description="Compare")),
+        "Score the trained Conductor and its opponents; register and promote nothing",
+    ),
+    "costs": Part(COSTS, "Compute costs again after a change of prices; no worker is asked"),
+}
+
+
+def jobs_over(assets: dg.Definitions) -> dict[str, dg.JobDefinition]:
+    """The jobs, by name, over `assets`, which holds all assets of their stages with resources and loggers."""
+    return {name: _job(assets, name, *part) for name, part in JOBS.items()}
 
 
 def _job(assets: dg.Definitions, name: str, stages: Sequence[Stage], description: str) -> dg.JobDefinition:

@@ -11,8 +11,12 @@ from ops.core.errors import DataError
 def write_between(file: Path, mark: str, text: str) -> None:
     """Replace what stands between the two lines `mark` of a page by `text`, in one step.
 
-    Raises `DataError` when the page does not hold the mark twice: nothing is appended at a guess.
+    A page that does not exist becomes one of that table. Raises `DataError` when the page does not hold the mark
+    twice: nothing is appended at a guess.
     """
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{mark}\n{mark}\n", encoding="utf-8")
     parts = file.read_text(encoding="utf-8").split(mark)
     if len(parts) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"

@@ -1,9 +1,8 @@
-"""`python -m pipelines.seeds 1 2 3`, what `make seeds` calls: the quickstart on several seeds, as a table in docs."""
+"""The quickstart on several seeds, as a table in docs."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder
 from ops.training.plan import RunResult
 from pipelines.pages import write_between
-from pipelines.run import main as run_lifecycle
+from pipelines.run import live
 
 FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `make seeds` -->"
@@ -35,17 +34,14 @@ class Outcome(NamedTuple):
     trained: RunResult
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run every seed and write the table between its marks in docs/results.md. Returns the exit status."""
-    seeds = [int(word) for word in (sys.argv[1:] if arguments is None else arguments)] or [1, 2, 3]
-    workspace, outcomes = Workspace.find(), []
+def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
+    """Run every seed and write the table between its marks in docs/results.md, which it gives. Raises `PodiumError`."""
+    outcomes = []
     for seed in seeds:
-        if (status := run_lifecycle(["--seed", str(seed)])) != 0:
-            return status
+        live(workspace, "quickstart", seed)
         outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed)))
     write_between(workspace.root / FILE, MARK, _tables(outcomes))
-    print(f"written to {FILE}")
-    return 0
+    return FILE
 
 
 def _outcome(podium: Podium) -> Outcome:
@@ -93,7 +89,3 @@ def _tables(outcomes: Sequence[Outcome]) -> str:
             f"| {compliance:.1%} | {several:.1%} |"
         )
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

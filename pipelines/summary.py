@@ -13,25 +13,16 @@ from ops.spending.money import usd
 from ops.training.plan import RunResult
 
 
-def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float) -> None:
-    """Raises `DataError` when the lifecycle has not been run to its end."""
-    setup, folder = podium.load(), run_folder(podium)
-    board = stored_comparison(setup, folder / "policy").board
+def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle") -> None:
+    """What one of `pipelines.lifecycle.JOBS` came to. Raises `DataError` when it has not been run to its end."""
     console.print()
-    console.print(leaderboard_table(board))
-    trained = RunResult.read(folder)
-    if trained is not None:
-        console.print(
-            f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
-            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
-        )
-    champion = registry.champion(setup.workspace)
-    challenger = registry.challenger(setup.workspace)
-    if champion is None or challenger is None or champion.version != challenger.version:
-        kept = challenger.tags.get("verdict", "") if challenger else ""
-        console.print(f"Promotion   not promoted: {kept}", style="yellow")
-    if champion is not None:
-        console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
+    if job != "train":
+        console.print(leaderboard_table(stored_comparison(podium.load(), run_folder(podium) / "policy").board))
+    if job != "evaluate":
+        _training(console, podium)
+    champion = registry.champion(podium.load().workspace)
+    if job == "lifecycle":
+        _promotion(console, podium, champion)
     live = f"{calls.live:,} calls made" if calls.live else "no call made"
     console.print(
         f"Workers     {live}, {calls.cached:,} answered from the cache, {calls.replayed:,} replayed, "
@@ -39,6 +30,24 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     )
     console.print(f"Time        {seconds / 60:.1f} minutes")
     console.print()
-    console.print("make dev                  the Dagster UI and the MLflow registry")
+    console.print("podium dev                the Dagster UI and the MLflow registry")
     if champion is not None:
-        console.print('make ask Q="…"            ask the champion a question', markup=False)
+        console.print('podium ask "…"            ask the champion a question', markup=False)
+
+
+def _training(console: Console, podium: Podium) -> None:
+    trained = RunResult.read(run_folder(podium))
+    if trained is not None:
+        console.print(
+            f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
+            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
+        )
+
+
+def _promotion(console: Console, podium: Podium, champion: registry.Registered | None) -> None:
+    challenger = registry.challenger(podium.load().workspace)
+    if champion is None or challenger is None or champion.version != challenger.version:
+        kept = challenger.tags.get("verdict", "") if challenger else ""
+        console.print(f"Promotion   not promoted: {kept}", style="yellow")
+    if champion is not None:
+        console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")

@@ -20,6 +20,7 @@ from rich.progress import (
 
 from assets.resources import Calls, OnProgress
 from ops.precaching.estimate import CostEstimate
+from pipelines.lifecycle import JOBS
 
 PLAIN_EVERY_S = 20.0
 """Without a terminal (a log file), progress is a line this often."""
@@ -100,13 +101,13 @@ class Terminal:
         name = str(event.step_key)
         if event.event_type == dg.DagsterEventType.STEP_START:
             self._began[event.job_name, name] = time.monotonic()
-            if event.job_name == "lifecycle":
+            if event.job_name in JOBS:
                 self.console.print(f"[bold]{name}[/bold]")
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             if not check.passed:
                 self.console.print(f"  ✗ {check.check_name}: {check.description}", style="red", markup=False)
-        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name != "lifecycle":
+        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name not in JOBS:
             took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
             self._remove_bar()
             note = self._note.pop(name, "")

@@ -11,9 +11,10 @@ from ops.core.workspace import Workspace
 def git_commit(workspace: Workspace) -> str:
     """The checked-out commit; "-dirty" follows when tracked files other than dvc.lock were changed.
 
-    "uncommitted" in a repository without a commit. Raises `DataError` where there is no git repository.
+    "uncommitted" in a repository without a commit, "unknown" where there is none.
     """
-    needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
+    if not (workspace.root / ".git").exists():
+        return "unknown"
     head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
     if not head:
         return "uncommitted"

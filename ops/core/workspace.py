@@ -6,10 +6,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ops.core.errors import PodiumError
+
 
 @dataclass(frozen=True)
 class Workspace:
-    """A checkout of the project: `config/`, `data/`, `dvc.yaml` at `root`, run-time state in `.podium/`.
+    """A checkout, or what `podium init` laid out: `config/`, `data/`, `dvc.yaml` at `root`, state in `.podium/`.
 
     A `rehearsal` reads the same data and the same cache, and leaves what it makes (policies, runs, scores,
     models) in a folder of its own: no rehearsed score ever stands beside a real one.
@@ -22,7 +24,7 @@ class Workspace:
     def find(cls) -> Workspace:
         """`$PODIUM_ROOT`, or the nearest folder upwards from here that holds `dvc.yaml` and `config/`.
 
-        Raises `FileNotFoundError` when there is none.
+        Raises `PodiumError` when there is none.
         """
         if value := os.environ.get("PODIUM_ROOT"):
             return cls(Path(value).resolve())
@@ -30,9 +32,8 @@ class Workspace:
         for folder in (here, *here.parents):
             if (folder / "dvc.yaml").is_file() and (folder / "config").is_dir():
                 return cls(folder)
-        raise FileNotFoundError(
-            f"{here} is not inside a Podium checkout: run from the project's folder or set PODIUM_ROOT"
-        )
+        remedy = "Go to the project's folder, set PODIUM_ROOT, or let `podium init` lay one out here"
+        raise PodiumError(f"{here} is not inside a Podium workspace. {remedy}")
 
     @property
     def config(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import shutil
@@ -48,11 +47,8 @@ def convert(gguf: Path, target: Path) -> None:
     partial.rename(target)
 
 
-def main() -> int:
-    """Convert the packaged model into the folder that is named, unless it is there."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", type=Path, help="the folder to write, such as .podium/models/smollm2-135m")
-    target = parser.parse_args().target.absolute()
+def main(target: Path) -> int:
+    """Convert the packaged model into the folder `target`, unless it is there; the exit status."""
     if (target / "config.json").is_file():
         return 0
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,5 +61,5 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+if __name__ == "__main__":  # by the Python that has vLLM, which has no `podium`
+    sys.exit(main(Path(sys.argv[1]).absolute()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import functools
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "knowledge"
+from ops.core.resources import resources
+
+FOLDER = resources() / "data" / "knowledge"
 
 FACT_UNITS = {
     "density": "g/cm^3",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -44,6 +44,13 @@ class GateDecision:
     @property
     def failed(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.passed)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Verdict:
+        """What `as_dict` gave."""
+        by = facts["override"]
+        checks = tuple(Check(**check) for check in facts["checks"])
+        return cls(facts["promote"], checks, Override(**by) if by else None)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, for the log of the model version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Pool, digest, resolved
 from ops.core.errors import PodiumError
 from ops.core.libraries import need_mlflow
+from ops.core.resources import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.scores import load_rows, save_rows
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 MODEL = "conductor"
 EXPERIMENT = "podium"
 CHAMPION, CHALLENGER = "champion", "challenger"
+VERDICT = "verdict.json"
+"""The artifact of a version's run that says why it was promoted or kept back."""
 LIBRARIES = (
     "mlflow",
     "torch",
@@ -126,7 +130,7 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
         before = _by_alias(client, CHAMPION)
         if before is not None and str(before.version) == known.version:
             return True
-        client.log_dict(known.run_id, verdict.as_dict(), "verdict.json")
+        client.log_dict(known.run_id, verdict.as_dict(), VERDICT)
         obstacles = [check.name for check in verdict.failed]
         if "rolled_back" in known.tags:
             obstacles.append(f"rolled back ({known.tags['rolled_back']})")
@@ -143,15 +147,33 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
     return promoted
 
 
+def recorded_verdict(workspace: Workspace, version: str) -> Verdict:
+    """What was last decided about a version; of one that was never judged, that it is not promoted.
+
+    Raises `RegistryError` when there is no such version.
+    """
+    if not store_exists(workspace):
+        raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
+    with connected(workspace) as client, TemporaryDirectory() as folder:
+        run = _info(client, version).run_id
+        if VERDICT not in {file.path for file in client.list_artifacts(run)}:
+            return Verdict(promote=False, checks=())
+        text = Path(client.download_artifacts(run, VERDICT, folder)).read_text(encoding="utf-8")
+    return Verdict.of(json.loads(text))
+
+
 def rollback(workspace: Workspace, reason: str) -> Registered:
     """Make the version that the champion replaced champion again, noting why on the one that goes.
 
     Raises `RegistryError` when there is no champion, or it replaced none.
     """
+    missing = "There is no champion to roll back. Promote a version first"
+    if not store_exists(workspace):
+        raise RegistryError(missing)
     with connected(workspace) as client:
         now = _by_alias(client, CHAMPION)
         if now is None:
-            raise RegistryError("There is no champion to roll back. Promote a version first")
+            raise RegistryError(missing)
         before = now.tags.get("replaced")
         if before is None or before == str(now.version):
             raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
@@ -205,7 +227,7 @@ def predict(workspace: Workspace, request: Mapping[str, Any], alias: str = CHAMP
 
     Raises `RegistryError` when there is no such version, and what the agent raises.
     """
-    missing = f"There is no {alias} yet. `make run` trains and promotes one"
+    missing = f"There is no {alias} yet. `podium run` trains and promotes one"
     if not store_exists(workspace):
         raise RegistryError(missing)
     with connected(workspace) as client:
@@ -299,7 +321,7 @@ def _log(
         files = _stage(workspace, Path(scratch), policy, pool, rows)
         logged = mlflow.pyfunc.log_model(
             name=MODEL,
-            python_model=str(workspace.root / "mlflow" / "agent.py"),
+            python_model=str(resources() / "mlflow" / "agent.py"),
             artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
             code_paths=[str(files["ops"]), str(files["data"])],
             pip_requirements=_requirements(),
@@ -327,8 +349,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: 
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
     files["data"].mkdir()
     for name in ("knowledge", "few_shots"):
-        if (source.parent / "data" / name).is_dir():
-            shutil.copytree(source.parent / "data" / name, files["data"] / name)
+        shutil.copytree(resources() / "data" / name, files["data"] / name)
     files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
     files["pool"].write_text(resolved(pool), encoding="utf-8")
     save_rows(rows, files["scores"], texts=False)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import ops
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.config import Pool, load
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
+from ops.core.resources import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import Writer
 from ops.workflow.grammar import Workflow
@@ -86,7 +86,7 @@ class Service:
 
     def __init__(self, conductor: Writer, card: PolicyCard, pool: Pool, workspace: Workspace) -> None:
         self.conductor, self.workspace = conductor, workspace
-        data = Path(ops.__file__).resolve().parents[1] / "data"  # beside the code, in a model too
+        data = resources() / "data"
         self.team = card.team(pool, data, card.execution)
 
     @classmethod

@@ -6,9 +6,7 @@ workflow has (1 + max_steps) / 2 steps, and each step goes to any worker alike.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +16,9 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup, Worker
-from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
-from ops.core.workspace import Workspace
 from ops.curation import signal
-from ops.curation.card import markdown_table
 from ops.precaching.profiles import tallies
 from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.workers.pricing import at_prices
@@ -253,23 +248,3 @@ def as_facts(made: RunForecast) -> Mapping[str, Any]:
         "usd_high": made.usd.high,
         "worker_seconds": made.worker_s,
     }
-
-
-def main() -> int:
-    """Print the forecast for a recipe beside its last run; 1 with one line when something is missing."""
-    parser = argparse.ArgumentParser(description="Foretell a training run from what precaching measured.")
-    parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
-    arguments = parser.parse_args()
-    try:
-        made, last = foretell(Setup.read(Workspace.find(), arguments.recipe))
-    except (PodiumError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(markdown_table(("a training run", "forecast", "last run"), comparison(made, last)))
-    for warning in warnings(made):
-        print(warning)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from ops.benchmarks.registry import training_domains
 from ops.config import Pool, Recipe, Settings, Setup, digest, resolved
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.reward_term import TERMS
 
@@ -178,20 +177,3 @@ def describe(setup: Setup) -> str:
 
 def _terms(weights: Mapping[str, float]) -> str:
     return ", ".join(f"{weight:g} × {name} ({TERMS[name].unit})" for name, weight in weights.items())
-
-
-def main() -> int:
-    """Print a recipe's plan; exit 1 with one line when it does not validate."""
-    parser = argparse.ArgumentParser(description="Validate a recipe and print its plan.")
-    parser.add_argument("--recipe", default="quickstart")
-    arguments = parser.parse_args()
-    try:
-        print(describe(Setup.read(Workspace.find(), arguments.recipe)))
-    except (PodiumError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,8 @@ def commit(workspace: Workspace, *stages: str) -> str:
     Raises `DataError` when the workspace is no git repository with DVC, a stage is unknown or a file is missing;
     `PodiumError` without DVC.
     """
-    needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
+    if not _without_git(workspace):
+        needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
     needs(workspace, ".dvc", "has no DVC configuration", "Restore the folder .dvc, or run `dvc init`")
     with _one_at_a_time(workspace):
         said = _dvc(workspace, "commit", "--force", *stages)
@@ -98,9 +100,16 @@ def version(workspace: Workspace, stage: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def revision(workspace: Workspace) -> str:
-    """Twelve hex digits over what dvc.lock records, in whatever order: the data of a model. Raises `DataError`."""
+def recorded_revision(workspace: Workspace) -> str:
+    """Twelve hex digits over what dvc.lock records, in whatever order. Raises `DataError`."""
     return digest(_locked_stages(workspace))
+
+
+def _without_git(workspace: Workspace) -> bool:
+    """Whether DVC was told to do without git here, as `podium init` does outside of a repository."""
+    configuration = ConfigParser()
+    configuration.read(workspace.root / ".dvc" / "config", encoding="utf-8")
+    return configuration.getboolean("core", "no_scm", fallback=False)
 
 
 def _dvc(workspace: Workspace, *arguments: str) -> str | None:

@@ -17,6 +17,7 @@ from ops.benchmarks.store import write_text
 from ops.config import Pool, Recipe, Snapshot
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
+from ops.versioning.plain import has_dvc, unrecorded
 
 SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
 """What of a recipe changes data."""
@@ -25,11 +26,13 @@ SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "rep
 def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     """Record what `stage` has just written in a run of this snapshot; push it if the recipe says so.
 
-    Returns its version. Raises `DataError`.
+    Returns its version: without DVC, a hash of what was written. Raises `DataError`.
     """
     recipe = snapshot.recipe
     use_recipe(workspace, recipe, snapshot.recipe_file)
     write_settings(workspace, recipe, snapshot.pool)
+    if not has_dvc(workspace):
+        return unrecorded(workspace, stage)
     made = commit(workspace, "settings", stage)
     if recipe.versions.push:
         push(workspace, recipe.versions, "settings", stage)

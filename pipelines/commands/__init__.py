@@ -1,4 +1,5 @@
-"""The commands of a terminal, one module a group.
+"""The commands of `podium`, one module a group.
 
-What belongs here: arguments, tables, exit codes. What does not: what the commands do (`ops`).
+What belongs here: arguments, tables, exit codes. What does not: what the commands do (`ops`, and `pipelines` for
+what needs Dagster), and any heavy import at module level: `podium --help` imports every module of this folder.
 """

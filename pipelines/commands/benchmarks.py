@@ -1,51 +1,19 @@
-"""`python -m ops.benchmarks`: the DVC stage `raw_problems`; with `--list` the benchmarks as a table."""
+"""The benchmarks as a table: what `podium data benchmarks` prints."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from typing import TYPE_CHECKING
-
-from ops.benchmarks.prompts import ANSWER_FORMAT
-from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Setup
-from ops.core.errors import PodiumError
-from ops.core.workspace import Workspace
-from ops.stages.problems import materialize_raw
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Load every benchmark of the recipe into `data/raw`; 1 after an error that the user can mend."""
-    parser = argparse.ArgumentParser(prog="python -m ops.benchmarks", description=__doc__)
-    parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
-    parser.add_argument("--seed", type=int, help="replaces the recipe's seed")
-    parser.add_argument("--list", action="store_true", help="print what each benchmark is, and load nothing")
-    chosen = parser.parse_args(arguments)
-    if chosen.list:
-        from rich.console import Console
-
-        Console().print(benchmark_table())
-        return 0
-    workspace = Workspace.find()
-    try:
-        setup = Setup.read(workspace, chosen.recipe, chosen.seed)
-        for name in setup.recipe.benchmarks:
-            raw = materialize_raw(setup, name)
-            print(f"{name}: {len(raw.train)} to train on, {len(raw.test)} to evaluate on")
-            if raw.quarantine:
-                print(f"  {raw.quarantined} malformed rows left out: {', '.join(map(str, raw.quarantine))}")
-    except PodiumError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def benchmark_table() -> Table:
     """Every benchmark: where it is, its splits, what is asked, how it is graded, licence, citation, cautions."""
     from rich.table import Table
+
+    from ops.benchmarks.prompts import ANSWER_FORMAT
+    from ops.benchmarks.registry import BENCHMARKS
 
     shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
     shown.add_column("benchmark", no_wrap=True)
@@ -65,7 +33,3 @@ def benchmark_table() -> Table:
             "\n".join(entry.cautions),
         )
     return shown
-
-
-if __name__ == "__main__":
-    sys.exit(main())

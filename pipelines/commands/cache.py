@@ -1,75 +1,68 @@
-"""`cache`: inspect, show, why-miss, export, prune, verify. The work is in `ops.cache`."""
+"""`podium cache`: inspect, show, why-miss, export, prune, verify. The work is in `ops.cache`."""
 
 from __future__ import annotations
 
-import json
-import time
-from argparse import ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import click
 
-from ops.benchmarks.privacy import is_confidential
-from ops.benchmarks.store import read_problems
-from ops.cache import ResponseCache, open_cache
-from ops.cache.admin import export, find, holdings, prune, verify
-from ops.cache.misses import Lookup, why_miss
-from ops.config import load_pool
 from ops.core.errors import DataError
-from ops.core.problem import Problem, problem_key
 from ops.core.workspace import Workspace
-from ops.precaching.precache import solo_messages
+from pipelines.commands.options import POOL
+
+if TYPE_CHECKING:
+    from ops.cache import ResponseCache
+    from ops.cache.misses import Lookup
+    from ops.core.problem import Problem
 
 
-def add(commands: _SubParsersAction[Any]) -> None:
-    """Add `cache` and what can be done with it."""
-    parser = commands.add_parser("cache", help="look after the response cache")
-    actions = parser.add_subparsers(dest="action", required=True)
-
-    def action(name: str, run: Callable[[Workspace, Namespace], None], text: str) -> ArgumentParser:
-        made: ArgumentParser = actions.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
-        return made
-
-    action("inspect", _inspect, "what is stored, by model: entries, size, age")
-    action("show", _show, "one entry, readable").add_argument("key", help="its key, or the beginning of it")
-    miss = action("why-miss", _why_miss, "which field of a precaching call's key differs from the nearest entry")
-    for name in ("pool", "worker", "benchmark", "id"):
-        miss.add_argument(f"--{name}", required=True)
-    miss.add_argument("--sample", type=int, default=0)
-    out = action("export", _export, "every sound entry, as a Parquet table")
-    out.add_argument("file", type=Path)
-    out.add_argument("--no-texts", action="store_true", help="leave prompts and answers out")
-    rid = action("prune", _prune, "delete what no pool asks for any more, or what is old")
-    rid.add_argument("--keep-pool", action="append", help="keep the entries of this pool's workers (repeatable)")
-    rid.add_argument("--older-than", type=float, metavar="DAYS")
-    rid.add_argument("--dry-run", action="store_true", help="only count")
-    sound = action("verify", _verify, "read every entry and compare its checksum")
-    sound.add_argument("--repair", action="store_true", help="drop the damaged ones: they are asked again")
+@click.group()
+def cache() -> None:
+    """The response cache: inspect, explain, export, prune."""
 
 
-def _inspect(workspace: Workspace, arguments: Namespace) -> None:
-    cache, now = open_cache(workspace.cache), time.time()
-    found = holdings(cache)
-    table = Table("model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, cache))
-    for one in found:
-        ages = (f"{(now - at) / 86_400:.1f}" for at in (one.oldest, one.newest))
-        table.add_row(one.model, f"{one.entries:,}", f"{one.characters / 1e6:.1f}", *ages)
+@cache.command()
+def inspect() -> None:
+    """Show what is stored, by model: entries, size, age."""
+    import time
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from ops.cache import open_cache
+    from ops.cache.admin import holdings
+
+    workspace, now = Workspace.find(), time.time()
+    responses = open_cache(workspace.cache)
+    held = holdings(responses)
+    table = Table("model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, responses))
+    for model in held:
+        ages = (f"{(now - at) / 86_400:.1f}" for at in (model.oldest, model.newest))
+        table.add_row(model.model, f"{model.entries:,}", f"{model.characters / 1e6:.1f}", *ages)
     Console().print(table)
-    print(f"{sum(one.entries for one in found):,} entries of {len(found)} worker settings")
+    click.echo(f"{sum(model.entries for model in held):,} entries of {len(held)} worker settings")
 
 
-def _show(workspace: Workspace, arguments: Namespace) -> None:
-    cache = open_cache(workspace.cache)
-    entry = find(cache, arguments.key)
+@cache.command()
+@click.argument("key")
+def show(key: str) -> None:
+    """Show one entry, by the beginning of its key."""
+    import json
+    from datetime import UTC, datetime
+
+    from rich.console import Console
+    from rich.markup import escape
+
+    from ops.cache import open_cache
+    from ops.cache.admin import find
+
+    workspace = Workspace.find()
+    responses = open_cache(workspace.cache)
+    entry = find(responses, key)
     if entry is None:
         remedy = "Keys are 64 hex digits: why-miss and export give them"
-        raise DataError(_name(workspace, cache), arguments.key, "is no sound entry's key", remedy)
+        raise DataError(_name(workspace, responses), key, "is no sound entry's key", remedy)
     console = Console(soft_wrap=True)
     texts = {"messages": json.loads(entry.pop("messages")), "text": entry.pop("text")}
     entry["created"] = datetime.fromtimestamp(entry["created"], UTC).isoformat(sep=" ", timespec="seconds")
@@ -80,23 +73,40 @@ def _show(workspace: Workspace, arguments: Namespace) -> None:
     console.print(f"[bold]── answer[/]\n{escape(texts['text'])}")
 
 
-def _why_miss(workspace: Workspace, arguments: Namespace) -> None:
-    pool = load_pool(workspace.config, arguments.pool)
-    if arguments.worker not in pool.names:
-        where = workspace.config / "pools" / f"{arguments.pool}.yaml"
-        raise DataError(where, arguments.worker, "is no worker of this pool", f"There are: {', '.join(pool.names)}")
-    problem = _problem(workspace, arguments.benchmark, arguments.id)
-    identity = pool.worker(arguments.worker).identity
-    lookup = why_miss(open_cache(workspace.cache), identity, solo_messages(problem), arguments.sample)
-    _print_lookup(lookup, confidential=is_confidential(arguments.benchmark))
+@cache.command()
+@click.option("--pool", type=POOL, required=True)
+@click.option("--worker", required=True)
+@click.option("--benchmark", required=True)
+@click.option("--id", "problem_id", required=True)
+@click.option("--sample", type=int, default=0, show_default=True)
+def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int) -> None:
+    """Say which field of a call differs from the nearest entry."""
+    from ops.benchmarks.privacy import is_confidential
+    from ops.cache import open_cache
+    from ops.cache.misses import why_miss
+    from ops.config import load_pool, pool_file
+    from ops.precaching.precache import solo_messages
+
+    workspace = Workspace.find()
+    chosen = load_pool(workspace.config, pool)
+    if worker not in chosen.names:
+        remedy = f"There are: {', '.join(chosen.names)}"
+        raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
+    messages = solo_messages(_problem(workspace, benchmark, problem_id))
+    lookup = why_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
+    _print_lookup(lookup, confidential=is_confidential(benchmark))
 
 
 def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     if lookup.stored:
-        print("it is stored: this call is a hit")
+        click.echo("it is stored: this call is a hit")
         return
     if lookup.nearest is None:
-        print("a miss, and nothing related is stored: no entry's prompt begins like this one's")
+        click.echo("a miss, and nothing related is stored: no entry's prompt begins like this one's")
         return
     table = Table("field", "asked", "nearest entry", title="a miss: what differs from the nearest entry")
     for one in lookup.differences:
@@ -105,29 +115,55 @@ def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
     Console().print(table)
 
 
-def _export(workspace: Workspace, arguments: Namespace) -> None:
-    written = export(open_cache(workspace.cache), arguments.file, texts=not arguments.no_texts)
-    print(f"{written:,} entries in {arguments.file}")
+@cache.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--no-texts", is_flag=True, help="Leave prompts and answers out.")
+def export(file: Path, no_texts: bool) -> None:
+    """Write every sound entry to FILE, a Parquet table."""
+    from ops.cache import open_cache
+    from ops.cache.admin import export
+
+    written = export(open_cache(Workspace.find().cache), file, texts=not no_texts)
+    click.echo(f"{written:,} entries in {file}")
 
 
-def _prune(workspace: Workspace, arguments: Namespace) -> None:
-    if arguments.keep_pool is None and arguments.older_than is None:
+@cache.command()
+@click.option("--keep-pool", "keep", type=POOL, multiple=True, help="Keep this pool's entries (repeatable).")
+@click.option("--older-than", type=float, metavar="DAYS", help="Only what is older.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+def prune(keep: tuple[str, ...], older_than: float | None, dry_run: bool) -> None:
+    """Delete what no pool asks for any more, or what is old."""
+    from ops.cache import open_cache
+    from ops.cache.admin import prune
+    from ops.config import load_pool
+
+    if not keep and older_than is None:
         raise DataError("cache prune", "arguments", "say nothing of what may go", "Give --keep-pool or --older-than")
-    pools = arguments.keep_pool and [load_pool(workspace.config, name) for name in arguments.keep_pool]
-    cache = open_cache(workspace.cache)
-    gone = prune(cache, keep_pools=pools, older_than_days=arguments.older_than, dry_run=arguments.dry_run)
-    print(f"{gone:,} entries {'would go' if arguments.dry_run else 'deleted'}, {len(cache):,} are there")
+    workspace = Workspace.find()
+    pools = [load_pool(workspace.config, name) for name in keep] or None
+    responses = open_cache(workspace.cache)
+    gone = prune(responses, keep_pools=pools, older_than_days=older_than, dry_run=dry_run)
+    click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {len(responses):,} are there")
 
 
-def _verify(workspace: Workspace, arguments: Namespace) -> None:
-    found = verify(open_cache(workspace.cache), repair=arguments.repair)
+@cache.command()
+@click.option("--repair", is_flag=True, help="Drop the damaged ones: they are asked again.")
+def verify(repair: bool) -> None:
+    """Read every entry and compare its checksum."""
+    from ops.cache import open_cache
+    from ops.cache.admin import verify
+
+    found = verify(open_cache(Workspace.find().cache), repair=repair)
     for key in found.damaged:
-        print(f"damaged: {key}")
-    remedy = "; dropped" if arguments.repair else "; --repair drops them" if found.damaged else ""
-    print(f"{found.entries:,} entries read, {len(found.damaged)} damaged{remedy}")
+        click.echo(f"damaged: {key}")
+    remedy = "; dropped" if repair else "; --repair drops them" if found.damaged else ""
+    click.echo(f"{found.entries:,} entries read, {len(found.damaged)} damaged{remedy}")
 
 
 def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
+    from ops.benchmarks.store import read_problems
+    from ops.core.problem import problem_key
+
     files = [workspace.data / "shortlist.jsonl", *sorted((workspace.data / "raw").glob(f"{benchmark}-*.jsonl"))]
     for file in files:
         if file.is_file():

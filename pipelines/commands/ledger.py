@@ -1,45 +1,46 @@
-"""`ledger`: what was spent, by run, purpose, worker and month. The sums are `ops.spending.ledger`'s."""
+"""`podium ledger`: what was spent, by run, purpose, worker and month. The sums are `ops.spending.ledger`'s."""
 
 from __future__ import annotations
 
-from argparse import Namespace, _SubParsersAction
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+import click
 
-from ops.cache import open_cache
 from ops.core.workspace import Workspace
-from ops.spending.books import Call, Spent
-from ops.spending.ledger import Ledger
-from ops.workers.booking import BookingDesk
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ops.spending.books import Call, Spent
 
 
-def add(commands: _SubParsersAction[Any]) -> None:
-    """Add `ledger`."""
-    parser = commands.add_parser("ledger", help="what was spent, by run, purpose, worker and month")
-    parser.add_argument("--run", dest="of_run", help="of one run only")
-    parser.add_argument("--calls", type=int, default=0, metavar="N", help="the last N calls as well, one by one")
-    parser.set_defaults(run=_ledger)
+@click.command()
+@click.option("--run", metavar="RUN", help="Of one run only.")
+@click.option("--calls", type=int, default=0, metavar="N", help="The last N calls as well, one by one.")
+def ledger(run: str | None, calls: int) -> None:
+    """Show what was spent, by run, purpose, worker, month."""
+    from rich.console import Console
 
+    from ops.cache import open_cache
+    from ops.spending.ledger import Ledger
+    from ops.workers.booking import BookingDesk
 
-def _ledger(workspace: Workspace, arguments: Namespace) -> None:
-    ledger, console, run = Ledger(workspace.ledger), Console(), arguments.of_run
-    if ledger.unmeasured():
-        BookingDesk(open_cache(workspace.cache), ledger).measure_lost()
+    workspace, console = Workspace.find(), Console()
+    books = Ledger(workspace.ledger)
+    if books.unmeasured():
+        BookingDesk(open_cache(workspace.cache), books).measure_lost()
     if run is None:
-        console.print(_table("run", ledger.by_run()))
-    console.print(_table("purpose", ledger.by_purpose(run)))
-    console.print(_table("worker", ledger.by_worker(run)))
-    console.print(_table("month", ledger.by_month(run)))
-    if arguments.calls:
-        console.print(_calls(ledger.latest(arguments.calls, run)))
-    for name, spent in ledger.by_run().items():
+        console.print(_table("run", books.by_run()))
+    console.print(_table("purpose", books.by_purpose(run)))
+    console.print(_table("worker", books.by_worker(run)))
+    console.print(_table("month", books.by_month(run)))
+    if calls:
+        console.print(_calls(books.latest(calls, run)))
+    for name, spent in books.by_run().items():
         if spent.lost and run in (None, name):
             console.print(_lost(name, spent), highlight=False)
-    for name, usd in ledger.open_reservations().items():
+    for name, usd in books.open_reservations().items():
         if run in (None, name):
             console.print(f"reserved by running processes: ${usd:.4f} of run {name}", highlight=False)
 
@@ -52,6 +53,10 @@ def _lost(run: str, spent: Spent) -> str:
 
 
 def _calls(calls: Iterable[Call]) -> Table:
+    from datetime import UTC, datetime
+
+    from rich.table import Table
+
     table = Table("at (UTC)", "run", "purpose", "worker", "prompt tokens", "completion tokens", "USD")
     for call in calls:
         at = datetime.fromtimestamp(call.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -61,6 +66,8 @@ def _calls(calls: Iterable[Call]) -> Table:
 
 
 def _table(what: str, spent: Mapping[str, Spent]) -> Table:
+    from rich.table import Table
+
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
     if not any(sums.lost for sums in spent.values()):
         del columns["lost"]

@@ -1,55 +1,101 @@
-"""`pools show POOL` and `pools diff OLD NEW`: a pool as a table, and what changed between two."""
+"""`podium pools`: a pool as a table, what changed between two, and the models that Podium serves itself."""
 
 from __future__ import annotations
 
-from argparse import Namespace, _SubParsersAction
-from typing import Any
+import time
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+import click
 
-from ops.config import load_pool
+from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.workers.pool import difference, pool_rows
+from pipelines.commands.options import POOL, workspace_or_defaults
+
+if TYPE_CHECKING:
+    from ops.config import Pool
+
+_LOOK_S = 5.0
 
 
-def add(commands: _SubParsersAction[Any]) -> None:
-    """Add the parsers."""
-    what = "a file in config/pools, without .yaml, or NAME:VARIANT"
-    actions = commands.add_parser("pools", help="show a pool, or what differs between two").add_subparsers(
-        dest="action", required=True
-    )
-    shown = actions.add_parser("show", help="the workers and the pool's two keys")
-    shown.add_argument("pool", help=what)
-    shown.set_defaults(run=_show)
-    compared = actions.add_parser("diff", help="what must be done to OLD to get NEW")
-    compared.add_argument("old", help=what)
-    compared.add_argument("new", help=what)
-    compared.set_defaults(run=_diff)
+@click.group()
+def pools() -> None:
+    """Pools: show, compare, serve.
+
+    POOL is a file in config/pools, without .yaml, or NAME:VARIANT.
+    """
 
 
-def _show(workspace: Workspace, arguments: Namespace) -> None:
-    pool = load_pool(workspace.config, arguments.pool)
-    head, rows = pool_rows(pool)
-    title = f"{pool.name}, answers {pool.answers_key}, prices {pool.prices_key}"
-    table = Table(*head, title=title, caption=pool.description)
+@pools.command()
+@click.argument("pool", type=POOL)
+def show(pool: str) -> None:
+    """Show the workers, the pool's two keys, missing API keys."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ops.config import load_pool
+    from ops.workers.pool import pool_rows
+
+    chosen = load_pool(workspace_or_defaults().config, pool)
+    head, rows = pool_rows(chosen)
+    title = f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}"
+    table = Table(*head, title=title, caption=chosen.description)
     for row in rows:
         table.add_row(*row)
     Console().print(table)
-    for worker, variable in pool.missing_keys().items():
-        print(f"{worker}: {variable} is not set")
+    for worker, variable in chosen.missing_keys().items():
+        click.echo(f"{worker}: {variable} is not set")
 
 
-def _diff(workspace: Workspace, arguments: Namespace) -> None:
-    old, new = (load_pool(workspace.config, name) for name in (arguments.old, arguments.new))
-    found = difference(old, new)
-    print(found)
-    if found:
-        print()
-        for what, names in (
-            ("asked again", found.affects_answers),
-            ("priced anew", found.affects_price),
-            ("new columns", found.added),
-        ):
-            print(f"{what}: {', '.join(names) or 'none'}")
-        print(f"answers {old.answers_key} → {new.answers_key}, prices {old.prices_key} → {new.prices_key}")
+@pools.command()
+@click.argument("old", type=POOL)
+@click.argument("new", type=POOL)
+def diff(old: str, new: str) -> None:
+    """Say what must be done to OLD to get NEW, and what that costs."""
+    from ops.config import load_pool
+
+    _print_difference(load_pool(workspace_or_defaults().config, old), load_pool(workspace_or_defaults().config, new))
+
+
+def _print_difference(old: Pool, new: Pool) -> None:
+    from ops.workers.pool import difference
+
+    changes = difference(old, new)
+    click.echo(changes)
+    if not changes:
+        return
+    click.echo()
+    for what, names in (
+        ("asked again", changes.affects_answers),
+        ("priced anew", changes.affects_price),
+        ("new columns", changes.added),
+    ):
+        click.echo(f"{what}: {', '.join(names) or 'none'}")
+    click.echo(f"answers {old.answers_key} → {new.answers_key}, prices {old.prices_key} → {new.prices_key}")
+
+
+@pools.command()
+@click.argument("pool", type=POOL, default="local-llm")
+def serve(pool: str) -> None:
+    """Serve a pool's own models with vLLM, until Ctrl-C."""
+    from ops.config import load_pool, pool_file
+    from ops.local_models.vllm_server import is_up, serving
+
+    workspace = Workspace.find()
+    chosen = load_pool(workspace.config, pool)
+    served = [worker for worker in chosen.workers if worker.serve]
+    if not served:
+        raise ConfigError(
+            pool_file(workspace.config, pool), "workers", "none of them has a serve section",
+            "Give one to the worker whose model Podium is to serve",
+        )  # fmt: skip
+    click.echo(f"starting {', '.join(worker.name for worker in served)}: a minute on a CPU …")
+    try:
+        with serving(chosen, workspace):
+            for worker in served:
+                click.echo(f"{worker.name}: {worker.model.partition('/')[2]} at {worker.api_base}")
+            click.echo("Ctrl-C ends it.")
+            while all(is_up(worker) for worker in served):
+                time.sleep(_LOOK_S)
+            click.echo("a server has ended; its log is in .podium/vllm")
+    except KeyboardInterrupt:
+        click.echo("stopped")

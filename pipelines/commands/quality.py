@@ -1,71 +1,65 @@
-"""`python -m ops.quality check | gold`: the guards by hand, on the data that lies there."""
+"""The guards by hand, on the data that lies there: `podium data check` and `podium data gold`."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+import click
 
-from ops.benchmarks.raw import raw_files
-from ops.benchmarks.store import read_problems, write_text
-from ops.config import Recipe, Setup
-from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
-from ops.quality import QualityReport, stages
-from ops.quality.gold import grade_gold
-from ops.quality.report import Golds, gold_report
-from ops.quality.suite import docs_folder
+
+if TYPE_CHECKING:
+    from ops.config import Setup
+    from ops.quality import QualityReport
+
+Suite = tuple[bool, "Callable[[], QualityReport]"]
+"""Whether its files are there, and the suite."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """0 when every check passes (or the report is written), 1 otherwise."""
-    parser = argparse.ArgumentParser(prog="python -m ops.quality", description=__doc__)
-    parser.add_argument("what", choices=("check", "gold"), help="run every suite, or report all gold answers")
-    parser.add_argument("--recipe", default="quickstart", help="a file in config/recipes, without .yaml")
-    chosen = parser.parse_args(arguments)
-    workspace = Workspace.find()
-    try:
-        setup = Setup.read(workspace, chosen.recipe)
-        configure(setup.recipe.grading, workspace.root)
-        return _check(setup) if chosen.what == "check" else _gold(workspace, setup.recipe)
-    except PodiumError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+def check_all(workspace: Workspace, recipe_file: str) -> bool:
+    """Print each suite's verdict and where the Data Docs lie; whether all passed."""
+    from ops.quality.suite import docs_folder
 
-
-def _check(setup: Setup) -> int:
-    """Every suite whose files are there; the Data Docs page is written as by a run."""
-    workspace = setup.workspace
-    data, passed = workspace.data, True
-    suites: dict[str, tuple[bool, Callable[[], QualityReport]]] = {
-        "raw_problems": ((data / "raw").is_dir(), lambda: stages.raw_problems(setup)),
-        "raw_problems: gold": ((data / "raw").is_dir(), lambda: stages.raw_gold(setup)),
-        "shortlist": ((data / "shortlist.jsonl").is_file(), lambda: stages.shortlist(setup)),
-        "worker_responses": (
-            (data / "responses").is_dir(),
-            lambda: stages.worker_responses(setup),
-        ),
-        "training_mix": ((data / "training_mix.jsonl").is_file(), lambda: stages.training_mix(setup)),
-        "training_mix: gold": ((data / "training_mix.jsonl").is_file(), lambda: stages.training_mix_gold(workspace)),
-    }
-    for name, (there, run) in suites.items():
+    passed = True
+    for name, (there, suite) in _suites(_configured(workspace, recipe_file)).items():
         if not there:
-            print(f"–  {name}: not materialized")
+            click.echo(f"–  {name}: not materialized")
             continue
-        report = run()
+        report = suite()
         passed = passed and report.success
-        print(f"{'✓' if report else '✗'}  {name}: {report.summary}")
-    print(f"{docs_folder(workspace) / 'index.html'}")
-    return 0 if passed else 1
+        click.echo(f"{'✓' if report else '✗'}  {name}: {report.summary}")
+    click.echo(docs_folder(workspace) / "index.html")
+    return passed
 
 
-def _gold(workspace: Workspace, recipe: Recipe) -> int:
-    """Grade every gold answer of `data/raw` and write `.podium/gold.md`."""
-    sets = {}
+def _suites(setup: Setup) -> dict[str, Suite]:
+    from ops.quality import stages
+
+    data = setup.workspace.data
+    raw, mix = (data / "raw").is_dir(), (data / "training_mix.jsonl").is_file()
+    return {
+        "raw_problems": (raw, lambda: stages.raw_problems(setup)),
+        "raw_problems: gold": (raw, lambda: stages.raw_gold(setup)),
+        "shortlist": ((data / "shortlist.jsonl").is_file(), lambda: stages.shortlist(setup)),
+        "worker_responses": ((data / "responses").is_dir(), lambda: stages.worker_responses(setup)),
+        "training_mix": (mix, lambda: stages.training_mix(setup)),
+        "training_mix: gold": (mix, lambda: stages.training_mix_gold(setup.workspace)),
+    }
+
+
+def report_gold(workspace: Workspace, recipe_file: str) -> None:
+    """Grade every gold answer of `data/raw`, print the report and write it to `.podium/gold.md`."""
+    from rich.console import Console
+
+    from ops.benchmarks.raw import raw_files
+    from ops.benchmarks.store import read_problems, write_text
+    from ops.grading import isolation
+    from ops.quality.gold import grade_gold
+    from ops.quality.report import Golds, gold_report
+
+    recipe, sets = _configured(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:
         for split, file in raw_files(workspace, recipe, name).items():
             problems = read_problems(file)
@@ -75,9 +69,14 @@ def _gold(workspace: Workspace, recipe: Recipe) -> int:
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
     Console(width=150).print(text, markup=False, highlight=False)
-    print(target)
-    return 0
+    click.echo(target)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _configured(workspace: Workspace, recipe_file: str) -> Setup:
+    """The recipe with its pool; by its settings this process grades from now on."""
+    from ops.config import Setup
+    from ops.grading import configure
+
+    setup = Setup.read(workspace, recipe_file)
+    configure(setup.recipe.grading, workspace.root)
+    return setup

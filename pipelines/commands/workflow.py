@@ -1,77 +1,52 @@
-"""`python -m ops.workflow FOLDER`: draw the pictures of docs/workflow.md (`make pictures`)."""
+"""`podium workflow`: a workflow as a person reads it, and the pictures of docs/workflow.md."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
 
-from ops.config import Worker
-from ops.core.response import Message, Response
-from ops.workflow.execution import execute
-from ops.workflow.grammar import Step, Workflow
-from ops.workflow.rendering import render
-from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+import click
 
-AGGREGATE = Workflow((
-    Step(4, "Name the condition that the findings point to, and what threatens the patient first."),
-    Step(1, "Say of each option how it acts and how fast."),
-    Step(2, "Choose the option that acts on the threat first. Finish with its letter.", "all"),
-))  # fmt: skip
-"""Two independent steps and one that sees both."""
+from ops.core.errors import DataError
+from pipelines.commands.options import POOL, workspace_or_defaults
 
-TREE = Workflow((
-    Step(0, "Derive a candidate for the limit."),
-    Step(3, "Look for a gap in the derivation and close it.", "all"),
-    Step(5, "Compute the first hundred terms and estimate the limit from them."),
-    Step(0, "State the limit, making sure that proof and numbers agree.", "all"),
-))  # fmt: skip
-"""A chain of two beside an independent step."""
+if TYPE_CHECKING:
+    from ops.workflow.rendering import Format
 
-RUN = Workflow((
-    Step(1, "Look up the atomic numbers of iron and of copper."),
-    Step(5, "Guess the answer."),
-    Step(0, "Multiply the two numbers.", (0,)),
-))  # fmt: skip
-"""Fine-grained access: the last step does not see the guess, so nobody needs it."""
-
-QUESTION = "What is the product of the atomic numbers of iron and copper?"
-NAMES = ("algebraist", "librarian", "analyst", "programmer", "editor", "guesser")
-SAID = {"librarian": ("Iron has 26, copper has 29.", 0.0004, 0.6), "algebraist": ("Answer: 754", 0.0009, 0.8)}
+FORMATS = ("text", "markdown", "mermaid", "svg")
 
 
-class Script:
-    """A client that answers from `lines`: worker → (text, USD, seconds)."""
-
-    def __init__(self, lines: Mapping[str, tuple[str, float, float]]) -> None:
-        self._lines = lines
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        text, usd, seconds = self._lines[worker.name]
-        return Response(text, sum(len(m["content"].split()) for m in messages), len(text.split()), usd, seconds, "stop")
+@click.group()
+def workflow() -> None:
+    """Read a workflow and draw it."""
 
 
-def traced() -> Trace:
-    """`RUN`, executed."""
-    offered = [Worker(name=name, model=f"local/{name}") for name in NAMES]
-    return asyncio.run(execute(RUN, QUESTION, Team(offered, Script(SAID))))
+@workflow.command()
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--as", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--pool", type=POOL, default="quickstart", show_default=True, help="Whose workers the ordinals are.")
+def render(file: TextIO, form: str, pool: str) -> None:
+    """Render the workflow in a Conductor's completion.
+
+    FILE is standard input when none is named. A completion without a valid workflow is an error with its reason.
+    """
+    from ops.config import load_pool
+    from ops.workflow.grammar import parse
+    from ops.workflow.rendering import render
+
+    names = load_pool(workspace_or_defaults().config, pool).names
+    parsed = parse(file.read(), offered=len(names), access="fine_grained")
+    if parsed.workflow is None:
+        remedy = "Write model_id, subtasks and access_list as docs/workflow.md says"
+        raise DataError(file.name, str(parsed.failure), parsed.detail, remedy)
+    click.echo(render(parsed.workflow, cast("Format", form), names))
 
 
-def draw(folder: Path) -> list[Path]:
-    """Write the three pictures; gives their files."""
-    runs = {"workflow-aggregate": AGGREGATE, "workflow-tree": TREE, "workflow-run": traced()}
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, run in runs.items():
-        files.append(folder / f"{name}.svg")
-        files[-1].write_text(render(run, "svg"), encoding="utf-8")
-    return files
+@workflow.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="docs/images")
+def pictures(folder: Path) -> None:
+    """Draw the pictures of docs/workflow.md into FOLDER."""
+    from pipelines.pictures import draw
 
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Draw the pictures of docs/workflow.md.")
-    parser.add_argument("folder", type=Path)
-    for file in draw(parser.parse_args().folder):
-        print(file)
+    for file in draw(folder):
+        click.echo(file)

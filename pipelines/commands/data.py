@@ -1,0 +1,143 @@
+"""`podium data`: the data stages, which dvc.yaml calls, and what a person asks of the data."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.options import recipe_option, seed_option
+
+
+@click.group()
+def data() -> None:
+    """The data, stage by stage, and its checks.
+
+    The stages are dvc.yaml's: `dvc repro` runs those that are out of date, in order.
+    """
+
+
+@data.command()
+@recipe_option
+@seed_option
+def settings(recipe: str, seed: int | None) -> None:
+    """Write data/settings.yaml, what the data depends on."""
+    from ops.config import Setup
+    from ops.versioning.settings import write_settings
+
+    setup = Setup.read(Workspace.find(), recipe, seed)
+    write_settings(setup.workspace, setup.recipe, setup.pool)
+
+
+@data.command()
+@recipe_option
+@seed_option
+def raw(recipe: str, seed: int | None) -> None:
+    """Load every benchmark into data/raw."""
+    from ops.config import Setup
+    from ops.stages.problems import materialize_raw
+
+    setup = Setup.read(Workspace.find(), recipe, seed)
+    for name in setup.recipe.benchmarks:
+        loaded = materialize_raw(setup, name)
+        click.echo(f"{name}: {len(loaded.train)} to train on, {len(loaded.test)} to evaluate on")
+        if loaded.quarantine:
+            files = ", ".join(map(str, loaded.quarantine))
+            click.echo(f"  {loaded.quarantined} malformed rows left out: {files}")
+
+
+@data.command()
+@recipe_option
+@seed_option
+def shortlist(recipe: str, seed: int | None) -> None:
+    """Choose the decontaminated candidates."""
+    from ops.config import Setup
+    from ops.stages.curation import materialize_shortlist
+
+    chosen = materialize_shortlist(Setup.read(Workspace.find(), recipe, seed))
+    click.echo(f"shortlist: {len(chosen.problems)} problems, {len(chosen.report['pairs'])} candidates removed")
+
+
+@data.command()
+@recipe_option
+@click.option("--estimate", is_flag=True, help="Say what it would cost, and ask nothing.")
+def responses(recipe: str, estimate: bool) -> None:
+    """Ask every worker every candidate, or what that costs."""
+    from contextlib import nullcontext
+
+    from ops.config import Setup
+    from ops.core.progress import bar
+    from ops.grading import configure
+    from ops.local_models.vllm_server import serving
+    from ops.precaching.opening import open_client
+    from ops.stages.responses import estimate_responses, materialize_responses
+
+    setup = Setup.read(Workspace.find(), recipe)
+    configure(setup.recipe.grading, setup.workspace.root)
+    client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
+    if asks:
+        click.echo(estimate_responses(setup, client))
+    if estimate:
+        return
+    with serving(setup.pool, setup.workspace) if asks else nullcontext(), bar() as on_progress:
+        rows = materialize_responses(setup, client, on_progress=on_progress)
+    counts = client.counts
+    click.echo(
+        f"{sum(map(len, rows.values()))} responses: {counts.live} calls, {counts.cached} from the cache, "
+        f"{counts.replayed} replayed, ${counts.usd:.4f}"
+    )
+
+
+@data.command()
+@recipe_option
+def profiles(recipe: str) -> None:
+    """Measure the workers by their responses."""
+    from ops.config import Setup
+    from ops.stages.responses import materialize_profiles
+
+    measured = materialize_profiles(Setup.read(Workspace.find(), recipe))
+    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.forecast:.0%}")
+
+
+@data.command()
+@recipe_option
+@seed_option
+def mix(recipe: str, seed: int | None) -> None:
+    """Choose the training mix and write its card."""
+    from ops.config import Setup
+    from ops.stages.curation import materialize_mix
+
+    made = materialize_mix(Setup.read(Workspace.find(), recipe, seed))
+    click.echo(f"training mix: {len(made.problems)} problems, solved alone by: {made.agreement}")
+
+
+@data.command()
+@recipe_option
+def check(recipe: str) -> None:
+    """Run every quality suite; exit code 1 where one fails.
+
+    Great Expectations and gold answers, over what lies in data/. The Data Docs pages are written as by a run.
+    """
+    from pipelines.commands.quality import check_all
+
+    sys.exit(0 if check_all(Workspace.find(), recipe) else 1)
+
+
+@data.command()
+@recipe_option
+def gold(recipe: str) -> None:
+    """Grade every gold answer of data/raw and report."""
+    from pipelines.commands.quality import report_gold
+
+    report_gold(Workspace.find(), recipe)
+
+
+@data.command()
+def benchmarks() -> None:
+    """Show the benchmarks: sources, licences, cautions."""
+    from rich.console import Console
+
+    from pipelines.commands.benchmarks import benchmark_table
+
+    Console().print(benchmark_table())

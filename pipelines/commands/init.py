@@ -1,0 +1,99 @@
+"""`podium init`: a workspace of one's own, from the files that this code came with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from shutil import copyfile
+
+import click
+
+from ops.core.errors import PodiumError
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+
+LAID_OUT = (
+    ".env.example",
+    ".gitignore",
+    "config/**/*.json",
+    "config/**/*.yaml",
+    "dagster.yaml",
+    "data/cold_start/*.yaml",
+    "data/few_shots/*.yaml",
+    "dvc.yaml",
+    "params.yaml",
+)
+"""What a user edits or a run reads there; fact tables and the serving agent stay in the package."""
+_BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
+def init(folder: Path) -> None:
+    """Lay out a workspace: configuration and tables.
+
+    In FOLDER, the current one when none is named. Files that are there stay as they are.
+    """
+    lay_out(folder.resolve())
+
+
+def workspace_here() -> Workspace:
+    """The workspace of the current folder; in a folder without visible files a new one, said on stdout.
+
+    Raises `PodiumError` where there is neither.
+    """
+    try:
+        return Workspace.find()
+    except PodiumError:
+        here = Path.cwd()
+        if any(not entry.name.startswith(".") for entry in here.iterdir()):
+            raise
+        lay_out(here)
+        return Workspace.find()
+
+
+def lay_out(root: Path) -> None:
+    """Write every file that is not there; turn DVC on where it is installed."""
+    if root == resources():
+        raise PodiumError(f"{root} is a checkout: it has its files already")
+    sources = sorted(file for pattern in LAID_OUT for file in resources().glob(pattern))
+    new = [file for file in sources if not (root / file.relative_to(resources())).exists()]
+    for file in new:
+        target = root / file.relative_to(resources())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copyfile(file, target)
+        if target.name == "dvc.yaml":
+            target.write_text(without_code(target.read_text(encoding="utf-8")), encoding="utf-8")
+    kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
+    click.echo(f"{root}: {len(new)} files laid out{kept}")
+    click.echo(_start_dvc(Workspace(root)))
+
+
+def without_code(stages: str) -> str:
+    """dvc.yaml without the folders of `ops`, which a workspace does not hold."""
+    head = "# The code is the installed package's, and no stage depends on it: after an upgrade, `dvc repro --force`.\n"
+    return head + _BLOCK.sub(_kept, stages)
+
+
+def _kept(block: re.Match[str]) -> str:
+    lines = [line for line in block[0].splitlines(keepends=True) if "- ops/" not in line]
+    return "".join(lines) if len(lines) > 1 else ""
+
+
+def _start_dvc(workspace: Workspace) -> str:
+    from ops.versioning.dvc import program
+
+    folder = workspace.root / ".dvc"
+    if folder.is_dir():
+        return "DVC records the data here."
+    try:
+        program(workspace)
+    except PodiumError:
+        return "DVC is not installed: no versions of the data are kept. Install it and run `podium init` again."
+    folder.mkdir()
+    copyfile(resources() / ".dvcignore", workspace.root / ".dvcignore")
+    copyfile(resources() / ".dvc" / ".gitignore", folder / ".gitignore")
+    settings = (resources() / ".dvc" / "config").read_text(encoding="utf-8")
+    alone = "" if (workspace.root / ".git").exists() else "    no_scm = true\n"
+    (folder / "config").write_text(settings.rstrip("\n") + "\n" + alone, encoding="utf-8")
+    return "DVC records the data here" + (", without git." if alone else ".")

@@ -1,0 +1,71 @@
+"""A group of commands that are imported when they are called, and listed under headings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import IO, Any
+
+import click
+
+from ops.core.errors import PodiumError
+
+Sections = Mapping[str, Mapping[str, str]]
+"""Heading → command → "module:attribute"."""
+
+
+class Failure(click.ClickException):
+    """A `PodiumError` on the terminal: one line on stderr, exit code 1, no traceback."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        click.echo(f"error: {self.format_message()}", file=file, err=file is None)
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when it is called, and all of them (none is heavy) to list them."""
+
+    def __init__(self, *arguments: Any, sections: Sections, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.sections = sections
+        self._places = {name: place for commands in sections.values() for name, place in commands.items()}
+
+    def list_commands(self, ctx: click.Context) -> Sequence[str]:
+        """The commands in the order of their headings."""
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported; None where there is none of that name."""
+        if (place := self._places.get(cmd_name)) is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command = getattr(import_module(module), attribute)
+        self.commands[cmd_name] = command  # so that a misspelt name gets suggestions
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does, with all names at hand for its suggestions."""
+        if args and args[0] not in self._places:
+            self._load(ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One list a heading."""
+        self._load(ctx)
+        width = max(len(name) for name in self._places)
+        for heading, names in self.sections.items():
+            with formatter.section(heading):
+                room = formatter.width - width - 6
+                rows = [(f"{name:<{width}}", self.commands[name].get_short_help_str(room)) for name in names]
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what a user can mend becomes a `Failure`."""
+        try:
+            return super().invoke(ctx)
+        except PodiumError as error:
+            raise Failure(str(error)) from error
+
+    def _load(self, ctx: click.Context) -> None:
+        for name in self._places:
+            self.get_command(ctx, name)

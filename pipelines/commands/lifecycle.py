@@ -1,0 +1,77 @@
+"""`podium run`, `train`, `evaluate`, `dev`: the line's stages in this process, and its two web interfaces."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.init import workspace_here
+from pipelines.commands.options import recipe_argument, seed_option
+
+STOPPED = 130
+"""Exit code after Ctrl-C."""
+
+
+@click.command()
+@recipe_argument
+@seed_option
+def run(recipe: str, seed: int | None) -> None:
+    """Run the whole lifecycle once.
+
+    From problems to a promoted model, as config/recipes/RECIPE.yaml says (quickstart, when none is named).
+    In an empty folder a workspace is laid out first. What was done or paid for before is not done again.
+    """
+    _until_stopped(workspace_here(), recipe, seed, "lifecycle")
+
+
+@click.command()
+@recipe_argument
+@seed_option
+@click.option("--run", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Train as the plan in this folder of .podium/runs says, and nothing else.")  # fmt: skip
+def train(recipe: str, seed: int | None, folder: Path | None) -> None:
+    """Choose the mix, cold-start a policy, train it.
+
+    The stages before (problems, shortlist, responses) must be there. A training that was cut short goes on.
+    """
+    if folder is None:
+        _until_stopped(Workspace.find(), recipe, seed, "training")
+        return
+    from subprocess import call
+
+    from ops.training.plan import RunPlan, command
+
+    plan = RunPlan.read(folder)
+    sys.exit(call(command(plan, folder.resolve()), cwd=plan.root))
+
+
+@click.command()
+@recipe_argument
+@seed_option
+def evaluate(recipe: str, seed: int | None) -> None:
+    """Score the trained Conductor and its opponents.
+
+    Nothing is registered or promoted.
+    """
+    _until_stopped(Workspace.find(), recipe, seed, "evaluation")
+
+
+@click.command()
+def dev() -> None:
+    """Serve the Dagster UI and MLflow, until Ctrl-C."""
+    from pipelines.dev import serve
+
+    sys.exit(serve(Workspace.find()))
+
+
+def _until_stopped(workspace: Workspace, recipe: str, seed: int | None, part: str) -> None:
+    from pipelines.run import live
+
+    try:
+        live(workspace, recipe, seed, part)
+    except KeyboardInterrupt:
+        click.echo("Stopped. The same command goes on from here; what was paid for is kept.", err=True)
+        sys.exit(STOPPED)

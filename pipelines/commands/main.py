@@ -1,0 +1,73 @@
+"""`podium`: the one command, and its groups."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from pipelines.commands.lazy import LazyGroup
+
+HERE = "pipelines.commands"
+SECTIONS = {
+    "A Conductor's life": {
+        "init": f"{HERE}.init:init",
+        "run": f"{HERE}.lifecycle:run",
+        "train": f"{HERE}.lifecycle:train",
+        "evaluate": f"{HERE}.lifecycle:evaluate",
+        "dev": f"{HERE}.lifecycle:dev",
+    },
+    "Before anything is spent": {
+        "plan": f"{HERE}.plan:plan",
+        "forecast": f"{HERE}.plan:forecast",
+        "pools": f"{HERE}.pools:pools",
+    },
+    "Data, answers, money": {
+        "data": f"{HERE}.data:data",
+        "cache": f"{HERE}.cache:cache",
+        "ledger": f"{HERE}.ledger:ledger",
+    },
+    "Release": {
+        "ask": f"{HERE}.ask:ask",
+        "serve": f"{HERE}.release:serve",
+        "promote": f"{HERE}.release:promote",
+        "rollback": f"{HERE}.release:rollback",
+    },
+    "Tables and pictures of the docs": {
+        "seeds": f"{HERE}.tables:seeds",
+        "workflow": f"{HERE}.workflow:workflow",
+    },
+    "The shell": {"completion": f"{HERE}.completion:completion"},
+}
+
+
+@click.command(cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="podium")
+def podium() -> None:
+    """Podium trains, evaluates, releases and keeps fresh a Conductor over your own pool of models."""
+
+
+def main() -> None:
+    """What the script `podium` calls."""
+    if sys.argv[1:2] == ["ask"]:
+        _answer_and_leave()
+    podium(prog_name="podium")
+
+
+def _answer_and_leave() -> None:
+    # This process imports a lot, answers one question and ends: nothing that it imports is garbage, what
+    # transformers would do with scikit-learn, SciPy and accelerate (assisted decoding, other models' losses,
+    # several devices) no Conductor does, and taking torch apart again takes a second. Stores are closed and traces
+    # flushed when the command returns.
+    import gc
+
+    gc.disable()
+    for unused in ("sklearn", "scipy", "accelerate"):
+        sys.modules[unused] = None  # type: ignore[assignment]
+    try:
+        podium(prog_name="podium")
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0)

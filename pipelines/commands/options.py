@@ -1,0 +1,42 @@
+"""Arguments and options that several commands share, and the names that a shell completes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+from click.shell_completion import CompletionItem
+
+from ops.core.errors import PodiumError
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+
+
+def workspace_or_defaults() -> Workspace:
+    """The workspace; outside of any, the configuration that this code came with, which nothing is written to."""
+    try:
+        return Workspace.find()
+    except PodiumError:
+        return Workspace(resources())
+
+
+class _Named(click.ParamType):
+    """A YAML file of one folder of `config/`, by its name."""
+
+    def __init__(self, what: str, folder: str) -> None:
+        self.name, self._folder = what, folder
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = sorted(file.stem for file in (workspace_or_defaults().config / self._folder).glob("*.yaml"))
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
+
+Decorator = Callable[[Callable[..., object]], Callable[..., object]]
+recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
+"""A file in config/recipes, without `.yaml`."""
+recipe_option = click.option(
+    "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
+)
+seed_option = click.option("--seed", type=int, help="Replaces the recipe's seed.")

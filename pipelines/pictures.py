@@ -1,0 +1,69 @@
+"""The pictures of docs/workflow.md: three workflows, one of them run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ops.config import Worker
+from ops.core.response import Message, Response
+from ops.workflow.execution import execute
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.rendering import render
+from ops.workflow.team import Team
+from ops.workflow.trace import Trace
+
+AGGREGATE = Workflow((
+    Step(4, "Name the condition that the findings point to, and what threatens the patient first."),
+    Step(1, "Say of each option how it acts and how fast."),
+    Step(2, "Choose the option that acts on the threat first. Finish with its letter.", "all"),
+))  # fmt: skip
+"""Two independent steps and one that sees both."""
+
+TREE = Workflow((
+    Step(0, "Derive a candidate for the limit."),
+    Step(3, "Look for a gap in the derivation and close it.", "all"),
+    Step(5, "Compute the first hundred terms and estimate the limit from them."),
+    Step(0, "State the limit, making sure that proof and numbers agree.", "all"),
+))  # fmt: skip
+"""A chain of two beside an independent step."""
+
+RUN = Workflow((
+    Step(1, "Look up the atomic numbers of iron and of copper."),
+    Step(5, "Guess the answer."),
+    Step(0, "Multiply the two numbers.", (0,)),
+))  # fmt: skip
+"""Fine-grained access: the last step does not see the guess, so nobody needs it."""
+
+QUESTION = "What is the product of the atomic numbers of iron and copper?"
+NAMES = ("algebraist", "librarian", "analyst", "programmer", "editor", "guesser")
+SAID = {"librarian": ("Iron has 26, copper has 29.", 0.0004, 0.6), "algebraist": ("Answer: 754", 0.0009, 0.8)}
+
+
+class Script:
+    """A client that answers from `lines`: worker → (text, USD, seconds)."""
+
+    def __init__(self, lines: Mapping[str, tuple[str, float, float]]) -> None:
+        self._lines = lines
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        text, usd, seconds = self._lines[worker.name]
+        return Response(text, sum(len(m["content"].split()) for m in messages), len(text.split()), usd, seconds, "stop")
+
+
+def traced() -> Trace:
+    """`RUN`, executed."""
+    offered = [Worker(name=name, model=f"local/{name}") for name in NAMES]
+    return asyncio.run(execute(RUN, QUESTION, Team(offered, Script(SAID))))
+
+
+def draw(folder: Path) -> list[Path]:
+    """Write the three pictures; gives their files."""
+    runs = {"workflow-aggregate": AGGREGATE, "workflow-tree": TREE, "workflow-run": traced()}
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, run in runs.items():
+        files.append(folder / f"{name}.svg")
+        files[-1].write_text(render(run, "svg"), encoding="utf-8")
+    return files

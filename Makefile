@@ -35,11 +35,11 @@ help:  ## this list
 
 venv: $(STAMP)  ## the virtual environment, from pyproject.toml and constraints.txt; DVC in one of its own
 
-$(STAMP): pyproject.toml constraints.txt $(DVC_STAMP)
+$(STAMP): pyproject.toml setup.py constraints.txt $(DVC_STAMP)
 	@$(NEED_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@printf '%s\n' '#!/bin/sh' '# DVC, with `python` in dvc.yaml being the one beside this file.' \
+	@printf '%s\n' '#!/bin/sh' '# DVC, with `podium` in dvc.yaml being the one beside this file.' \
 		'PATH="$(abspath $(BIN)):$$PATH" exec "$(abspath $(DVC_VENV))/bin/dvc" "$$@"' > $(BIN)/dvc
 	@chmod +x $(BIN)/dvc
 	@touch $@
@@ -51,15 +51,15 @@ $(DVC_STAMP): constraints-dvc.txt
 	@touch $@
 
 run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
-	@$(BIN)/python -m pipelines.run --recipe $(RECIPE) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/podium run $(RECIPE) $(if $(SEED),--seed $(SEED))
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
-	@$(BIN)/python -m ops.release.ask "$$Q"
+	@$(BIN)/podium ask -- "$$Q"
 # As it was typed: a dollar sign in a question is no variable of make's.
 override export Q := $(value Q)
 
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
-	@$(BIN)/python -m pipelines.dev
+	@$(BIN)/podium dev
 
 test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), without what `make soak` repeats for long
 	$(BIN)/python -m pytest $(AT_ONCE) --ignore tests/browser
@@ -76,14 +76,14 @@ lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/mypy
 
 seeds: $(STAMP)  ## the quickstart on three seeds, into docs/results.md: SEEDS="1 2 3"
-	@$(BIN)/python -m pipelines.seeds $(SEEDS)
+	@$(BIN)/podium seeds $(SEEDS)
 
 fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
 pictures: $(STAMP)  ## the pictures of docs/workflow.md
-	@$(BIN)/python -m pipelines.commands.workflow docs/images
+	@$(BIN)/podium workflow pictures docs/images
 
 selectors: $(STAMP)  ## the selectors on measured outcomes (../shared), into docs/curation.md
 	@$(BIN)/python -m tests.bench.selectors
@@ -127,7 +127,7 @@ $(LOCAL_MODEL)/config.json: | $(VLLM_STAMP)
 	HF_HUB_OFFLINE=1 $(VLLM_VENV)/bin/python -m ops.local_models.model $(LOCAL_MODEL)
 
 vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM and serve a pool's own models until Ctrl-C: POOL=local-llm
-	@$(BIN)/python -m pipelines.commands.workers serve --pool $(POOL)
+	@$(BIN)/podium pools serve $(POOL)
 
 test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm

@@ -9,6 +9,7 @@ import click
 
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
+from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import POOL
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ops.core.problem import Problem
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def cache() -> None:
     """The response cache: inspect, explain, export, prune."""
 

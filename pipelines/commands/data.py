@@ -7,10 +7,11 @@ import sys
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import recipe_option, seed_option
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def data() -> None:
     """The data, stage by stage, and its checks.
 

@@ -22,6 +22,14 @@ class Failure(click.ClickException):
         click.echo(f"error: {self.format_message()}", file=file, err=file is None)
 
 
+class OrderedGroup(click.Group):
+    """Lists its commands in the order in which they are written, not by their letters."""
+
+    def list_commands(self, ctx: click.Context) -> Sequence[str]:
+        """The commands in that order."""
+        return list(self.commands)
+
+
 class LazyGroup(click.Group):
     """Imports a command's module when it is called, and all of them (none is heavy) to list them."""
 

@@ -9,6 +9,7 @@ import click
 
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
+from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import POOL, workspace_or_defaults
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _LOOK_S = 5.0
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def pools() -> None:
     """Pools: show, compare, serve.
 

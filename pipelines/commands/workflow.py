@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from ops.core.errors import DataError
+from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import POOL, workspace_or_defaults
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "mermaid", "svg")
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def workflow() -> None:
     """Read a workflow and draw it."""
 

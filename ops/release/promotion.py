@@ -46,7 +46,7 @@ class GateDecision:
         return tuple(check for check in self.checks if not check.passed)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Verdict:
+    def of(cls, facts: Mapping[str, Any]) -> GateDecision:
         """What `as_dict` gave."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])

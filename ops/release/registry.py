@@ -147,7 +147,7 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
     return promoted
 
 
-def recorded_verdict(workspace: Workspace, version: str) -> Verdict:
+def recorded_verdict(workspace: Workspace, version: str) -> GateDecision:
     """What was last decided about a version; of one that was never judged, that it is not promoted.
 
     Raises `RegistryError` when there is no such version.
@@ -157,9 +157,9 @@ def recorded_verdict(workspace: Workspace, version: str) -> Verdict:
     with connected(workspace) as client, TemporaryDirectory() as folder:
         run = _info(client, version).run_id
         if VERDICT not in {file.path for file in client.list_artifacts(run)}:
-            return Verdict(promote=False, checks=())
+            return GateDecision(promote=False, checks=())
         text = Path(client.download_artifacts(run, VERDICT, folder)).read_text(encoding="utf-8")
-    return Verdict.of(json.loads(text))
+    return GateDecision.of(json.loads(text))
 
 
 def rollback(workspace: Workspace, reason: str) -> Registered:

@@ -1,4 +1,4 @@
-"""What tests of pages share: `make dev` of a checkout of their own, Debian's chromium, a tab that keeps pictures.
+"""What tests of pages share: `podium dev` of a checkout of their own, Debian's chromium, a tab that keeps pictures.
 
 `make browser` runs them and keeps the screenshots; `PODIUM_SCREENSHOTS` names their folder.
 """
@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ops.core.workspace import Workspace
+from tests.command import PODIUM
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser as Chromium
@@ -76,7 +76,7 @@ class Tab(NamedTuple):
 
 @pytest.fixture(scope="session")
 def serve() -> Callable[[Workspace], AbstractContextManager[Served]]:
-    """`python -m pipelines.dev` in a checkout, ended by Ctrl-C, which has to end it well."""
+    """`podium dev` in a checkout, ended by Ctrl-C, which has to end it well."""
     return serving
 
 
@@ -87,7 +87,7 @@ def serving(workspace: Workspace) -> Iterator[Served]:
     environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.dev"],
+            [*PODIUM, "dev"],
             cwd=workspace.root,
             env=environment | {"PODIUM_ROOT": str(workspace.root)},
             stdout=out,

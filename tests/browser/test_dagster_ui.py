@@ -1,4 +1,4 @@
-"""What `make dev` serves, in a real browser: the asset graph, an asset materialized by clicking, MLflow."""
+"""What `podium dev` serves, in a real browser: the asset graph, an asset materialized by clicking, MLflow."""
 
 from __future__ import annotations
 

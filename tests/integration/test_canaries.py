@@ -12,7 +12,6 @@ import gzip
 import os
 import sqlite3
 import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -27,6 +26,7 @@ import yaml
 from ops.core.workspace import Workspace
 from ops.evaluation.scores import load_rows
 from ops.release import registry
+from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.search import holders
 
@@ -88,7 +88,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
         server.order(rate=1.0, faults=[*["echo"] * 9, "413"])
         with (folder / "printed.log").open("w", encoding="utf-8") as printed:
             done = subprocess.run(
-                [sys.executable, "-m", "pipelines.run", "--recipe", "canaries"],
+                [*PODIUM, "run", "canaries"],
                 env=os.environ
                 | LOUD
                 | {"PODIUM_ROOT": str(workspace.root), "TMPDIR": str(folder / "tmp"), KEY_VARIABLE: KEY},

@@ -1,4 +1,4 @@
-"""What `make dev` loads is called `podium`, and what `make run` leaves belongs to it."""
+"""What `podium dev` loads is called `podium`, and what `podium run` leaves belongs to it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from ops.versioning.dvc import program
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.lifecycle import RANGE_END, RANGE_START
+from tests.command import script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -55,9 +55,9 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    """DVC as a person would call it: `python` in dvc.yaml is the interpreter of these tests."""
+    """DVC as a person would call it: `podium` in dvc.yaml is that of these tests."""
     environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    environment["PATH"] = os.pathsep.join([str(script(root.with_name("bin")).parent), environment["PATH"]])
     command = [program(Workspace(root)), *arguments]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

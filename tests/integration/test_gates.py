@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
 from pipelines.home import prepare
+from tests.command import PODIUM
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE: dict[str, Any] = {
@@ -221,7 +221,7 @@ def test_the_lifecycle_stops_at_a_bad_row_and_names_it(gated: Planted) -> None:
     recipe["benchmarks"]["math500"] = {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}
     write_recipe(project, recipe)
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.run", "--recipe", "gated"],
+        [*PODIUM, "run", "gated"],
         env={**os.environ, "PODIUM_ROOT": str(project.root), "COLUMNS": "120"},
         cwd=project.root,
         capture_output=True,

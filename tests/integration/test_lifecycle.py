@@ -1,4 +1,4 @@
-"""The whole life of a small Conductor, by the command behind `make run`: killed three times, its pool's prices edited
+"""The whole life of a small Conductor, by `podium run`: killed three times, its pool's prices edited
 while it finishes, its costs computed again, and run once more.
 
 One life serves all tests of this file; it takes minutes, for it really trains.
@@ -32,6 +32,7 @@ from ops.spending.ledger import Ledger
 from ops.training.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
+from tests.command import PODIUM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -98,7 +99,7 @@ class Edit(NamedTuple):
 def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
     """The command, in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.run", *arguments],
+        [*PODIUM, "run", *arguments],
         env=os.environ | {"PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"},
         cwd=workspace.root,
         stdout=subprocess.PIPE,
@@ -165,16 +166,16 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     workspace = make(tmp_path_factory.mktemp("life") / "project")
     (workspace.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
-    kill_when(start(workspace, "--recipe", "mini"), lambda: calls(workspace) >= 20)
-    without_trainer = kill_trainer(start(workspace, "--recipe", "mini"), workspace)
-    kill_when(start(workspace, "--recipe", "mini"), lambda: len(curve(workspace)) >= 2)
+    kill_when(start(workspace, "mini"), lambda: calls(workspace) >= 20)
+    without_trainer = kill_trainer(start(workspace, "mini"), workspace)
+    kill_when(start(workspace, "mini"), lambda: len(curve(workspace)) >= 2)
     steps = len(curve(workspace))
-    process = start(workspace, "--recipe", "mini")
+    process = start(workspace, "mini")
     begun = read_until(process, "precaching")
     edit_price(workspace)
     printed = begun + finish(process)
     edit = act_on(workspace)
-    return Life(workspace, printed, finish(start(workspace, "--recipe", "mini")), steps, edit, without_trainer)
+    return Life(workspace, printed, finish(start(workspace, "mini")), steps, edit, without_trainer)
 
 
 def edit_price(workspace: Workspace) -> None:
@@ -362,7 +363,7 @@ def test_the_champion_answers_in_a_process_of_its_own(life: Life, tmp_path: Path
 def test_a_mistake_in_the_configuration_is_one_line(life: Life) -> None:
     recipe = life.workspace.config / "recipes" / "wrong.yaml"
     recipe.write_text(yaml.safe_dump({**RECIPE, "sed": 1}), encoding="utf-8")
-    process = start(life.workspace, "--recipe", "wrong")
+    process = start(life.workspace, "wrong")
     printed, _ = process.communicate()
     assert process.returncode == 1
     assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed)
@@ -370,12 +371,12 @@ def test_a_mistake_in_the_configuration_is_one_line(life: Life) -> None:
 
 def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:
     (project.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
-    process = start(project, "--recipe", "mini")
+    process = start(project, "mini")
     assert process.stdout is not None
     while "problems" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate()
     assert process.returncode == 130, printed
-    assert "make run" in printed
+    assert "The same command goes on from here" in printed
     assert "Traceback" not in printed

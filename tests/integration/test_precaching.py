@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from ops.stages.problems import materialize_raw
 from ops.stages.responses import estimate_responses, materialize_profiles, materialize_responses
 from pipelines.definitions import definitions
 from pipelines.lifecycle import RANGE_END, RANGE_START
+from tests.command import PODIUM
 from tests.setups import without_workers
 
 PER_DOMAIN = 3
@@ -207,7 +207,7 @@ def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shor
         },
     )  # fmt: skip
     run = subprocess.run(
-        [sys.executable, "-m", "pipelines.run", "--recipe", "small"],
+        [*PODIUM, "run", "small"],
         env=os.environ | {"PODIUM_ROOT": str(shortlisted.root), "COLUMNS": "120"},
         cwd=shortlisted.root,
         capture_output=True,

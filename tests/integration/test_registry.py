@@ -21,6 +21,7 @@ from ops.evaluation.runner import ScoreRow
 from ops.release import registry
 from ops.release.promotion import Check, GateDecision, override
 from ops.workflow.grammar import Step, Workflow
+from tests.command import PODIUM
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
@@ -111,7 +112,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace)
     assert registry.champion(workspace) is None
     assert registry.challenger(workspace) is None
     assert not workspace.state.exists()
-    with pytest.raises(registry.RegistryError, match="make run"):
+    with pytest.raises(registry.RegistryError, match="podium run"):
         registry.predict(workspace, {})
     assert not workspace.state.exists()
 
@@ -245,7 +246,7 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
 def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"}
     return subprocess.run(
-        [sys.executable, "-m", "ops.release.ask", question], cwd=ROOT, env=environment, capture_output=True,
+        [*PODIUM, "ask", question], cwd=ROOT, env=environment, capture_output=True,
         text=True, timeout=200, check=False,
     )  # fmt: skip
 
@@ -276,4 +277,4 @@ def test_ask_prints_how_the_answer_came(released: Workspace) -> None:
 def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
     done = ask(workspace, "Why?")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.strip() == "There is no champion yet. `make run` trains and promotes one"
+    assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"

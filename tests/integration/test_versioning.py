@@ -143,9 +143,31 @@ def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
 
 def test_no_repository_says_what_to_do(workspace: Workspace) -> None:
     shutil.rmtree(workspace.root / ".git")
-    for call in (lambda: commit(workspace, "one"), lambda: git_commit(workspace)):
-        with pytest.raises(DataError, match=r"is no git repository.*git init"):
-            call()
+    with pytest.raises(DataError, match=r"is no git repository.*git init"):
+        commit(workspace, "one")
+    assert git_commit(workspace) == "unknown"
+
+
+def test_dvc_without_git_where_it_was_told_to(workspace: Workspace) -> None:
+    shutil.rmtree(workspace.root / ".git")
+    with (workspace.root / ".dvc" / "config").open("a", encoding="utf-8") as settings:
+        settings.write("    no_scm = true\n")
+    write(workspace, "raw/x.jsonl", "{}\n")
+    assert commit(workspace, "one") == version(workspace, "one")
+
+
+def test_without_dvc_the_files_name_the_data(workspace: Workspace) -> None:
+    shutil.rmtree(workspace.root / ".dvc")
+    for name in ("raw/x.jsonl", "a.json", "b.json"):
+        write(workspace, name, "1")
+    first = revision(workspace)
+    write(workspace, "b.json", "2")
+    assert revision(workspace) != first
+    write(workspace, "b.json", "1")
+    assert revision(workspace) == first
+    (workspace.data / "raw" / "x.jsonl").unlink()
+    with pytest.raises(DataError, match="'one': has written nothing"):
+        revision(workspace)
 
 
 def test_no_dvc_configuration_says_what_to_do(workspace: Workspace) -> None:

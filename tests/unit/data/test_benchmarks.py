@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands.benchmarks import main as command
+from tests.command import podium
 from ops.benchmarks.catalogue.livecodebench import hidden_tests
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, unseen_benchmarks
@@ -147,7 +147,7 @@ def test_list_prints_what_each_benchmark_declares(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "220")
-    assert command(["--list"]) == 0
+    assert podium("data", "benchmarks") == 0
     printed = capsys.readouterr().out
     for name, entry in BENCHMARKS.items():
         assert name in printed

@@ -15,8 +15,8 @@ import yaml
 from ops.stages.problems import materialize_raw
 from ops.config import Recipe, load_recipe
 from ops.quality import stages
-from pipelines.commands.quality import main as quality_command
 from ops.core.workspace import Workspace
+from tests.command import podium
 from tests.setups import without_workers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,14 +109,14 @@ def test_the_command_fails_for_a_damaged_and_for_a_missing_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
-    assert quality_command(["check", "--recipe", recipe.name]) == 0
-    assert quality_command(["gold", "--recipe", recipe.name]) == 0
+    assert podium("data", "check", "--recipe", recipe.name) == 0
+    assert podium("data", "gold", "--recipe", recipe.name) == 0
     assert "livecodebench, test" in capsys.readouterr().out
     name = edit(raw["livecodebench-v6-test.jsonl"], tests=[])
-    assert quality_command(["check", "--recipe", recipe.name]) == 1
+    assert podium("data", "check", "--recipe", recipe.name) == 1
     assert f"program without tests: livecodebench/{name}" in capsys.readouterr().out
     raw["livecodebench-v6-test.jsonl"].unlink()
     for what in ("check", "gold"):
-        assert quality_command([what, "--recipe", recipe.name]) == 1
+        assert podium("data", what, "--recipe", recipe.name) == 1
         told = capsys.readouterr()
         assert re.search(r"livecodebench-v6-test\.jsonl\b.* does not exist", told.out + told.err)

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.commands.benchmarks import main as raw_command
 from ops.benchmarks.raw import evaluation_questions, raw_file
 from ops.stages.problems import materialize_raw
 from ops.benchmarks.store import read_problems
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, Recipe, load_pool, load_recipe
-from pipelines.commands.curation import main as curation_command
 from ops.curation.responses import tallies
 from ops.curation.selector import SELECTORS
 from ops.curation.signal import Tally
@@ -23,6 +21,7 @@ from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, response_file
 from ops.precaching.precache import write_responses
+from tests.command import podium
 from ops.core.workspace import Workspace
 from tests.setups import without_workers
 
@@ -179,12 +178,12 @@ def test_commands_run_the_same_stages(
     workspace: Workspace, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
-    assert raw_command(["--recipe", recipe.name]) == 0
-    assert curation_command(["shortlist", "--recipe", recipe.name]) == 0
+    assert podium("data", "raw", "--recipe", recipe.name) == 0
+    assert podium("data", "shortlist", "--recipe", recipe.name) == 0
     respond(workspace)
-    assert curation_command(["mix", "--recipe", recipe.name]) == 0
+    assert podium("data", "mix", "--recipe", recipe.name) == 0
     assert "training mix: 16 problems" in capsys.readouterr().out
-    assert curation_command(["mix", "--recipe", "absent"]) == 1
+    assert podium("data", "mix", "--recipe", "absent") == 1
     assert "absent.yaml: (file): does not exist" in capsys.readouterr().err
 
 

@@ -34,7 +34,7 @@ def test_the_paper_recipe_is_appendix_a1() -> None:
 
 def test_the_plan_prints_without_importing_torch() -> None:
     code = (
-        "import sys; from ops.training import plan; sys.argv = ['plan', '--recipe', 'paper']; plan.main();"
+        "import sys; from pipelines.commands.main import podium; podium(['plan', 'paper'], standalone_mode=False);"
         "assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

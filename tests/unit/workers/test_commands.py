@@ -1,4 +1,4 @@
-"""The commands for the cache and the ledger: what a person sees, and what goes wrong with a word for it."""
+"""`podium cache …` and `podium ledger`: what a person sees, and what goes wrong with a word for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
-from pipelines.commands.workers import main
+from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
 SUM = Problem(
@@ -57,18 +57,18 @@ def store(workspace: Workspace, worker: Worker, problem: Problem, sample: int = 
 
 
 def miss(worker: str = "guesser", problem: Problem = SUM, sample: int = 0) -> int:
-    return main(
-        ["cache", "why-miss", "--pool", "quickstart", "--worker", worker, "--benchmark", problem.benchmark,
-         "--id", problem.id, "--sample", str(sample)]
+    return podium(
+        "cache", "why-miss", "--pool", "quickstart", "--worker", worker, "--benchmark", problem.benchmark,
+        "--id", problem.id, "--sample", str(sample),
     )  # fmt: skip
 
 
 def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     key = store(workspace, guesser(workspace), SUM)
-    assert main(["cache", "inspect"]) == 0
-    assert main(["cache", "show", key[:10]]) == 0
-    assert main(["cache", "export", str(tmp_path / "all.parquet")]) == 0
-    assert main(["cache", "verify"]) == 0
+    assert podium("cache", "inspect") == 0
+    assert podium("cache", "show", key[:10]) == 0
+    assert podium("cache", "export", str(tmp_path / "all.parquet")) == 0
+    assert podium("cache", "verify") == 0
     out = capsys.readouterr().out
     for expected in (guesser(workspace).model, "1 entries of 1 worker settings", "What is two and two?", "Answer: 4"):
         assert expected in out
@@ -99,9 +99,9 @@ def test_why_miss_shows_no_text_of_a_confidential_benchmark(
 
 def test_prune(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     store(workspace, guesser(workspace).model_copy(update={"temperature": 1.5}), SUM)
-    assert main(["cache", "prune", "--keep-pool", "quickstart", "--dry-run"]) == 0
+    assert podium("cache", "prune", "--keep-pool", "quickstart", "--dry-run") == 0
     assert "1 entries would go, 2 are there" in capsys.readouterr().out
-    assert main(["cache", "prune", "--keep-pool", "quickstart"]) == 0
+    assert podium("cache", "prune", "--keep-pool", "quickstart") == 0
     assert "1 entries deleted, 1 are there" in capsys.readouterr().out
     assert miss() == 0
     assert "it is stored" in capsys.readouterr().out
@@ -112,17 +112,17 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     ledger.settle(Bill(ledger.reserve("one-run", 1.0, 9.0), "precache", "guesser", 0.125, 1000, 40))
     ledger.settle(Bill(ledger.reserve("another", 1.0, 9.0), "serving", "editor", 0.25, 10, 4))
     held = ledger.reserve("held-run", 1.0, 9.0)
-    assert main(["ledger", "--calls", "5"]) == 0
+    assert podium("ledger", "--calls", "5") == 0
     out = capsys.readouterr().out
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
     assert "of run held-run" in out
     ledger.lose(*ledger.mark_sent(Departure(held, "precache", "solver", "a key of no entry")))
-    assert main(["ledger"]) == 0
+    assert podium("ledger") == 0
     out = capsys.readouterr().out
     assert "lost: 1 calls of run held-run" in out
     assert "$1.0000" in out and "1.3750" in out
-    assert main(["ledger", "--run", "another"]) == 0
+    assert podium("ledger", "--run", "another") == 0
     out = capsys.readouterr().out
     assert "serving" in out
     assert "precache" not in out
@@ -141,5 +141,5 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
 def test_errors_say_what_to_do(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert main(arguments) == 1
+    assert podium(*arguments) == 1
     assert message in capsys.readouterr().err

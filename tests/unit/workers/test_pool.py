@@ -13,7 +13,7 @@ from ops.config import Pool, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.workers.pool import Change, difference, pool_rows
 from ops.workers.providers import check_pool, cost_usd, most_tokens, request_settings, worst_price
-from pipelines.commands.workers import main
+from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
 TOOL: dict[str, Any] = {"name": "a", "model": "local/editor", "price": {"input": 1, "output": 2}}
@@ -229,17 +229,17 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setenv("PODIUM_ROOT", str(ROOT))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert main(["pools", "show", "paper"]) == 0
+    assert podium("pools", "show", "paper") == 0
     shown = capsys.readouterr().out
     assert "claude-sonnet-4" in shown and "3 / 15" in shown and "gpt-5: OPENAI_API_KEY is not set" in shown
-    assert main(["pools", "diff", "paper", "paper:unconstrained"]) == 0
+    assert podium("pools", "diff", "paper", "paper:unconstrained") == 0
     lines = capsys.readouterr().out.splitlines()
     changed = "max_tokens: 4096 → 128000, reasoning_effort: 'minimal' → 'high', timeout_s: 300.0 → 1800.0"
     assert f"~ gpt-5: {changed}" in lines
     assert lines[-4].startswith("asked again: gemini-2.5-pro, claude-sonnet-4, gpt-5")
-    assert main(["pools", "diff", "open", "open"]) == 0
+    assert podium("pools", "diff", "open", "open") == 0
     assert capsys.readouterr().out == "no difference\n"
-    assert main(["pools", "show", "nowhere"]) == 1
+    assert podium("pools", "show", "nowhere") == 1
     assert "does not exist" in capsys.readouterr().err
 
 

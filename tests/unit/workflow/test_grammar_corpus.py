@@ -14,7 +14,7 @@ import yaml
 
 from ops.workflow.grammar import FormatFailure, Step, Workflow, parse
 from ops.workflow.strategy import SHAPES, pattern
-from pipelines.commands.workflow import AGGREGATE
+from pipelines.pictures import AGGREGATE
 
 CORPUS = Path(__file__).parent / "corpus"
 TIMES = re.compile(r"\{(\d+) times: (.*?)\}", re.DOTALL)

@@ -15,7 +15,7 @@ from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
 from ops.workflow.trace import StepTrace, Trace
-from pipelines.commands.workflow import AGGREGATE, RUN, TREE, draw, traced
+from pipelines.pictures import AGGREGATE, RUN, TREE, draw, traced
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("algebraist", "librarian", "analyst")

@@ -1,0 +1,117 @@
+"""The wheel by itself: installed where no checkout is, in an empty folder, without git and without DVC."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ops.core.workspace import Workspace
+from ops.release import registry
+
+ROOT = Path(__file__).parents[2]
+PIP = (sys.executable, "-m", "pip")
+
+RECIPE = {
+    "name": "mini",
+    "seed": 3,
+    "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
+    "benchmarks": {name: {"train": 20, "test": 3} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
+    "curation": {"per_domain": 4, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+    "prompting": {"style": "compact", "few_shots": "none"},
+    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3},
+    "grpo": {
+        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
+        "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
+    },
+    "evaluation": {"batch": 32},
+}  # fmt: skip
+# A policy of seconds does not beat anything: this gate asks only that there is something to judge.
+GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0, "min_shared_questions": 1}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the sources, so that no earlier build is part of it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    keep_out = shutil.ignore_patterns(".git", ".venv*", ".podium", "__pycache__", ".*_cache", "tests", "build", "raw")
+    shutil.copytree(ROOT, folder / "source", ignore=keep_out)
+    alone = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    subprocess.run([*PIP, "wheel", *alone, "./source", "--wheel-dir", str(folder)], cwd=folder, check=True)
+    [file] = folder.glob("podium-*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`podium` of an environment that holds the wheel, and this environment's libraries without its Podium."""
+    home = tmp_path_factory.mktemp("environment") / "env"
+    venv.create(home, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    libraries = site.with_name("libraries")
+    libraries.mkdir()
+    for folder in (Path(entry) for entry in sys.path if entry.endswith("site-packages")):
+        for file in folder.iterdir():
+            if file.suffix != ".pth" and "podium" not in file.name and not (libraries / file.name).exists():
+                (libraries / file.name).symlink_to(file)
+    (site / "libraries.pth").write_text(f"{libraries}\n", encoding="utf-8")
+    python = str(home / "bin" / "python")
+    subprocess.run([*PIP, "--python", python, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return home / "bin" / "podium"
+
+
+def environment() -> dict[str, str]:
+    """Nothing of the checkout, and a PATH without DVC."""
+    unwanted = {"PYTHONPATH", "PODIUM_ROOT", "PODIUM_DVC", "DAGSTER_HOME", "MLFLOW_TRACKING_URI", "VIRTUAL_ENV"}
+    return {name: value for name, value in os.environ.items() if name not in unwanted} | {"PATH": "/usr/bin:/bin"}
+
+
+def podium(command: Path, folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [str(command), *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    carried = ("config/recipes/quickstart.yaml", "config/pools/paper.yaml", "config/promotion.yaml", "mlflow/agent.py")
+    carried += ("config/deepspeed/zero3.json", "data/knowledge/units.csv", "data/few_shots/mixed.yaml")
+    carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "params.yaml")
+    assert {f"ops/files/{name}" for name in carried} <= names
+    assert {name.partition("/")[0] for name in names} <= {"ops", "assets", "pipelines", "podium-0.1.0.dist-info"}
+
+
+def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path: Path) -> None:
+    assert "Usage: podium" in podium(command, tmp_path, "--help")
+    assert "960 problems" in podium(command, tmp_path, "plan", "quickstart")
+    assert "claude-sonnet-4" in podium(command, tmp_path, "pools", "show", "paper")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_life_in_an_empty_folder(command: Path, tmp_path: Path) -> None:
+    laid_out = podium(command, tmp_path, "init")
+    assert laid_out.startswith(f"{tmp_path}: ") and "no versions of the data are kept" in laid_out
+    for file, settings in (("recipes/mini", RECIPE), ("promotion", GATE)):
+        (tmp_path / "config" / f"{file}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    printed = podium(command, tmp_path, "run", "mini")
+    assert "models:/conductor@champion is version 1" in printed
+    assert not (tmp_path / "dvc.lock").exists()
+    champion = registry.champion(Workspace(tmp_path))
+    assert champion is not None
+    assert (champion.tags["git_commit"], len(champion.tags["dvc_revision"])) == ("unknown", 12)
+    workflow = podium(command, tmp_path, "train", "--run", str(next((tmp_path / ".podium" / "runs").iterdir())))
+    assert "has finished already" in workflow

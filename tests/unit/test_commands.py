@@ -1,0 +1,172 @@
+"""`podium`: what its help lists, what it imports, how an error looks, what a shell completes, what it lays out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from pipelines.commands import init
+from pipelines.commands.main import SECTIONS
+from pipelines.commands.main import podium as command
+from tests.command import PODIUM, podium
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"torch", "dagster", "litellm", "mlflow", "transformers", "great_expectations", "pandas", "scipy"}
+PAGES = sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))
+CALLERS = ["Makefile", "dvc.yaml", "dvc.lock", "README.md", *PAGES]
+TEXT = 'model_id = [0, 3]\nsubtasks = ["Solve it.", "Check it."]\naccess_list = [[], ["all"]]\n'
+
+
+def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group below `group`."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        yield (*path, name)
+        if isinstance(below := group.get_command(context, name), click.Group):
+            yield from every_command(below, (*path, name))
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, outside of any workspace unless `folder` is one."""
+    return subprocess.run(
+        [*PODIUM, *arguments], cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_help_lists_every_command_with_a_whole_line() -> None:
+    text = CliRunner().invoke(command, ["--help"], terminal_width=80).output
+    for heading, names in SECTIONS.items():
+        assert f"{heading}:\n" in text
+        for name in names:
+            assert re.search(rf"^  {name} +[A-Z].*\.$", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("words", sorted(every_command(command)), ids=" ".join)
+def test_every_command_says_what_it_does(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(command, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith(f"Usage: podium {' '.join(words)} ")
+    assert "..." not in shown.output.replace("]...", ""), "a summary is cut short"
+
+
+def test_neither_help_nor_a_plan_imports_anything_heavy(tmp_path: Path) -> None:
+    for arguments in (["--help"], ["plan", "quickstart"], ["pools", "diff", "--help"]):
+        code = (
+            "import sys\nfrom pipelines.commands.main import podium\n"
+            f"podium({arguments!r}, standalone_mode=False)\nprint('heavy:', sorted({HEAVY!r} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_an_error_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    done = run("plan", "absent", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"error: .*absent\.yaml: \(file\): does not exist\. .*\n", done.stderr)
+    for arguments in (["ledger"], ["ask", "Why?"], ["rollback", "--reason", "why"], ["data", "raw"], ["dev"]):
+        assert "is not inside a Podium workspace" in run(*arguments, folder=tmp_path).stderr
+
+
+def test_a_misspelt_command_is_told_what_was_meant(tmp_path: Path) -> None:
+    done = run("evalute", folder=tmp_path)
+    assert done.returncode == 2
+    assert "Did you mean 'evaluate'?" in done.stderr
+
+
+def test_a_shell_completes_commands_recipes_and_pools(tmp_path: Path) -> None:
+    for shell in ("zsh", "fish"):
+        assert "_PODIUM_COMPLETE" in run("completion", shell, folder=tmp_path).stdout
+    for words, last, expected in (
+        ("podium ", 1, {"run", "rollback", "pools"}),
+        ("podium data sh", 2, {"shortlist"}),
+        ("podium plan ", 2, {"paper", "quickstart", "files"}),
+        ("podium pools show o", 3, {"open"}),
+    ):
+        told = run(folder=tmp_path, _PODIUM_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(last)).stdout
+        assert {line.partition(",")[2] for line in told.splitlines()} >= expected
+
+
+@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="bash is absent")
+def test_bash_takes_the_completion_script(tmp_path: Path) -> None:
+    script = run("completion", "bash", folder=tmp_path)
+    assert "complete -o nosort -F" in script.stdout, script.stderr
+    subprocess.run(["/bin/bash", "-n"], input=script.stdout, text=True, check=True)
+
+
+def test_a_rendered_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "completion.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    assert podium("workflow", "render", str(file)) == 0
+    assert "algebraist" in capsys.readouterr().out
+    assert podium("workflow", "render", str(file), "--as", "mermaid", "--pool", "open") == 0
+    assert capsys.readouterr().out.startswith("flowchart")
+    file.write_text(TEXT.replace("3", "9"), encoding="utf-8")
+    assert podium("workflow", "render", str(file)) == 1
+    assert capsys.readouterr().err.startswith(f"error: {file}: ")
+
+
+def test_what_is_laid_out_is_a_workspace_and_nothing_of_it_is_overwritten(tmp_path: Path) -> None:
+    assert podium("init", str(tmp_path)) == 0
+    recipe = tmp_path / "config" / "recipes" / "quickstart.yaml"
+    assert recipe.read_bytes() == (ROOT / "config" / "recipes" / "quickstart.yaml").read_bytes()
+    assert (tmp_path / "data" / "few_shots" / "mixed.yaml").is_file()
+    recipe.write_text("mine", encoding="utf-8")
+    (tmp_path / "params.yaml").unlink()
+    assert podium("init", str(tmp_path)) == 0
+    assert recipe.read_text(encoding="utf-8") == "mine"
+    assert (tmp_path / "params.yaml").is_file()
+
+
+def test_a_checkout_is_not_laid_out_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("init", str(resources())) == 1
+    assert "is a checkout" in capsys.readouterr().err
+
+
+def test_the_stages_of_a_laid_out_workspace_are_the_checkouts_without_its_code() -> None:
+    ours = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    theirs = yaml.safe_load(init.without_code((ROOT / "dvc.yaml").read_text(encoding="utf-8")))["stages"]
+    for stage in ours.values():
+        stage["deps"] = [dep for dep in stage.get("deps", []) if not dep.startswith("ops/")]
+    assert theirs == {name: {key: value for key, value in stage.items() if value} for name, stage in ours.items()}
+
+
+def test_a_run_in_a_folder_with_other_files_lays_out_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PODIUM_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thesis.txt").touch()
+    assert podium("run") == 1
+    assert "podium init" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "thesis.txt").unlink()
+    (tmp_path / ".venv").mkdir()
+    assert init.workspace_here() == Workspace(tmp_path)
+
+
+def test_the_script_is_the_command() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert scripts == {"podium": "pipelines.commands.main:main"}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_what_calls_podium_calls_what_there_is(name: str) -> None:
+    known = set(every_command(command))
+    text = (ROOT / name).read_text(encoding="utf-8")
+    called = re.findall(r"(?:^|cmd: |/|`|\$ |\()podium ([a-z-]+)(?: ([a-z-]+))?", text, re.MULTILINE)
+    assert called or name.endswith(".md")
+    for first, second in called:
+        group = any(words[0] == first and len(words) == 2 for words in known)
+        assert ((first, second) if group and second else (first,)) in known

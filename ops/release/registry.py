@@ -147,7 +147,7 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
     return promoted
 
 
-def recorded_verdict(workspace: Workspace, version: str) -> GateDecision:
+def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
     """What was last decided about a version; of one that was never judged, that it is not promoted.
 
     Raises `RegistryError` when there is no such version.

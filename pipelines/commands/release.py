@@ -24,7 +24,7 @@ def promote(version: str | None, name: str, reason: str) -> None:
     if version is None and (challenger := registry.challenger(workspace)) is None:
         raise registry.RegistryError("There is no challenger: `podium run` registers one")
     chosen = version or challenger.version
-    registry.promote(workspace, chosen, override(registry.recorded_verdict(workspace, chosen), name, reason))
+    registry.promote(workspace, chosen, override(registry.recorded_decision(workspace, chosen), name, reason))
     click.echo(f"models:/{registry.MODEL}@{registry.CHAMPION} is version {chosen}")
 
 

@@ -37,7 +37,7 @@ RECIPE = {
     "evaluation": {"batch": 32},
 }  # fmt: skip
 # A policy of seconds does not beat anything: this gate asks only that there is something to judge.
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0, "min_shared_questions": 1}
+GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

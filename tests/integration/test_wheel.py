@@ -102,16 +102,28 @@ def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_life_in_an_empty_folder(command: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def folder(command: Path, tmp_path: Path) -> Path:
+    """Laid out, with a recipe of a small life."""
     laid_out = podium(command, tmp_path, "init")
     assert laid_out.startswith(f"{tmp_path}: ") and "no versions of the data are kept" in laid_out
     for file, settings in (("recipes/mini", RECIPE), ("promotion", GATE)):
         (tmp_path / "config" / f"{file}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    printed = podium(command, tmp_path, "run", "mini")
-    assert "models:/conductor@champion is version 1" in printed
-    assert not (tmp_path / "dvc.lock").exists()
-    champion = registry.champion(Workspace(tmp_path))
+    return tmp_path
+
+
+def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> None:
+    podium(command, folder, "data", "raw", "--recipe", "mini")
+    assert "20 problems" in podium(command, folder, "data", "shortlist", "--recipe", "mini")
+    assert "120 calls" in podium(command, folder, "data", "responses", "--recipe", "mini")
+
+
+@pytest.mark.soak
+def test_a_life_in_an_empty_folder(command: Path, folder: Path) -> None:
+    assert "models:/conductor@champion is version 1" in podium(command, folder, "run", "mini")
+    assert not (folder / "dvc.lock").exists()
+    champion = registry.champion(Workspace(folder))
     assert champion is not None
     assert (champion.tags["git_commit"], len(champion.tags["dvc_revision"])) == ("unknown", 12)
-    workflow = podium(command, tmp_path, "train", "--run", str(next((tmp_path / ".podium" / "runs").iterdir())))
-    assert "has finished already" in workflow
+    [run] = (folder / ".podium" / "runs").iterdir()
+    assert "has finished already" in podium(command, folder, "train", "--run", str(run))

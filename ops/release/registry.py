@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
@@ -32,6 +32,7 @@ from ops.release.promotion import GateDecision
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.pyfunc import PyFuncModel
 
 MODEL = "conductor"
 EXPERIMENT = "podium"
@@ -227,6 +228,16 @@ def predict(workspace: Workspace, request: Mapping[str, Any], alias: str = CHAMP
 
     Raises `RegistryError` when there is no such version, and what the agent raises.
     """
+    with loaded(workspace, alias) as model:
+        return cast("dict[str, Any]", model.predict(dict(request)))
+
+
+@contextmanager
+def loaded(workspace: Workspace, alias: str = CHAMPION) -> Iterator[PyFuncModel]:
+    """`models:/conductor@ALIAS`, whose traces MLflow keeps in this store.
+
+    Raises `RegistryError` when there is no such version.
+    """
     missing = f"There is no {alias} yet. `podium run` trains and promotes one"
     if not store_exists(workspace):
         raise RegistryError(missing)
@@ -236,9 +247,8 @@ def predict(workspace: Workspace, request: Mapping[str, Any], alias: str = CHAMP
         import mlflow
 
         mlflow.set_experiment(experiment_id=experiment(client, workspace))  # where the trace belongs
-        answer: dict[str, Any] = mlflow.pyfunc.load_model(f"models:/{MODEL}@{alias}").predict(dict(request))
+        yield mlflow.pyfunc.load_model(f"models:/{MODEL}@{alias}")
         mlflow.flush_trace_async_logging()  # while mlflow is still set to this store
-        return answer
 
 
 def store_exists(workspace: Workspace) -> bool:

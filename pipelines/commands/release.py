@@ -49,22 +49,8 @@ def serve(host: str, port: int) -> None:
 
     POST a Responses request, {"input": [{"role": "user", "content": "…"}]}, to /invocations.
     """
-    import os
-    import sys
-    from subprocess import call
-
-    from ops.release import registry
+    from ops.release.http import serve
     from pipelines.home import quiet
 
-    workspace = Workspace.find()
-    champion = registry.champion(workspace)
-    if champion is None:
-        raise registry.RegistryError("There is no champion yet. `podium run` trains and promotes one")
     quiet()
-    model = f"models:/{registry.MODEL}/{champion.version}"
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", model, "--env-manager", "local"]
-    settings = {"MLFLOW_TRACKING_URI": workspace.mlflow_uri, "PODIUM_ROOT": str(workspace.root)}
-    try:
-        sys.exit(call([*command, "--host", host, "--port", str(port)], env=os.environ | settings))
-    except KeyboardInterrupt:
-        click.echo("stopped")
+    serve(Workspace.find(), host, port)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ops.conductor.policy import PolicyCard
@@ -21,7 +24,8 @@ from ops.evaluation.runner import ScoreRow
 from ops.release import registry
 from ops.release.promotion import Check, GateDecision, override
 from ops.workflow.grammar import Step, Workflow
-from tests.command import PODIUM
+from pipelines.dev import free_port
+from tests.command import PODIUM, podium
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
@@ -278,3 +282,61 @@ def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
     done = ask(workspace, "Why?")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"
+
+
+@pytest.mark.slow
+def test_the_champion_is_served_over_http_until_ctrl_c(released: Workspace, tmp_path: Path) -> None:
+    port, log = free_port(5050), tmp_path / "serve.log"
+    environment = {**os.environ, "PODIUM_ROOT": str(released.root)}
+    with log.open("w", encoding="utf-8") as out:
+        server = subprocess.Popen(
+            [*PODIUM, "serve", "--port", str(port)], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        while not answers(f"{url}/ping"):
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            time.sleep(0.5)
+        asked = {"input": [{"role": "user", "content": QUESTION}]}
+        told = httpx.post(f"{url}/invocations", json=asked, timeout=120, trust_env=False).raise_for_status().json()
+    finally:
+        server.send_signal(signal.SIGINT)
+        status = server.wait(60)
+    assert "42" in told["output"][0]["content"][0]["text"]
+    assert (status, "Traceback" in log.read_text(encoding="utf-8")) == (0, False), log.read_text(encoding="utf-8")
+    assert not answers(f"{url}/ping")
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def test_promotion_by_override_and_rollback_are_commands(
+    workspace: Workspace, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    by = ("--by", "Ada", "--reason", "cheaper from May")
+    assert podium("promote", *by) == podium("promote", "1", *by) == podium("rollback", "--reason", "why") == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(".")[0] for line in told] == [
+        "error: There is no challenger: `podium run` registers one",
+        "error: There is no version 1 of conductor: nothing is registered yet",
+        "error: There is no champion to roll back",
+    ]
+    assert not registry.store_exists(workspace), "asking makes no store"
+    first = register(workspace, policy, pool, right=6)
+    registry.promote(workspace, first.version, YES)
+    second = register(workspace, policy, pool, right=7)
+    assert not registry.promote(workspace, second.version, NO)
+    assert podium("promote", *by) == 0
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == second.version
+    assert champion.tags["override"] == "Ada: cheaper from May"
+    assert registry.recorded_decision(workspace, second.version) == override(NO, "Ada", "cheaper from May")
+    assert podium("rollback", "--reason", "worse at night") == 0
+    assert registry.score_rows(workspace, first) and registry.champion(workspace).version == first.version
+    assert registry.recorded_decision(workspace, first.version) == YES
+    assert podium("promote", second.version, *by) == 0, "what was rolled back comes back by name"

@@ -103,15 +103,20 @@ def test_the_card_says_what_was_chosen_and_why(made: tuple[Workspace, Mix]) -> N
     assert "gpqa" not in card.casefold()
 
 
-def test_it_is_the_same_again_and_from_shuffled_files(made: tuple[Workspace, Mix], tmp_path: Path) -> None:
-    workspace, mix = made
+def test_it_is_the_same_from_shuffled_files(made: tuple[Workspace, Mix], tmp_path: Path) -> None:
+    mix = made[1]
     for file in (SHARED / f"{name}.jsonl.gz" for own in FILES.values() for names in own.values() for name in names):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             rows = lines.readlines()
         with gzip.open(tmp_path / file.name, "wt", encoding="utf-8", compresslevel=1) as out:
             out.writelines(random.Random(file.name).sample(rows, len(rows)))
-    again, shuffled = curate(tmp_path / "again", SHARED), curate(tmp_path / "shuffled", tmp_path)
+    shuffled = curate(tmp_path / "shuffled", tmp_path)[1]
+    assert {(p.benchmark, p.id) for p in shuffled.problems} == {(p.benchmark, p.id) for p in mix.problems}
+    assert shuffled.card == mix.card
+
+
+@pytest.mark.soak  # test_data_versions.py: the same bytes again, of a small recipe
+def test_it_is_the_same_again(made: tuple[Workspace, Mix], tmp_path: Path) -> None:
+    again = curate(tmp_path, SHARED)[0]
     for name in ("shortlist.jsonl", "contamination.json", "training_mix.jsonl", "data_card.md"):
-        assert (again[0].data / name).read_bytes() == (workspace.data / name).read_bytes()
-    assert {(p.benchmark, p.id) for p in shuffled[1].problems} == {(p.benchmark, p.id) for p in mix.problems}
-    assert shuffled[1].card == mix.card
+        assert (again.data / name).read_bytes() == (made[0].data / name).read_bytes()

@@ -170,16 +170,18 @@ def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
 @pytest.mark.timeout(600)
 def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server: FaultServer, tmp_path: Path) -> None:
     timeout_s = 8.0
-    with running(order(server, tmp_path, CONCURRENCY, timeout_s=timeout_s), 1) as [process]:
+    with (
+        running(order(server, tmp_path, 12, timeout_s=timeout_s), 2) as others,  # ready before the time-outs begin
+        running(order(server, tmp_path, CONCURRENCY, timeout_s=timeout_s), 1) as [process],
+    ):
         server.order(latency_s=60.0)
         process.begin()
         while server.order()["busy"] < CONCURRENCY:
             time.sleep(0.02)
         process.kill()
-    server.order(latency_s=0.0)
-    lost = arrivals(server)
-    with running(order(server, tmp_path, 12, timeout_s=timeout_s), 2) as processes:
-        assert outcomes(processes) == [Counter(answered=12)] * 2
+        server.order(latency_s=0.0)
+        lost = arrivals(server)
+        assert outcomes(others) == [Counter(answered=12)] * 2
     times = arrivals(server)
     assert {prompt: len(at) for prompt, at in times.items()} == {
         f"question {number}": 2 if number < CONCURRENCY else 1 for number in range(12)

@@ -46,7 +46,7 @@ from ops.evaluation.runner import summarize
 
 @baseline("cheapest worker")
 def cheapest(answers):
-    name = min(answers.training, key=lambda row: row.cost_usd).worker
+    name = min(answers.training, key=lambda row: row.response.cost_usd).worker
     return Standing(summarize(of_worker(answers.evaluation, name)), name)
 '''
 TERM = '''

@@ -79,25 +79,28 @@ JOBS = {
 
 def jobs_over(assets: dg.Definitions) -> dict[str, dg.JobDefinition]:
     """The jobs, by name, over `assets`, which holds all assets of their stages with resources and loggers."""
-    return {name: _job(assets, name, *part) for name, part in JOBS.items()}
+    stages = {stage.name: stage for part in JOBS.values() for stage in part.stages}
+    ops = {name: _stage_op(assets, stage) for name, stage in stages.items()}  # one for all jobs that have the stage
+    return {
+        name: _job(name, [ops[stage.name] for stage in part.stages], part.description) for name, part in JOBS.items()
+    }
 
 
-def _job(assets: dg.Definitions, name: str, stages: Sequence[Stage], description: str) -> dg.JobDefinition:
+def _job(name: str, ops: Sequence[dg.OpDefinition], description: str) -> dg.JobDefinition:
     @dg.job(name=name, description=description, executor_def=dg.in_process_executor)
     def job() -> None:
         done = None
-        for stage in stages:
-            op = _stage_op(assets, stage, first=stage is stages[0])
+        for op in ops:
             done = op() if done is None else op(done)
 
     return job
 
 
-def _stage_op(assets: dg.Definitions, stage: Stage, first: bool) -> dg.OpDefinition:
+def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
     @dg.op(
         name=stage.name,
         description=stage.description,
-        ins={} if first else {"before": dg.In(dg.Nothing)},
+        ins={"before": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
     )
     def run_stage(context: dg.OpExecutionContext, podium: Podium) -> None:

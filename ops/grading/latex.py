@@ -1,4 +1,8 @@
-"""LaTeX and plain mathematics brought to one spelling, so that equal answers become equal strings."""
+"""LaTeX and plain mathematics brought to one spelling, so that equal answers become equal strings.
+
+math-verify's own normaliser in front of it loses five right forms of 972 and accepts three wrong ones of 589 (it drops
+signs that mean something); its repairs of fractions and roots in place of these lose 23.
+"""
 
 from __future__ import annotations
 

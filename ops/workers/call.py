@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,6 +10,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
 
 from ops.core.errors import OverBudget, WorkerUnreachable
 from ops.core.response import Message, Response
@@ -62,28 +70,27 @@ class Caller:
         Raises as `ops.workers.types.Client` says, and `ClaimLost` when the key's claim proves to be another's:
         then nothing was sent.
         """
-        worker, breaker = seat.worker, seat.breaker
-        retries = 0
+        breaker, pauses = seat.breaker, _Pauses(self.backoff_s)
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, Transient) and not breaker.is_probe(key)),
+            stop=stop_after_attempt(seat.worker.retries + 1),
+            wait=pauses.length,
+            before_sleep=lambda _: self.on_retry(),
+            sleep=pauses.pass_,
+            reraise=True,
+        )
+        number = 0
         try:
-            while True:
-                try:
-                    return await self._attempt(seat, messages, key, material, retries)
-                except Transient as error:
-                    if retries == worker.retries or breaker.is_probe(key):
-                        breaker.failed(key, str(error))
-                        raise _given_up(seat, retries + 1, error) from None
-                    pause = max(error.retry_after_s or 0.0, self._backoff(retries))
-                    # Who is told to come later waits for the provider; any other pause is the call's own misfortune.
-                    told = error.crowded or error.retry_after_s is not None
-                retries += 1
-                self.on_retry()
-                with waiting() if told else nullcontext():
-                    await asyncio.sleep(pause)
+            async for attempt in attempts:
+                number = attempt.retry_state.attempt_number
+                with attempt:
+                    return await self._attempt(seat, messages, key, material, number - 1)
+        except Transient as error:
+            breaker.failed(key, str(error))
+            raise _given_up(seat, number, error) from None
         finally:
             breaker.left(key)
-
-    def _backoff(self, retries: int) -> float:
-        return min(self.backoff_s * 2.0**retries, _LONGEST_BACKOFF_S) + random.uniform(0, self.backoff_s)
+        raise AssertionError("tenacity ends with a response or an error")
 
     async def _attempt(
         self, seat: Seat, messages: Sequence[Message], key: str, material: str, retries: int
@@ -183,6 +190,26 @@ class Caller:
             response.completion_tokens,
             key,
         )
+
+
+class _Pauses:
+    """The pauses between the attempts at one call: doubling, with jitter, and at least what the provider asks for."""
+
+    def __init__(self, first_s: float) -> None:
+        self._backoff = wait_exponential(multiplier=first_s, max=_LONGEST_BACKOFF_S) + wait_random(0, first_s)
+        self._asked_for = False
+
+    def length(self, state: RetryCallState) -> float:
+        """Seconds until the next attempt."""
+        error = state.outcome.exception() if state.outcome else None
+        assert isinstance(error, Transient)
+        # Who is told to come later waits for the provider; any other pause is the call's own misfortune.
+        self._asked_for = error.crowded or error.retry_after_s is not None
+        return max(error.retry_after_s or 0.0, self._backoff(state))
+
+    async def pass_(self, seconds: float) -> None:
+        with waiting() if self._asked_for else nullcontext():
+            await asyncio.sleep(seconds)
 
 
 def _given_up(seat: Seat, attempts: int, error: Transient) -> Exception:

@@ -46,7 +46,7 @@ def why_miss(
     question. A prompt that differs in its first characters has no relatives.
     """
     material = cache_material(identity, messages, sample)
-    asked = json.loads(material)
+    call = json.loads(material)
     nearest: tuple[tuple[int, int, int], str, tuple[Difference, ...]] | None = None
     for candidate in dict.fromkeys(cache.backend.near(marks(material), NEIGHBOURS)):
         if candidate == material:
@@ -55,26 +55,26 @@ def why_miss(
             stored = json.loads(candidate)
         except json.JSONDecodeError:  # a damaged row; `verify` reports it
             continue
-        found = tuple(_differences(asked, stored))
-        rank = _distance(asked, stored, found)
+        differences = tuple(_differences(call, stored))
+        rank = _distance(call, stored, differences)
         if nearest is None or rank < nearest[0]:
-            nearest = rank, candidate, found
+            nearest = rank, candidate, differences
     return Lookup(False, nearest[2], nearest[1]) if nearest else Lookup(False, (), None)
 
 
-def _distance(asked: Any, stored: Any, found: Sequence[Difference]) -> tuple[int, int, int]:
-    same_messages = asked["messages"] == stored["messages"]
-    if same_messages and asked["worker"].get("model") == stored["worker"].get("model"):
+def _distance(call: Any, stored: Any, differences: Sequence[Difference]) -> tuple[int, int, int]:
+    same_messages = call["messages"] == stored["messages"]
+    if same_messages and call["worker"].get("model") == stored["worker"].get("model"):
         tier = 0
-    elif asked["worker"] == stored["worker"]:
+    elif call["worker"] == stored["worker"]:
         tier = 1
     else:
         tier = 2 if same_messages else 3
-    return tier, len(found), -sum(difference.at or 0 for difference in found)
+    return tier, len(differences), -sum(difference.at or 0 for difference in differences)
 
 
-def _differences(asked: Any, stored: Any) -> list[Difference]:
-    left, right = _flat(asked), _flat(stored)
+def _differences(call: Any, stored: Any) -> list[Difference]:
+    left, right = _flat(call), _flat(stored)
     return [
         _difference(field, left.get(field, ABSENT), right.get(field, ABSENT))
         for field in dict.fromkeys((*left, *right))
@@ -93,12 +93,12 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
     return {name: leaf for part, item in parts for name, leaf in _flat(item, part).items()}
 
 
-def _difference(field: str, asked: Any, stored: Any) -> Difference:
-    if not (field.endswith("content") and isinstance(asked, str) and isinstance(stored, str)):
-        return Difference(field, _shown(asked), _shown(stored))
-    pairs = zip(asked, stored, strict=False)
-    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(asked), len(stored)))
-    return Difference(field, _around(asked, at), _around(stored, at), at)
+def _difference(field: str, wanted: Any, stored: Any) -> Difference:
+    if not (field.endswith("content") and isinstance(wanted, str) and isinstance(stored, str)):
+        return Difference(field, _shown(wanted), _shown(stored))
+    pairs = zip(wanted, stored, strict=False)
+    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(stored)))
+    return Difference(field, _around(wanted, at), _around(stored, at), at)
 
 
 def _shown(value: Any) -> str:

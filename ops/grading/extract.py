@@ -38,7 +38,7 @@ def boxes(text: str) -> list[Box]:
     """The balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
     if "box" not in text:
         return []
-    found: list[Box] = []
+    balanced: list[Box] = []
     stack: list[tuple[int, int | None]] = []
     position = 0
     while position < len(text):
@@ -53,9 +53,9 @@ def boxes(text: str) -> list[Box]:
         elif char == "}" and stack:
             brace, start = stack.pop()
             if start is not None:
-                found.append(Box(start, position + 1, text[brace + 1 : position].strip()))
+                balanced.append(Box(start, position + 1, text[brace + 1 : position].strip()))
         position += 1
-    return sorted(found)
+    return sorted(balanced)
 
 
 def boxed(response: str) -> str | None:

@@ -1,7 +1,7 @@
 """LaTeX and plain mathematics brought to one spelling, so that equal answers become equal strings.
 
-math-verify's own normaliser in front of it loses five right forms of 972 and accepts three wrong ones of 589 (it drops
-signs that mean something); its repairs of fractions and roots in place of these lose 23.
+math-verify's own normaliser in front of it loses five more right forms of 972 and accepts three wrong ones of 589: it
+drops signs that mean something. Its repairs of fractions and roots in place of these lose 23.
 """
 
 from __future__ import annotations

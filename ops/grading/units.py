@@ -1,7 +1,7 @@
 """Units of measurement and money: spellings, SI prefixes, products and powers.
 
 pint's registry reads more than a person means (`c` is the speed of light): on the forms of `make forms` it loses five
-right answers and accepts three wrong ones where this table loses and accepts none, and takes a second to load.
+more right answers than this table, accepts three wrong ones where this accepts none, and takes a second to load.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
         grade = next(left) if problem.answer.strip() else None
         score, reason = (grade.score, grade.reason) if grade else (None, "no gold answer")
         # A reason quotes the gold answer: of a confidential benchmark the id alone is told.
-        told = ("", "not shown") if hidden else (problem.answer, reason)
-        verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, *told))
+        texts = ("", "not shown") if hidden else (problem.answer, reason)
+        verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, *texts))
     return verdicts
 
 

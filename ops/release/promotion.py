@@ -106,7 +106,7 @@ def _against_best_worker(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], g
             "gain over the best single worker",
             gain.low,
             gate.min_gain_over_best_worker,
-            f"{_told(gain, gate)}; {pairs.discordance()}",
+            f"{_in_words(gain, gate)}; {pairs.discordance()}",
         ),
     ]
 
@@ -126,7 +126,7 @@ def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate
             "difference to the champion",
             gain.low,
             -gate.max_loss_against_champion,
-            _told(gain, gate),
+            _in_words(gain, gate),
         ),
         Check(
             "McNemar against the champion",
@@ -141,7 +141,7 @@ def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate
     ]
 
 
-def _told(gain: Interval, gate: PromotionGate) -> str:
+def _in_words(gain: Interval, gate: PromotionGate) -> str:
     return f"mean {gain.mean:+.3f}, {gate.confidence:.0%} interval {gain.low:+.3f} to {gain.high:+.3f}"
 
 
@@ -174,12 +174,12 @@ class _Pairs:
 
     def strata(self) -> dict[str, list[float]]:
         """Differences of accuracy by benchmark."""
-        found: dict[str, list[float]] = defaultdict(list)
+        differences: dict[str, list[float]] = defaultdict(list)
         for question in self.questions:
-            found[benchmark_of(question)].append(
+            differences[benchmark_of(question)].append(
                 self._mean(self.ours, question, "correct") - self._mean(self.theirs, question, "correct")
             )
-        return found
+        return differences
 
     def gain(self, gate: PromotionGate) -> Interval:
         return paired_bootstrap(
@@ -209,8 +209,8 @@ class _Pairs:
 
 
 def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
-    found: dict[str, list[ScoreRow]] = defaultdict(list)
+    scored: dict[str, list[ScoreRow]] = defaultdict(list)
     for row in rows:
         if not row.unscorable:
-            found[row.problem_key].append(row)
-    return dict(found)
+            scored[row.problem_key].append(row)
+    return dict(scored)

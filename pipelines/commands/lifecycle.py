@@ -38,7 +38,7 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
     The stages before (problems, shortlist, responses) must be there. A training that was cut short goes on.
     """
     if folder is None:
-        _until_stopped(Workspace.find(), recipe, seed, "training")
+        _until_stopped(Workspace.find(), recipe, seed, "train")
         return
     from subprocess import call
 
@@ -56,7 +56,7 @@ def evaluate(recipe: str, seed: int | None) -> None:
 
     Nothing is registered or promoted.
     """
-    _until_stopped(Workspace.find(), recipe, seed, "evaluation")
+    _until_stopped(Workspace.find(), recipe, seed, "evaluate")
 
 
 @click.command()

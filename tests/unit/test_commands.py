@@ -170,3 +170,14 @@ def test_what_calls_podium_calls_what_there_is(name: str) -> None:
     for first, second in called:
         group = any(words[0] == first and len(words) == 2 for words in known)
         assert ((first, second) if group and second else (first,)) in known
+
+
+@pytest.mark.parametrize(("name", "job"), [("run", "lifecycle"), ("train", "train"), ("evaluate", "evaluate")])
+def test_what_runs_stages_runs_a_job_that_there_is(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines import run as lives
+    from pipelines.lifecycle import JOBS
+
+    asked: list[str] = []
+    monkeypatch.setattr(lives, "live", lambda workspace, recipe, seed, part: asked.append(part))
+    assert podium(name) == 0
+    assert asked == [job] and job in JOBS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,16 @@ def allowed_s(item: pytest.Item) -> float:
     if limit is None:
         return 1.0 if item.get_closest_marker("slow") else 0.0
     return float(limit.args[0])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def restored_environment() -> Iterator[None]:
+    """Every file of tests leaves the environment as it found it: commands that run in this process name their project
+    there, and the next file may be in the same process."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ops.benchmarks.store import write_text
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 
 

@@ -99,17 +99,6 @@ class Benchmark:
             raise ConfigError("recipe", f"benchmarks.{self.name}.test_release", problem, "Name another release")
         return releases[split]
 
-    def load(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> list[Problem]:
-        """Problems of `split`, of which no row may be malformed beyond the source's share.
-
-        Raises `DataError` and `ConfigError`. `read` tells the malformed rows as well.
-        """
-        from ops.benchmarks.quarantine import judge
-
-        loaded = self.read(split, source, workspace, seed)
-        judge(self, split, loaded, source.max_malformed_share)
-        return loaded.problems
-
     def read(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> Loaded:
         """The split's problems beside its malformed rows; `source` says from where and how many.
 

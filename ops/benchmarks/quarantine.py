@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.rows import RowError, is_identifier
-from ops.benchmarks.store import write_text
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Split
 from ops.core.workspace import Workspace

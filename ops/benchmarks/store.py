@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +10,9 @@ from pathlib import Path
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row, unique
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-
-
-def write_text(file: Path, text: str) -> None:
-    """Replace `file` by `text` in one step: a crash leaves the old file or the new one, never a part."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def write_problems(file: Path, problems: Iterable[Problem]) -> None:

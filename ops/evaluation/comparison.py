@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.store import write_text
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.store import write_text
+from ops.core.atomic import write_text
 
 _REMOTE = re.compile(
     r"<script[^>]+src=\"https?://[^>]*>\s*</script>|<link[^>]+href=\"https?://[^>]*>"

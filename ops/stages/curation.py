@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from ops.benchmarks.raw import evaluation_questions, training_candidates
 from ops.benchmarks.registry import training_domains
-from ops.benchmarks.store import read_problems, write_problems, write_text
+from ops.benchmarks.store import read_problems, write_problems
 from ops.config import Setup
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace

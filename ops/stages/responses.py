@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import read_problems, write_text
+from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup
+from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from ops.benchmarks.store import write_text
 from ops.config import Pool, Recipe, Snapshot
+from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
 from ops.versioning.plain import has_dvc, unrecorded

@@ -54,7 +54,8 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from rich.console import Console
 
     from ops.benchmarks.raw import raw_files
-    from ops.benchmarks.store import read_problems, write_text
+    from ops.benchmarks.store import read_problems
+    from ops.core.atomic import write_text
     from ops.grading import isolation
     from ops.quality.gold import grade_gold
     from ops.quality.report import Golds, gold_report

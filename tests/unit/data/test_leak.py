@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.loading import load
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
@@ -168,7 +169,7 @@ def test_a_file_without_a_header_is_told_what_it_lacks(workspace: Workspace) -> 
 def test_other_benchmarks_are_told_the_columns_that_were_found(workspace: Workspace) -> None:
     (workspace.root / "m.csv").write_bytes(table([["number", "text"], ["1", "2"]]))
     with pytest.raises(DataError, match="no row has a column 'id'; found number, text"):
-        BENCHMARKS["mmlu"].load("test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
+        load(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
 
 
 def test_a_sound_file_loads_and_its_ids_are_identifiers(workspace: Workspace) -> None:
@@ -245,7 +246,7 @@ def test_the_hubs_files_are_as_silent(
     entry = upstream(*BROKEN[way])
     source = BenchmarkSource(source="hub", revision="a" * 40, max_malformed_share=0.0)
     with pytest.raises(DataError) as caught:
-        entry.load("test", source, workspace, 0)
+        load(entry, "test", source, workspace, 0)
     printed = capfd.readouterr()
     shown = "".join(traceback.format_exception(caught.value)).replace(repr(WORD), "")
     for text in (str(caught.value), shown, caplog.text, printed.out, printed.err):

@@ -1,0 +1,22 @@
+"""Files that are replaced whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_text(file: Path, text: str) -> None:
+    """Replace `file` by `text` in one step: a crash leaves the old file or the new one, never a part."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    finally:
+        Path(name).unlink(missing_ok=True)

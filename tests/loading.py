@@ -1,0 +1,16 @@
+"""A benchmark's problems as the stage takes them: read, and refused where too many rows are malformed."""
+
+from __future__ import annotations
+
+from ops.benchmarks.base import Benchmark
+from ops.benchmarks.quarantine import judge
+from ops.config import BenchmarkSource
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
+
+
+def load(entry: Benchmark, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> list[Problem]:
+    """The split's problems. Raises `DataError` and `ConfigError`."""
+    loaded = entry.read(split, source, workspace, seed)
+    judge(entry, split, loaded, source.max_malformed_share)
+    return loaded.problems

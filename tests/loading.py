@@ -9,7 +9,9 @@ from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 
 
-def load(entry: Benchmark, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> list[Problem]:
+def sound_problems(
+    entry: Benchmark, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int
+) -> list[Problem]:
     """The split's problems. Raises `DataError` and `ConfigError`."""
     loaded = entry.read(split, source, workspace, seed)
     judge(entry, split, loaded, source.max_malformed_share)

@@ -29,7 +29,7 @@ from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
 from pipelines.pages import write_between
-from tests.loading import load
+from tests.loading import sound_problems
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
@@ -94,7 +94,7 @@ def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
 def statements() -> list[Problem]:
     """LiveCodeBench V1 with its public tests, through the file source."""
     source = BenchmarkSource.model_validate({"source": "file", "train_file": STATEMENTS})
-    return list(load(BENCHMARKS["livecodebench"], "train", source, Workspace(SHARED), 0))
+    return list(sound_problems(BENCHMARKS["livecodebench"], "train", source, Workspace(SHARED), 0))
 
 
 # ── tables ───────────────────────────────────────────────────────────────────

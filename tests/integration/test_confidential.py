@@ -36,7 +36,7 @@ from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from pipelines.definitions import definitions
 from pipelines.home import prepare
-from tests.loading import load
+from tests.loading import sound_problems
 
 CANARY = "canary-7f3a"
 COLUMNS = (
@@ -157,7 +157,7 @@ def test_no_error_quotes_a_question(tmp_path: Path, broken: dict[str, str]) -> N
     workspace = Workspace(tmp_path)
     name = write_gpqa(tmp_path / "gpqa.csv", [record("rec0", **broken)])
     with pytest.raises(DataError) as caught:
-        load(BENCHMARKS["gpqa_diamond"], "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
+        sound_problems(BENCHMARKS["gpqa_diamond"], "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
     assert CANARY not in str(caught.value)
 
 
@@ -168,7 +168,7 @@ def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path,
     pd.DataFrame([row]).to_parquet(tmp_path / "gpqa.parquet")
     source = BenchmarkSource(source="file", test_file="gpqa.parquet")
     with pytest.raises(DataError) as caught:
-        load(BENCHMARKS["gpqa_diamond"], "test", source, Workspace(tmp_path), 0)
+        sound_problems(BENCHMARKS["gpqa_diamond"], "test", source, Workspace(tmp_path), 0)
     assert CANARY not in str(caught.value)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.command import podium
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.catalogue.livecodebench import hidden_tests
 from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, unseen_benchmarks
@@ -107,7 +107,7 @@ def test_starter_code_with_a_class_makes_method_calls(workspace: Workspace, writ
     }
     file = write_rows("lcb.jsonl", [row, {**row, "id": "2", "starter_code": "def f():"}])
     source = BenchmarkSource(source="file", train_file=file.name)
-    method, function = load(BENCHMARKS["livecodebench"], "train", source, workspace, 0)
+    method, function = sound_problems(BENCHMARKS["livecodebench"], "train", source, workspace, 0)
     assert method.tests == (CodeTest("call", "Solution().f([1, 2], 'a', True)", "None"),)
     assert function.tests == (CodeTest("call", "f([1, 2], 'a', True)", "None"),)
     assert method.question.endswith("```python\nclass Solution:\n    def f(self):\n```")
@@ -119,7 +119,7 @@ def test_caps_take_a_seeded_sample_in_file_order(workspace: Workspace, write_row
     source = BenchmarkSource(source="file", train_file=files[0], test_file=files[1], train=50, test=50)
 
     def ids(split: Any, seed: int) -> list[int]:
-        return [int(p.id) for p in load(BENCHMARKS["rlpr"], split, source, workspace, seed)]
+        return [int(p.id) for p in sound_problems(BENCHMARKS["rlpr"], split, source, workspace, seed)]
 
     assert ids("train", 0) == ids("train", 0) == sorted(ids("train", 0))
     assert len(ids("train", 0)) == 50
@@ -129,9 +129,9 @@ def test_caps_take_a_seeded_sample_in_file_order(workspace: Workspace, write_row
 
 def test_splits_that_do_not_exist_say_so(workspace: Workspace) -> None:
     with pytest.raises(DataError, match="evaluation only"):
-        load(BENCHMARKS["aime25"], "train", BenchmarkSource(), workspace, 0)
+        sound_problems(BENCHMARKS["aime25"], "train", BenchmarkSource(), workspace, 0)
     with pytest.raises(DataError, match="test_file"):
-        load(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", train_file="x.jsonl"), workspace, 0)
+        sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", train_file="x.jsonl"), workspace, 0)
 
 
 def test_worker_prompt_ends_with_what_the_grader_looks_for(make: Callable[..., Problem]) -> None:

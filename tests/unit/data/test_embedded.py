@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
 from ops.quality import check_gold, check_problems
@@ -14,12 +14,12 @@ from ops.core.workspace import Workspace
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace) -> None:
     entry, source = BENCHMARKS[name], BenchmarkSource(train=12, test=8)
-    test = load(entry, "test", source, workspace, 5)
+    test = sound_problems(entry, "test", source, workspace, 5)
     assert len(test) == 8
-    assert test == load(entry, "test", source, workspace, 6)
+    assert test == sound_problems(entry, "test", source, workspace, 6)
     found = [*test]
     if entry.trains:
-        train = load(entry, "train", source, workspace, 5)
+        train = sound_problems(entry, "train", source, workspace, 5)
         assert len(train) == 12
         assert check_problems(train, evaluation=test).failures == []
         found += train

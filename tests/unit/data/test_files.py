@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.hub import HubChanged
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
@@ -76,7 +76,7 @@ def write(file: Path, rows: Rows) -> str:
 
 def load(workspace: Workspace, benchmark: str, split: Split, *names: str, **fields: Any) -> list[Problem]:
     source = BenchmarkSource(source="file", **{f"{split}_file": names}, **fields)
-    return load(BENCHMARKS[benchmark], split, source, workspace, 0)
+    return sound_problems(BENCHMARKS[benchmark], split, source, workspace, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,16 +148,16 @@ def test_one_file_for_both_splits_is_cut_as_the_hub_is(workspace: Workspace, tmp
     rows = [{"id": f"m{i}", "question": f"What is {i}?", "answer": str(i)} for i in range(500)]
     write(tmp_path / "math.jsonl", rows)
     source = BenchmarkSource(source="file", train_file="math.jsonl", test_file="math.jsonl")
-    train, test = (load(BENCHMARKS["math500"], split, source, workspace, 0) for split in ("train", "test"))
+    train, test = (sound_problems(BENCHMARKS["math500"], split, source, workspace, 0) for split in ("train", "test"))
     assert (len(train), len(test), len({p.id for p in (*train, *test)})) == (300, 100, 400)
     assert [p.id for p in test[:5]] == ["m6", "m14", "m17", "m19", "m24"]
     write(tmp_path / "few.jsonl", rows[:50])
     few = BenchmarkSource(source="file", train_file="few.jsonl", test_file="few.jsonl")
     with pytest.raises(HubChanged, match="holds 50 rows"):
-        load(BENCHMARKS["math500"], "train", few, workspace, 0)
+        sound_problems(BENCHMARKS["math500"], "train", few, workspace, 0)
     mmlu = BenchmarkSource(source="file", train_file="math.jsonl", test_file="math.jsonl")
     with pytest.raises(DataError, match=r"math\.jsonl is named for both splits\. Name one file for each split"):
-        load(BENCHMARKS["mmlu"], "train", mmlu, workspace, 0)
+        sound_problems(BENCHMARKS["mmlu"], "train", mmlu, workspace, 0)
 
 
 # ── releases ─────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, Part
 from ops.benchmarks.registry import BENCHMARKS
@@ -69,7 +69,7 @@ def at(entry: Benchmark, place: Path, **parts: Part) -> Benchmark:
 
 
 def read(entry: Benchmark, split: Split, workspace: Workspace) -> list[Problem]:
-    return load(entry, split, BenchmarkSource(source="hub", revision=PINNED), workspace, 0)
+    return sound_problems(entry, split, BenchmarkSource(source="hub", revision=PINNED), workspace, 0)
 
 
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("math500", "rlpr")])
@@ -151,7 +151,7 @@ def test_folder_without_data(tmp_path: Path) -> None:
 
 def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None:
     with pytest.raises(ConfigError, match=r"benchmarks\.mmlu\.revision: is missing.*git ls-remote \S+/cais/mmlu HEAD"):
-        load(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="hub"), workspace, 0)
+        sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="hub"), workspace, 0)
     for moving in ("main", "v1.0", PINNED[:12]):
         with pytest.raises(ValueError, match="revision"):
             BenchmarkSource(source="hub", revision=moving)

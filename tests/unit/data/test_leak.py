@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
@@ -163,20 +163,20 @@ def test_a_file_without_a_header_is_told_what_it_lacks(workspace: Workspace) -> 
     name, content = BROKEN["no header"]
     (workspace.root / name).write_bytes(content)
     with pytest.raises(DataError, match=r"no row has a column 'id'.*first line.*Record ID, Question, Subdomain"):
-        GPQA.load("test", BenchmarkSource(source="file", test_file=name), workspace, 0)
+        sound_problems(GPQA, "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
 
 
 def test_other_benchmarks_are_told_the_columns_that_were_found(workspace: Workspace) -> None:
     (workspace.root / "m.csv").write_bytes(table([["number", "text"], ["1", "2"]]))
     with pytest.raises(DataError, match="no row has a column 'id'; found number, text"):
-        load(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
+        sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
 
 
 def test_a_sound_file_loads_and_its_ids_are_identifiers(workspace: Workspace) -> None:
     (workspace.root / "g.csv").write_bytes(export([*RECORDS, record(3, **{"Record ID": "recPhysicsOne"})]))
     (workspace.root / "o.jsonl").write_bytes(lines([ours(1), ours(2, id="physics/17.b")]))
     source = BenchmarkSource(source="file", test_file=("g.csv", "o.jsonl"))
-    problems = GPQA.load("test", source, workspace, 0)
+    problems = sound_problems(GPQA, "test", source, workspace, 0)
     assert [problem.id for problem in problems] == ["rec0", "rec1", "rec2", "recPhysicsOne", "q1", "physics/17.b"]
 
 
@@ -246,7 +246,7 @@ def test_the_hubs_files_are_as_silent(
     entry = upstream(*BROKEN[way])
     source = BenchmarkSource(source="hub", revision="a" * 40, max_malformed_share=0.0)
     with pytest.raises(DataError) as caught:
-        load(entry, "test", source, workspace, 0)
+        sound_problems(entry, "test", source, workspace, 0)
     printed = capfd.readouterr()
     shown = "".join(traceback.format_exception(caught.value)).replace(repr(WORD), "")
     for text in (str(caught.value), shown, caplog.text, printed.out, printed.err):

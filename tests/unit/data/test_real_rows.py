@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.raw import evaluation_questions, training_candidates
@@ -28,7 +28,7 @@ CONFIG = Path(__file__).resolve().parents[3] / "config"
 
 def load(name: str, split: Split, *files: Path) -> list[Problem]:
     source = BenchmarkSource(source="file", **{f"{split}_file": tuple(map(str, files))})
-    return load(BENCHMARKS[name], split, source, Workspace(files[0].parent), 0)
+    return sound_problems(BENCHMARKS[name], split, source, Workspace(files[0].parent), 0)
 
 
 @pytest.mark.parametrize(

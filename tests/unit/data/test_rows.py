@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loading import load
+from tests.loading import sound_problems
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
@@ -28,7 +28,7 @@ CODE = {"id": "p1", "question": "Add.", "answer": None, "grader": "code"}
 
 def load(workspace: Workspace, file: Path, benchmark: str = "math500") -> list[Problem]:
     source = BenchmarkSource(source="file", test_file=str(file))
-    return load(BENCHMARKS[benchmark], "test", source, workspace, 0)
+    return sound_problems(BENCHMARKS[benchmark], "test", source, workspace, 0)
 
 
 @pytest.mark.parametrize(

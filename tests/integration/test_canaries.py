@@ -30,7 +30,8 @@ from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.search import holders
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+# A whole life; `make test` has the stages (test_confidential) and the calls (tests/faults/test_canaries).
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 QUESTION, KEY, KEY_VARIABLE = "canaryquestion7f3a", "canarykey9c1f7e2ab0", "CANARY_KEY"
 ECHOES = ("echo-1", "echo-2", "echo-3", "echo-4")

@@ -25,7 +25,7 @@ from ops.training.trainer import last_checkpoint, run
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,  # `make test` merges the ranks' shares without DeepSpeed (tests/unit/training)
     pytest.mark.timeout(1200),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]

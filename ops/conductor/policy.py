@@ -19,6 +19,8 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
+_SETTINGS_OF_BEFORE = ("discount",)
+"""Of recursion, in cards of earlier checkouts."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
@@ -46,8 +48,11 @@ class PolicyCard(Settings):
         """The card of a policy folder. Raises `DataError`."""
         file = folder / CARD
         try:
-            return cls.model_validate_json(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            row = json.loads(file.read_text(encoding="utf-8"))
+            for name in _SETTINGS_OF_BEFORE:  # policies outlive settings
+                row.get("execution", {}).get("recursion", {}).pop(name, None)
+            return cls.model_validate(row)
+        except (OSError, ValueError, AttributeError) as error:
             raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
 
     def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NOBODY) -> Team:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.conductor.policy import Conductor, PolicyCard, chat_text, chat_tokens, context_tokens
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
+from ops.core.errors import DataError
 from ops.training.supervised import scratch_model
 from ops.training.tokenizer import END, ROLES
 from ops.workflow.grammar import Workflow
@@ -52,3 +55,14 @@ def test_a_question_with_control_tokens_is_one_turn(conductor: Conductor) -> Non
     tokens = conductor._tokenizer.tokenize(text, add_special_tokens=False)
     assert [token for token in tokens if token in (*ROLES, END)] == ["<|user|>", "<|end|>", "<|assistant|>"]
     assert conductor.write([chat(hostile)], max_tokens=4) == conductor.write([chat(hostile)], max_tokens=4)
+
+
+def test_a_card_of_an_earlier_checkout_is_read(conductor: Conductor, tmp_path: Path) -> None:
+    conductor.card.write(tmp_path)
+    row = json.loads((tmp_path / "podium.json").read_text(encoding="utf-8"))
+    row["execution"]["recursion"]["discount"] = 0.2
+    (tmp_path / "podium.json").write_text(json.dumps(row), encoding="utf-8")
+    assert PolicyCard.read(tmp_path) == conductor.card
+    (tmp_path / "podium.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(DataError, match="is not a policy's card"):
+        PolicyCard.read(tmp_path)

@@ -77,7 +77,11 @@ class LocalClaims:
                 taken = _take(connection, free, rows)
         with self._lock:
             self._held |= taken
-        return [LocalClaim(self, key) if key in taken else None for key in keys]
+        claims: list[LocalClaim | None] = []
+        for key in keys:  # of those who ask for the same one in one turn the first has it
+            claims.append(LocalClaim(self, key) if key in taken else None)
+            taken.discard(key)
+        return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """Note that the calls of these keys leave now, and how long an answer may come; those that are still ours."""

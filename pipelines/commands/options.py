@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import click
 from click.shell_completion import CompletionItem
 
@@ -33,7 +31,6 @@ class _Named(click.ParamType):
 
 RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 
-Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
 """A file in config/recipes, without `.yaml`."""
 recipe_option = click.option(

@@ -82,6 +82,19 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
             claim.release()
 
 
+def test_of_two_who_ask_in_one_turn_one_gets_the_claim(open_cache: OpenCache) -> None:
+    async def scenario() -> None:
+        cache = open_cache()
+        waiting = [asyncio.create_task(cache.claim("key")) for _ in range(2)]
+        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        await asyncio.sleep(0.1)
+        assert (len(done), [task.done() for task in rest]) == (1, [False])
+        cache.put("key", "{}", RESPONSE)
+        assert [got.text for got in await asyncio.gather(*rest) if isinstance(got, Response)] == ["Answer: 4"]
+
+    asyncio.run(scenario())
+
+
 def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = cache.backend.claim("key")[0]

@@ -1,8 +1,4 @@
-"""The serving agent: MLflow loads this file by path (models-from-code), from wherever the model lies.
-
-What belongs here: the Responses protocol, in and out. What does not: how a
-question is answered (`ops.release.serving`). `ops` travels inside the model.
-"""
+"""The serving agent: MLflow loads this file by path (models-from-code), from wherever the model lies."""
 
 from __future__ import annotations
 

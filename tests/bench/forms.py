@@ -1,8 +1,4 @@
-"""`python -m tests.bench.forms`, what `make forms` calls: the corpus of forms, as a table in docs/quality.md.
-
-What belongs here: our verdicts on the forms of `tests/unit/grading/forms/`, bare math-verify's beside
-them, and both on forms of real problems (../shared). What does not: the forms themselves.
-"""
+"""`python -m tests.bench.forms`, what `make forms` calls: the corpus of forms, as a table in docs/quality.md."""
 
 from __future__ import annotations
 

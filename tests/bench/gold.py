@@ -1,7 +1,4 @@
-"""`python -m tests.bench.gold`, what `make gold` calls: gold answers of the real rows, as a table in docs/quality.md.
-
-What belongs here: which files make which set. What does not: grading and the report (`ops.quality`).
-"""
+"""`python -m tests.bench.gold`, what `make gold` calls: gold answers of the real rows, as a table in docs/quality.md."""
 
 from __future__ import annotations
 

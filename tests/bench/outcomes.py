@@ -1,8 +1,4 @@
-"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/precaching.md.
-
-What belongs here: LiveCodeBench's published outcomes read as worker responses. They lie in `../shared`, which a
-user's machine has not: then this says so and ends.
-"""
+"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/precaching.md."""
 
 from __future__ import annotations
 

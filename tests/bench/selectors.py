@@ -1,8 +1,5 @@
 """`python -m tests.bench.selectors`, what `make selectors` calls: the selectors on measured outcomes, into docs.
 
-What belongs here: the experiment and its tables. The outcomes are LiveCodeBench's published results of February
-2024, which lie beside the project or not at all: per question and model, how many of ten samples passed.
-
 A pool is half of the models. Some samples of each are precached, and forecast and selectors see only those; what
 comes out is computed on the *other* samples, which stand for fresh rollouts: a group is a draw of G of them without
 replacement, so nothing is assumed about the rates behind them.

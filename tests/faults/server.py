@@ -1,9 +1,4 @@
-"""An OpenAI-compatible server on loopback that fails on command and keeps its own log.
-
-What belongs here: the faults and the log, in a process of their own (`python server.py LOG`
-prints its port), so that neither shares the client's interpreter or its death. What does
-not: what a client must make of them (the tests beside this file).
-"""
+"""An OpenAI-compatible server on loopback that fails on command and keeps its own log."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`python -m tests.fuzz.grammar [libFuzzer options]`: whatever the bytes, a workflow or a reason, and soon.
-
-What belongs here: the target and its seeds (the corpus of hand-written outputs). What does not:
-property tests, which run with the others.
-"""
+"""`python -m tests.fuzz.grammar [libFuzzer options]`: whatever the bytes, a workflow or a reason, and soon."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Finding a string in everything below a folder, however it is packed.
-
-What belongs here: looking into the containers that a lifecycle writes (SQLite with its WAL, parquet, zip,
-gzip, zlib, base64 inside text). What does not: what may lie where (`test_canaries`).
-"""
+"""Finding a string in everything below a folder, however it is packed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The corpus of forms: what responses look like, which verdict each must get, and why.
 
-What belongs here: reading `forms/*.yaml` into cases. What does not: the verdicts (`test_forms`, `tests.bench.forms`).
-
 A file holds one kind of form of one grader:
 
     grader: math                  # math, choice, text or code

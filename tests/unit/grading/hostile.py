@@ -1,8 +1,4 @@
-"""Programs that try to be graded right without solving anything, by the kind of test that they attack.
-
-What belongs here: the programs. What does not: running them (`test_hostile.py`). Each has a name that says
-what it attacks; none computes the answers, so every one of them must score 0.
-"""
+"""Programs that try to be graded right without solving anything, by the kind of test that they attack."""
 
 # ruff: noqa: E501
 # Programs as they stand: a line broken for width would only be harder to read.

@@ -1,4 +1,7 @@
-"""The serving agent: MLflow loads this file by path (models-from-code), from wherever the model lies."""
+"""The serving agent: MLflow loads this file by path (models-from-code), from wherever the model lies.
+
+`ops` travels inside the model.
+"""
 
 from __future__ import annotations
 

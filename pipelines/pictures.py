@@ -1,4 +1,7 @@
-"""The pictures of docs/workflow.md: three workflows, one of them run."""
+"""The pictures of docs/workflow.md: three workflows, one of them run.
+
+The responses of the third were written for the page; everything else in the pictures is what the code makes of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Benchmark files as rows: JSON lines, CSV and Parquet, told apart by their suffix."""
+"""Benchmark files as rows: JSON lines, CSV and Parquet, told apart by their suffix.
+
+Rows come one at a time, so that a malformed one stands beside its neighbours instead of ending them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut one upstream split into ours."""
+"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut one upstream split into ours.
+
+Tested against local folders and a stand-in server on loopback; not tried against the live hub.
+"""
 
 from __future__ import annotations
 

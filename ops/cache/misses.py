@@ -1,4 +1,8 @@
-"""Why a call was not in the cache: which field of its key differs from the nearest entry that is."""
+"""Why a call was not in the cache: which field of its key differs from the nearest entry that is.
+
+Nothing is scanned: an index gives the entries with the same messages, and those whose prompts begin alike; among
+these the nearest is chosen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A rollout: one text of the Conductor, read, executed, graded and rewarded."""
+"""A rollout: one text of the Conductor, read, executed, graded and rewarded.
+
+Training and evaluation both call `roll_out`, so that what is optimised is what is measured.
+"""
 
 from __future__ import annotations
 

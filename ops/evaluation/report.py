@@ -1,4 +1,7 @@
-"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures."""
+"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures.
+
+Only names and numbers are shown, never a question or an answer (GPQA asks that its questions are not spread).
+"""
 
 from __future__ import annotations
 

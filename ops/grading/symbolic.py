@@ -1,4 +1,8 @@
-"""Equality of two expressions by math-verify, from any thread and within a bounded time."""
+"""Equality of two expressions by math-verify, from any thread and within a bounded time.
+
+SymPy has no limits of its own and math-verify's are signals, which only a main thread receives: so it works in a
+process of its own, started when first needed, ended when it overruns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal."""
+"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal.
+
+One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither).
+"""
 
 from __future__ import annotations
 

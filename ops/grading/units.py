@@ -2,6 +2,8 @@
 
 pint's registry reads more than a person means (`c` is the speed of light): on the forms of `make forms` it loses five
 more right answers than this table, accepts three wrong ones where this accepts none, and takes a second to load.
+
+Temperatures are never converted (Celsius, Fahrenheit and kelvin are three dimensions).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""SmolLM2-135M-Instruct from the package registry as a folder that vLLM serves: a real LLM without a model hub."""
+"""SmolLM2-135M-Instruct from the package registry as a folder that vLLM serves: a real LLM without a model hub.
+
+It runs in vLLM's own environment (`make vllm-local`), which has torch and transformers.
+"""
 
 from __future__ import annotations
 

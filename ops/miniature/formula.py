@@ -1,4 +1,7 @@
-"""The formal expressions that tools pass to each other, read without ever evaluating code."""
+"""The formal expressions that tools pass to each other, read without ever evaluating code.
+
+The grammar is Python's arithmetic on numbers, single-letter names and the functions in `FUNCTIONS`.
+"""
 
 from __future__ import annotations
 

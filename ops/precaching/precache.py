@@ -1,4 +1,7 @@
-"""Precaching: every worker's answers to every shortlisted problem, graded, as a table."""
+"""Precaching: every worker's answers to every shortlisted problem, graded, as a table.
+
+Resuming needs nothing: what was answered is in the response cache.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision."""
+"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision.
+
+`make_base_policy` keys its folder by everything that went in, so what is made already is not made again.
+"""
 
 from __future__ import annotations
 

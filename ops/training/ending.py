@@ -1,4 +1,7 @@
-"""How a trainer that failed is told to a person: in one line wherever the cause is known."""
+"""How a trainer that failed is told to a person: in one line wherever the cause is known.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 

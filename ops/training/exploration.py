@@ -1,4 +1,8 @@
-"""Trying random workflows on what no worker solves alone, before any weight is trained."""
+"""Trying random workflows on what no worker solves alone, before any weight is trained.
+
+GRPO learns only from groups in which some rollout succeeds; a policy that never saw a working combination seldom
+writes one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The plan of one training run: everything that GRPO needs, written down before it starts."""
+"""The plan of one training run: everything that GRPO needs, written down before it starts.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 

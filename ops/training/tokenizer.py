@@ -1,4 +1,8 @@
-"""A tokenizer of the scratch policy's own."""
+"""A tokenizer of the scratch policy's own.
+
+Digits stand alone, and the fixed parts of the workflow grammar are one token each, so that a two-step workflow takes
+about 25 tokens.
+"""
 
 from __future__ import annotations
 

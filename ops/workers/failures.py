@@ -1,4 +1,9 @@
-"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?"""
+"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
+
+A status says little: providers send 400 for an empty account, a wrong parameter, a long context and a refusal alike,
+so their words are read too. What no row of the table knows stops the run, since a policy would learn from it that the
+worker is wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The HTTP session of an event loop: bounded replies, and nothing left open when the loop ends."""
+"""The HTTP session of an event loop: bounded replies, and nothing left open when the loop ends.
+
+LiteLLM makes a session of its own where it is given none; ours refuses a reply that no model can have meant, before
+it is in memory, and ends with its loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How much of a long response later steps are shown, in tokens."""
+"""How much of a long response later steps are shown, in tokens.
+
+One tokenizer (tiktoken's cl100k_base, which LiteLLM brings along) counts for every worker: a limit is a limit on
+length, and nothing has to be downloaded.
+"""
 
 from __future__ import annotations
 

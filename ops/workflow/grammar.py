@@ -1,4 +1,7 @@
-"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time."""
+"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time.
+
+Finding the lists in a text is `literals`' work.
+"""
 
 from __future__ import annotations
 

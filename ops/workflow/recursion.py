@@ -1,4 +1,7 @@
-"""Rounds: the Conductor reads what its workflow gave, and keeps that answer or writes another workflow."""
+"""Rounds: the Conductor reads what its workflow gave, and keeps that answer or writes another workflow.
+
+Only completions are ever parsed: a response that contains a workflow stays text.
+"""
 
 from __future__ import annotations
 

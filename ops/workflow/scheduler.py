@@ -1,4 +1,8 @@
-"""One queue per worker for a batch of workflows: the call whose workflow has the most still to do goes first."""
+"""One queue per worker for a batch of workflows: the call whose workflow has the most still to do goes first.
+
+A batch ends with its slowest workflow; first come, first served lets long chains wait behind short ones and leaves
+them as a tail.
+"""
 
 from __future__ import annotations
 

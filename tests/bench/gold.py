@@ -1,4 +1,4 @@
-"""`python -m tests.bench.gold`, what `make gold` calls: gold answers of the real rows, as a table in docs/quality.md."""
+"""`make gold` calls `python -m tests.bench.gold`: gold answers of the real rows, as a table in docs/quality.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/precaching.md."""
+"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/precaching.md.
+
+They lie in `../shared`, which a user's machine has not: then this says so and ends.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 A pool is half of the models. Some samples of each are precached, and forecast and selectors see only those; what
 comes out is computed on the *other* samples, which stand for fresh rollouts: a group is a draw of G of them without
 replacement, so nothing is assumed about the rates behind them.
+
+The outcomes are LiveCodeBench's published results of February 2024, which lie beside the project or not at all: per
+question and model, how many of ten samples passed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What the analyst can read: phrases and the formal text that each stands for."""
+"""What the analyst can read: phrases and the formal text that each stands for.
+
+Groups named in a formula's pattern fill its body; `fact` is filled from a `FACT:` line on the attribute that the
+formula needs.
+"""
 
 from __future__ import annotations
 

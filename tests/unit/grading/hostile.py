@@ -1,4 +1,7 @@
-"""Programs that try to be graded right without solving anything, by the kind of test that they attack."""
+"""Programs that try to be graded right without solving anything, by the kind of test that they attack.
+
+Each has a name that says what it attacks; none computes the answers, so every one of them must score 0.
+"""
 
 # ruff: noqa: E501
 # Programs as they stand: a line broken for width would only be harder to read.

@@ -29,5 +29,5 @@ def needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
 
 
 def _git(workspace: Workspace, *arguments: str) -> str:
-    found = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
+    git = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
+    return git.stdout.strip()

@@ -47,5 +47,5 @@ def _origin(file: Path, remedy: str) -> dict[str, str]:
         raise DataError(file, "(file)", "does not exist", remedy) from None
     except pa.ArrowInvalid as error:
         raise DataError(file, "(file)", f"is not parquet ({error})", remedy) from None
-    found: dict[str, str] = json.loads(metadata.get(_NAME, b"{}"))
-    return found
+    origin: dict[str, str] = json.loads(metadata.get(_NAME, b"{}"))
+    return origin

@@ -31,8 +31,8 @@ def statements(*sql: str) -> Step:
     """A step that executes these statements."""
 
     def step(connection: sqlite3.Connection) -> None:
-        for one in sql:
-            connection.execute(one)
+        for statement in sql:
+            connection.execute(statement)
 
     return step
 
@@ -107,10 +107,10 @@ class SqliteFile:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """All missing steps in one transaction: a kill in the midst of them leaves the file as it was."""
         with _transaction(connection):
-            found = self._version(connection)  # another process may have been first
-            if found < len(self._steps) and _has_tables(connection):
-                log.warning("%s: schema %d is brought to %d", self.path, found, len(self._steps))
-            for step in self._steps[found:]:
+            version = self._version(connection)  # another process may have been first
+            if version < len(self._steps) and _has_tables(connection):
+                log.warning("%s: schema %d is brought to %d", self.path, version, len(self._steps))
+            for step in self._steps[version:]:
                 step(connection)
             connection.execute(f"PRAGMA user_version={len(self._steps)}")
 

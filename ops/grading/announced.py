@@ -89,9 +89,9 @@ def statements(text: str) -> list[Statement]:
     if "box" in text:
         formal += [Statement(m.start(), m.end(), m[1].strip()[:MAX_STATEMENT], True) for m in _matches(_BOX, text)]
     spans = [(statement.start, statement.end) for statement in formal]
-    told = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
-    told = [statement for statement in told if not _within(statement.start, spans)]
-    return sorted((s for s in (*formal, *told) if s.text), key=lambda statement: (statement.start, statement.end))
+    sentences = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
+    sentences = [statement for statement in sentences if not _within(statement.start, spans)]
+    return sorted((s for s in (*formal, *sentences) if s.text), key=lambda statement: (statement.start, statement.end))
 
 
 def clause(text: str, position: int, most: int = 160) -> str:

@@ -90,14 +90,14 @@ def extracted(problem: Problem, response: str) -> str:
         return letter
     statements = announced.statements(text)
     formal = _last([statement for statement in statements if statement.formal], letters, choices)
-    told = _last([statement for statement in statements if not statement.formal], letters, choices)
+    readings = _last([statement for statement in statements if not statement.formal], letters, choices)
     prose, marked = _without_lists(text, letters)
-    told += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
-    told.sort(key=lambda reading: reading.start)
+    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
+    readings.sort(key=lambda reading: reading.start)
     if formal:
-        return _corrected(text, formal[-1], told)
-    if told:
-        return told[-1].letter
+        return _corrected(text, formal[-1], readings)
+    if readings:
+        return readings[-1].letter
     return _named(prose, letters, choices)
 
 
@@ -122,14 +122,14 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))
-    found = labels.groups(line, letters, everywhere=True)
-    if not found or not _OPENING.fullmatch(line, 0, found[0].start):
+    groups = labels.groups(line, letters, everywhere=True)
+    if not groups or not _OPENING.fullmatch(line, 0, groups[0].start):
         small = _SMALL.match(line)
         if small and small[1].upper() in letters and not _ends_in_text(line, small.end(1), choices):
             return small[1].upper()
-    if found and _OPENING.fullmatch(line, 0, found[0].start):
-        return _leading(line, found)
-    return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(found)
+    if groups and _OPENING.fullmatch(line, 0, groups[0].start):
+        return _leading(line, groups)
+    return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(groups)
 
 
 def _last(statements: list[announced.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
@@ -150,9 +150,9 @@ def _affirmed(text: str, letters: str) -> list[Reading]:
     ]
 
 
-def _leading(line: str, found: list[labels.Group]) -> str:
+def _leading(line: str, groups: list[labels.Group]) -> str:
     """The letter of a line that begins with one."""
-    first, later = found[0], found[1:]
+    first, later = groups[0], groups[1:]
     affirmed = [group.letters for group in later if group.stance == "affirmed"]
     if first.stance in ("denied", "asked"):
         open_letters = {letter for group in later if group.stance == "named" for letter in group.letters}
@@ -171,21 +171,23 @@ def _leading(line: str, found: list[labels.Group]) -> str:
     return first.letters
 
 
-def _somewhere(found: list[labels.Group]) -> str | None:
+def _somewhere(groups: list[labels.Group]) -> str | None:
     """The letter of a line that names some, but not first."""
-    affirmed = [group.letters for group in found if group.stance == "affirmed"]
+    affirmed = [group.letters for group in groups if group.stance == "affirmed"]
     if affirmed:
         return affirmed[-1] if len(affirmed[-1]) == 1 else ""
-    named = {letter for group in found if group.stance != "denied" for letter in group.letters}
+    named = {letter for group in groups if group.stance != "denied" for letter in group.letters}
     if len(named) == 1:
         return named.pop()
-    return "" if found and not named else None
+    return "" if groups and not named else None
 
 
-def _corrected(text: str, formal: Reading, told: list[Reading]) -> str:
+def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     """The formal statement's letter, or that of a later sentence behind words that take it back."""
     later = [
-        reading for reading in told if reading.start >= formal.end and _CORRECTION.search(text, formal.end, reading.end)
+        reading
+        for reading in readings
+        if reading.start >= formal.end and _CORRECTION.search(text, formal.end, reading.end)
     ]
     return later[-1].letter if later else formal.letter
 
@@ -304,8 +306,8 @@ def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
     if letter := _equal_text(place, choices):
         return letter
     line = f" {plain(place[:4000])} "
-    told = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
-    told = [(index, choice) for index, choice in told if len(choice) > 2 and f" {choice} " in line]
-    longest = [(i, c) for i, c in told if not any(c != other and c in other for _, other in told)]
+    mentions = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
+    mentions = [(index, choice) for index, choice in mentions if len(choice) > 2 and f" {choice} " in line]
+    longest = [(i, c) for i, c in mentions if not any(c != other and c in other for _, other in mentions)]
     affirmed = [(i, c) for i, c in longest if not _NOT_BEFORE.search(line[: line.index(f" {c} ") + 1])]
     return string.ascii_uppercase[affirmed[0][0]] if len(affirmed) == 1 else None

@@ -58,8 +58,8 @@ def control(code: str, random: Random) -> Control | None:
     foreign = _foreign(tree)
     for case in _cases(tree):
         altered = {function.name: _Alteration(function, foreign, random) for function in _functions(case)}
-        sure = {name for name, one in altered.items() if one.sure}
-        while more := {name for name, one in altered.items() if name not in sure and one.helpers & sure}:
+        sure = {name for name, alteration in altered.items() if alteration.sure}
+        while more := {name for name, alteration in altered.items() if name not in sure and alteration.helpers & sure}:
             sure |= more
         must_fail |= {f"{case.name}.{name}" for name in sure if name.startswith("test")}
     if not must_fail:
@@ -76,13 +76,13 @@ def _parsed(code: str) -> ast.Module:
 
 def _cases(tree: ast.Module) -> list[ast.ClassDef]:
     """Top-level classes derived from something called …TestCase, or from such a class."""
-    found: dict[str, ast.ClassDef] = {}
+    cases: dict[str, ast.ClassDef] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
-            if any(base.endswith("TestCase") or base in found for base in bases):
-                found[node.name] = node
-    return list(found.values())
+            if any(base.endswith("TestCase") or base in cases for base in bases):
+                cases[node.name] = node
+    return list(cases.values())
 
 
 def _functions(case: ast.ClassDef) -> list[Function]:
@@ -266,9 +266,9 @@ def _mentions(value: ast.expr, names: set[str]) -> bool:
 
 
 def _assigned_from(function: Function, names: set[str]) -> set[str]:
-    found = set()
+    variables = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and _mentions(node.value, names):
             targets = (leaf for target in node.targets for leaf in ast.walk(target))
-            found |= {leaf.id for leaf in targets if isinstance(leaf, ast.Name)}
-    return found
+            variables |= {leaf.id for leaf in targets if isinstance(leaf, ast.Name)}
+    return variables

@@ -61,8 +61,8 @@ def boxes(text: str) -> list[Box]:
 def boxed(response: str) -> str | None:
     r"""Content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None when there is none."""
     text = tail(response)
-    if found := boxes(text):
-        return found[-1].content
+    if balanced_boxes := boxes(text):
+        return balanced_boxes[-1].content
     bare = None
     for bare in _BOXED_BARE.finditer(text):  # noqa: B007 (the last match is wanted)
         pass

@@ -88,8 +88,8 @@ def _same_set(gold: Node, answer: Node, question: str) -> bool:
     """
     if {gold.kind, answer.kind} != {"list", "row"} or (gold.kind == "row" and len(gold.items) == 2):
         return False
-    asked = _SET.search(question) is not None and _ORDERED.search(question) is None
-    return asked and _in_any_order(gold.items, answer.items)
+    wants_set = _SET.search(question) is not None and _ORDERED.search(question) is None
+    return wants_set and _in_any_order(gold.items, answer.items)
 
 
 # ── units ────────────────────────────────────────────────────────────────────
@@ -245,13 +245,13 @@ def _names_value(side: Node) -> bool:
 
 
 def _unknowns(text: str) -> set[str]:
-    found = set()
+    unknowns = set()
     for match in _VARIABLE.finditer(text):
         command = match.group(1)
         if match.group().startswith("\\text") or (command and command not in latex.GREEK) or command == "pi":
             continue
-        found.add(command or match.group())
-    return found
+        unknowns.add(command or match.group())
+    return unknowns
 
 
 def _agrees(gold: Node, side: Node) -> bool:

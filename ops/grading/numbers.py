@@ -82,5 +82,5 @@ def rounds_to(gold: Fraction, text: str, significant: int = 6) -> bool:
     if len(mantissa.replace(".", "").lstrip("0")) < significant or "e" in text.lower():
         return False
     scale = 10 ** len(mantissa.split(".", 1)[1])
-    told = value * scale
-    return told in (round(gold * scale), int(gold * scale))
+    figures = value * scale
+    return figures in (round(gold * scale), int(gold * scale))

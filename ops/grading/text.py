@@ -159,42 +159,42 @@ def _same_letters(gold: str, answer: str) -> bool:
     if len(wanted) == 1:
         label = _label(answer)
         bare = re.fullmatch(r"(?:option|choice)?\s*\(?([a-z])\)?[.:]?", answer.strip(), re.I)
-        told = label[0] if label else bare.group(1).lower() if bare else ""
-        return bool(told == wanted[0])
+        letter = label[0] if label else bare.group(1).lower() if bare else ""
+        return bool(letter == wanted[0])
     told_letters = re.findall(r"\b[a-z]\b", answer.lower())
     return _LETTERS.fullmatch(answer) is not None and sorted(told_letters) == sorted(wanted)
 
 
 def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
     letter, text = gold
-    told = _label(answer)
-    if told is None:
+    label = _label(answer)
+    if label is None:
         bare = re.fullmatch(r"(?:option|choice)?\s*\(?([A-Za-z0-9])\)?[.:]?", answer.strip(), re.I)
-        told = (bare.group(1).lower(), "") if bare else None
+        label = (bare.group(1).lower(), "") if bare else None
     # A gold label that is no usual letter (the "(S)" of some sets) is noise: its text decides.
-    if told is not None and letter in "abcdefgh" and told[0] in "abcdefgh":
-        return told[0] == letter and not _contradict(text, told[1])
-    if told is not None and not told[1]:
-        return told[0] == letter
+    if label is not None and letter in "abcdefgh" and label[0] in "abcdefgh":
+        return label[0] == letter and not _contradict(text, label[1])
+    if label is not None and not label[1]:
+        return label[0] == letter
     if not text:
         return False
     inner = _label(text)
     texts = (text, inner[1]) if inner and inner[1] else (text,)
-    return any(same_answer(t, told[1] if told and told[1] else answer) for t in texts)
+    return any(same_answer(t, label[1] if label and label[1] else answer) for t in texts)
 
 
-def _contradict(gold: str, told: str) -> bool:
+def _contradict(gold: str, answer: str) -> bool:
     """Whether the texts behind one letter are two different numbers: then the letter does not decide."""
-    numbers_both = all(quantity(_tidy(text)) is not None for text in (gold, told))
-    return numbers_both and not same_answer(gold, told)
+    numbers_both = all(quantity(_tidy(text)) is not None for text in (gold, answer))
+    return numbers_both and not same_answer(gold, answer)
 
 
 def _same_truth(gold: str, answer: str) -> bool:
     wanted = _TRUTH[plain(gold)]
     label = _label(answer)
-    told = plain(label[1] if label and label[1] and len(label[0]) == 1 and label[0] not in "tfyn" else answer)
-    if told in _TRUTH:
-        return _TRUTH[told] == wanted
+    word = plain(label[1] if label and label[1] and len(label[0]) == 1 and label[0] not in "tfyn" else answer)
+    if word in _TRUTH:
+        return _TRUTH[word] == wanted
     # "False, since …" and "No it is not": the first word decides when a stop or a new clause follows it.
     first = re.match(
         r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
@@ -267,21 +267,21 @@ def _longest_unit(spelled: str) -> units.Unit | None:
 
 def _same_quantity(gold: Quantity, answer: str) -> bool:
     answer = _MINUS.sub("-", answer)
-    told = quantity(_tidy_number(answer)) or _only_quantity(answer)
-    if told is None:
+    measure = quantity(_tidy_number(answer)) or _only_quantity(answer)
+    if measure is None:
         return False
     if gold.unit is None:
         # A bare gold number: the question names its unit, which the answer may repeat.
-        same_noun = told.unit is None and _noun(told.noun) in ("", _noun(gold.noun))
-        nouns_agree = same_noun or (not gold.noun and not _ALTERING.search(told.noun))
+        same_noun = measure.unit is None and _noun(measure.noun) in ("", _noun(gold.noun))
+        nouns_agree = same_noun or (not gold.noun and not _ALTERING.search(measure.noun))
         if not gold.noun and _VARIABLE.fullmatch(answer.strip()[-2:]):
             return False
-        is_share = told.unit is not None and not told.unit.dimension
-        return nouns_agree and (_close(gold, told.number) or (is_share and _close(gold, told.value)))
-    if told.unit is None:
+        is_share = measure.unit is not None and not measure.unit.dimension
+        return nouns_agree and (_close(gold, measure.number) or (is_share and _close(gold, measure.value)))
+    if measure.unit is None:
         # 20 % is 0.20; every other unit must be told.
-        return not gold.unit.dimension and not told.noun and not told.integer and _close(gold, told.value)
-    return gold.unit.dimension == told.unit.dimension and _close(gold, told.value)
+        return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure.value)
+    return gold.unit.dimension == measure.unit.dimension and _close(gold, measure.value)
 
 
 def _close(gold: Quantity, value: Fraction) -> bool:

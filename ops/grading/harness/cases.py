@@ -263,5 +263,5 @@ def _state(held: Any) -> Any:
 
 
 def _methods(held: type) -> dict[str, Any]:
-    found = {name: getattr(value, "__func__", value) for name, value in vars(held).items()}
-    return {name: (id(value), _state(value)) for name, value in found.items() if isinstance(value, FunctionType)}
+    members = {name: getattr(value, "__func__", value) for name, value in vars(held).items()}
+    return {name: (id(value), _state(value)) for name, value in members.items() if isinstance(value, FunctionType)}

@@ -93,7 +93,7 @@ class Benchmark:
         if not self.releases or source.source == "embedded":
             return ""
         named: dict[Split, str | None] = {"train": source.train_release, "test": source.test_release}
-        releases = {one: named[one] or self.releases[one] for one in self.releases}
+        releases = {part: named[part] or self.releases[part] for part in self.releases}
         if len(set(releases.values())) < len(releases):
             problem = f"is {releases['test']!r}, the training release: what is trained on cannot be held out"
             raise ConfigError("recipe", f"benchmarks.{self.name}.test_release", problem, "Name another release")

@@ -13,22 +13,22 @@ Fail = Callable[[str, str, str], DataError]
 KINDS = ("stdin", "call", "unittest")
 
 
-def code_tests(found: Any, fail: Fail) -> tuple[CodeTest, ...]:
+def code_tests(value: Any, fail: Fail) -> tuple[CodeTest, ...]:
     """The tests of a code row. `fail(column, problem, remedy)` makes the error that is raised.
 
-    `found` is a list of our own `{kind, input, output}`, or `{kind: "unittest", code}`, or
+    `value` is a list of our own `{kind, input, output}`, or `{kind: "unittest", code}`, or
     `{kind: "stdin" | "functional", fn_name, method, public, private}` with lists of `{input, output}`:
     a functional input holds one JSON value a line, the arguments in order.
     """
-    if isinstance(found, list):
-        tests = tuple(_own(test, fail) for test in found)
-    elif isinstance(found, Mapping) and found.get("kind") == "unittest":
-        tests = (CodeTest("unittest", _text(found, "code", fail)),)
-    elif isinstance(found, Mapping):
-        cases = [*(found.get("public") or ()), *(found.get("private") or ())]
-        tests = tuple(_case(found, case, fail) for case in cases)
+    if isinstance(value, list):
+        tests = tuple(_own(test, fail) for test in value)
+    elif isinstance(value, Mapping) and value.get("kind") == "unittest":
+        tests = (CodeTest("unittest", _text(value, "code", fail)),)
+    elif isinstance(value, Mapping):
+        cases = [*(value.get("public") or ()), *(value.get("private") or ())]
+        tests = tuple(_case(value, case, fail) for case in cases)
     else:
-        raise fail("tests", f"is {type(found).__name__}, not a list or an object", "Give the program's tests")
+        raise fail("tests", f"is {type(value).__name__}, not a list or an object", "Give the program's tests")
     if not tests:
         raise fail("tests", "holds no test", "Add at least one: without it nothing can be graded")
     return tests

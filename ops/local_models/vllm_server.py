@@ -130,8 +130,8 @@ def _left_behind(note: Path) -> psutil.Process | None:
     """The server's process when a run that is dead has left it running."""
     if not note.is_file():
         return None
-    found = json.loads(note.read_text(encoding="utf-8"))
-    pid, owner = int(found["server"]), str(found["owner"])
+    record = json.loads(note.read_text(encoding="utf-8"))
+    pid, owner = int(record["server"]), str(record["owner"])
     dead = name_of(int(owner.partition(":")[0])) != owner
     return psutil.Process(pid) if dead and psutil.pid_exists(pid) else None
 

@@ -26,8 +26,8 @@ def from_hub(row: Row) -> Row:
 
 def adapt(row: Row) -> Row:
     """Ask for the completion of the documented function, and make the gold answer a whole program."""
-    asked = row.maybe("complete_prompt")
-    question = f"Complete this program:\n```python\n{asked.strip()}\n```" if asked else row.values.get("question")
+    prompt = row.maybe("complete_prompt")
+    question = f"Complete this program:\n```python\n{prompt.strip()}\n```" if prompt else row.values.get("question")
     return row.having(question=question, answer=row.maybe("code_prompt") + row.text("answer"))
 
 

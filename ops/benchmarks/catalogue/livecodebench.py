@@ -38,10 +38,10 @@ def hidden_tests(packed: str) -> list[Any]:
             plain = _TextOnly(io.BytesIO(zlib.decompress(base64.b64decode(packed)))).load()
         except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError) as error:
             raise ValueError(f"hidden tests cannot be unpacked: {error}") from error
-    found = json.loads(plain)
-    if not isinstance(found, list):
+    tests = json.loads(plain)
+    if not isinstance(tests, list):
         raise ValueError("hidden tests are no list")
-    return found
+    return tests
 
 
 def from_hub(row: Row) -> Row:

@@ -21,13 +21,13 @@ def from_hub(row: Row) -> Row:
     """
     messages, verdict = row.structure("prompt"), row.structure("reward_model")
     turns = messages if isinstance(messages, list) else []
-    asked = [turn.get("content") for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
-    if not asked or not isinstance(verdict, Mapping):
-        column = "prompt" if not asked else "reward_model"
+    questions = [turn.get("content") for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
+    if not questions or not isinstance(verdict, Mapping):
+        column = "prompt" if not questions else "reward_model"
         raise row.error(column, "has not the shape that this version reads", "Pin a revision, or use source: file")
     return row.having(
         id=f"rlpr-{row.part}-{row.number}",
-        question=asked[-1],
+        question=questions[-1],
         answer=verdict.get("ground_truth"),
         subject=row.values.get("ability"),
         source="openbmb/RLPR-Train-Dataset",

@@ -47,8 +47,8 @@ def holdings(cache: ResponseCache) -> list[Holding]:
         entries, characters, oldest, newest = sums.get(worker, (0, 0, created, created))
         sums[worker] = entries + 1, characters + size, min(oldest, created), max(newest, created)
     models = {worker: json.loads(text).get("model", UNKNOWN) for worker, text in cache.backend.identities().items()}
-    found = [Holding(models.get(worker, UNKNOWN), *values) for worker, values in sums.items()]
-    return sorted(found, key=lambda holding: (-holding.entries, holding.model))
+    listing = [Holding(models.get(worker, UNKNOWN), *values) for worker, values in sums.items()]
+    return sorted(listing, key=lambda holding: (-holding.entries, holding.model))
 
 
 def prune(
@@ -122,16 +122,16 @@ def _entry(row: CacheRow) -> dict[str, Any] | None:
     if response is None:
         return None
     try:
-        asked = json.loads(row.material)
+        call = json.loads(row.material)
     except json.JSONDecodeError:
-        asked = {}
-    worker = asked.get("worker", {})
+        call = {}
+    worker = call.get("worker", {})
     return {
         "key": row.key,
         "model": worker.get("model", UNKNOWN),
         "worker": canonical(worker),
-        "sample": asked.get("sample", 0),
-        "messages": canonical(asked.get("messages", [])),
+        "sample": call.get("sample", 0),
+        "messages": canonical(call.get("messages", [])),
         # What was a lone surrogate in the answer is no character that a table could hold.
         "text": response.text.encode(errors="replace").decode(),
         "prompt_tokens": response.prompt_tokens,

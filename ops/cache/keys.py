@@ -46,8 +46,8 @@ def marks(material: str) -> Marks:
     at = material.find(',"worker":', cut)
     if not material.startswith(_BEFORE) or cut < 0 or at < 0:
         return Marks("", 0, 0, "")
-    asked, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
-    return Marks(asked[:OPENING], fingerprint(asked), fingerprint(identity), identity)
+    messages, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
+    return Marks(messages[:OPENING], fingerprint(messages), fingerprint(identity), identity)
 
 
 def fingerprint(text: str) -> int:

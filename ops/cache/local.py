@@ -86,12 +86,12 @@ class LocalBackend:
             connection.executemany("DELETE FROM responses WHERE key = ?", [(key,) for key in keys])
 
     def holds(self, keys: Sequence[str]) -> set[str]:
-        found: set[str] = set()
+        stored_keys: set[str] = set()
         with self._file.connection() as connection:
             for some in batched(keys):
                 query = f"SELECT key FROM responses WHERE key IN ({placeholders(some)})"
-                found.update(key for (key,) in connection.execute(query, some))
-        return found
+                stored_keys.update(key for (key,) in connection.execute(query, some))
+        return stored_keys
 
     def count(self) -> int:
         row = self._one("SELECT count(*) FROM responses")
@@ -126,8 +126,8 @@ class LocalBackend:
         for where, values in queries:
             query = f"SELECT CAST(material AS BLOB) FROM responses WHERE {where} LIMIT ?"
             with self._file.connection() as connection:
-                found = connection.execute(query, (*values, limit)).fetchall()
-            yield from (_text(material) for (material,) in found)
+                rows = connection.execute(query, (*values, limit)).fetchall()
+            yield from (_text(material) for (material,) in rows)
 
     def claim(self, *keys: str) -> list[LocalClaim | None]:
         return _saving(lambda: self._claims.take(keys), self._claims.set_aside)

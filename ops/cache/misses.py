@@ -25,7 +25,7 @@ class Difference(NamedTuple):
     """One field of the key: its path, what was asked, what is stored."""
 
     field: str
-    asked: str
+    wanted: str
     stored: str
     at: int | None = None
     """Where two texts part (characters from the start)."""

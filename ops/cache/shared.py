@@ -64,14 +64,14 @@ class SharedBackend:
             pipeline.execute()
 
     def holds(self, keys: Sequence[str]) -> set[str]:
-        found: set[str] = set()
+        stored_keys: set[str] = set()
         for start in range(0, len(keys), _PAGE):
             some = keys[start : start + _PAGE]
             with self._asking(), self._client.pipeline(transaction=False) as pipeline:
                 for key in some:
                     pipeline.exists(_PREFIX + key)
-                found.update(key for key, is_there in zip(some, pipeline.execute(), strict=True) if is_there)
-        return found
+                stored_keys.update(key for key, is_there in zip(some, pipeline.execute(), strict=True) if is_there)
+        return stored_keys
 
     def count(self) -> int:
         with self._asking():
@@ -98,14 +98,14 @@ class SharedBackend:
     def near(self, marks: Marks, limit: int) -> Iterator[str]:
         same, opening = _member(marks, "").encode(), marks.opening.encode()
         with self._asking():
-            found = [
+            members = [
                 *self._client.zrange(_NEAR, b"[" + same, b"[" + same + b"\xff", bylex=True, offset=0, num=limit),
                 *self._client.zrange(_NEAR, b"[" + opening, b"+", bylex=True, offset=0, num=limit),
                 *self._client.zrange(
                     _NEAR, b"(" + opening, b"-", desc=True, bylex=True, offset=0, num=limit
                 ),
             ]  # fmt: skip
-        keys = [_text(member).rpartition("\0")[2] for member in found]
+        keys = [_text(member).rpartition("\0")[2] for member in members]
         for start in range(0, len(keys), _PAGE):
             with self._asking(), self._client.pipeline(transaction=False) as pipeline:
                 for key in keys[start : start + _PAGE]:

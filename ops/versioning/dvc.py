@@ -116,7 +116,7 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
     """Run one DVC command. Returns what it complained of, None when it succeeded."""
     # A process of its own (a third of a second): DVC's Python interface works in the current
     # directory only, and changing that would change it for every thread of the caller.
-    found = subprocess.run(
+    process = subprocess.run(
         [program(workspace), *arguments],
         cwd=workspace.root,
         env={**os.environ, "DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": str(workspace.state / "dvc")},
@@ -124,10 +124,10 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
         text=True,
         check=False,
     )
-    if found.returncode == 0:
+    if process.returncode == 0:
         return None
-    errors = re.findall(r"^ERROR: (.+)$", found.stderr, re.MULTILINE)
-    return "; ".join(errors) or (found.stderr.strip().splitlines() or ["no reason given"])[0]
+    errors = re.findall(r"^ERROR: (.+)$", process.stderr, re.MULTILINE)
+    return "; ".join(errors) or (process.stderr.strip().splitlines() or ["no reason given"])[0]
 
 
 @contextmanager

@@ -149,8 +149,8 @@ def _status(error: BaseException) -> int | None:
     status = None
     reason: BaseException | None = error
     while reason is not None:
-        if isinstance(found := getattr(reason, "status_code", None), int):
-            status = found
+        if isinstance(code := getattr(reason, "status_code", None), int):
+            status = code
         reason = reason.__cause__ or reason.__context__
     return status
 

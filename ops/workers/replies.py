@@ -80,11 +80,11 @@ def _most_chars(worker: Worker) -> int:
 def _other_model(worker: Worker, reply: Any) -> str | None:
     """The model that answered, if it is not the one that was asked; releases of one model are the same."""
     answered = str(getattr(reply, "model", None) or "")
-    asked = worker.model_in_replies or worker.model
-    if not answered or answered == asked or asked.endswith(answered):
+    model = worker.model_in_replies or worker.model
+    if not answered or answered == model or model.endswith(answered):
         return None
-    one, two = (name.lower().rpartition("/")[2].removesuffix("-latest") for name in (asked, answered))
-    shorter, longer = sorted((one, two), key=len)
+    names = (name.lower().rpartition("/")[2].removesuffix("-latest") for name in (model, answered))
+    shorter, longer = sorted(names, key=len)
     same = longer.startswith(shorter) and _DATED.fullmatch(longer[len(shorter) :])
     return None if same else answered
 

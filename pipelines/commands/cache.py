@@ -110,9 +110,10 @@ def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
         click.echo("a miss, and nothing related is stored: no entry's prompt begins like this one's")
         return
     table = Table("field", "asked", "nearest entry", title="a miss: what differs from the nearest entry")
-    for one in lookup.differences:
-        texts = ("(not shown)", "(not shown)") if confidential and one.at is not None else (one.asked, one.stored)
-        table.add_row(one.field + (f" at character {one.at}" if one.at is not None else ""), *map(escape, texts))
+    for difference in lookup.differences:
+        field, wanted, stored, at = difference
+        texts = ("(not shown)", "(not shown)") if confidential and at is not None else (wanted, stored)
+        table.add_row(field + (f" at character {at}" if at is not None else ""), *map(escape, texts))
     Console().print(table)
 
 
@@ -154,11 +155,11 @@ def verify(repair: bool) -> None:
     from ops.cache import open_cache
     from ops.cache.admin import verify
 
-    found = verify(open_cache(Workspace.find().cache), repair=repair)
-    for key in found.damaged:
+    report = verify(open_cache(Workspace.find().cache), repair=repair)
+    for key in report.damaged:
         click.echo(f"damaged: {key}")
-    remedy = "; dropped" if repair else "; --repair drops them" if found.damaged else ""
-    click.echo(f"{found.entries:,} entries read, {len(found.damaged)} damaged{remedy}")
+    remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""
+    click.echo(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
 
 
 def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:

@@ -97,7 +97,7 @@ def test_why_miss_names_the_sample(open_cache: OpenCache) -> None:
     store(cache, MATHS, QUESTION, 0)
     store(cache, CODER, QUESTION, 3)
     [one] = why_miss(cache, MATHS.identity, QUESTION, 3).differences
-    assert (one.field, one.asked, one.stored) == ("sample", "3", "0")
+    assert (one.field, one.wanted, one.stored) == ("sample", "3", "0")
 
 
 def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
@@ -108,14 +108,14 @@ def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
         store(cache, CODER, QUESTION)
     [one] = why_miss(cache, MATHS.identity, QUESTION).differences
     assert (one.field, one.at) == ("messages[0].content", content.index("Solve.") + len("Solve"))
-    assert one.asked.endswith("Solve.")
+    assert one.wanted.endswith("Solve.")
     assert one.stored.endswith("Solve it")
 
 
 def test_why_miss_tells_a_missing_turn(open_cache: OpenCache) -> None:
     cache = open_cache()
     store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
-    fields = {one.field: one.asked for one in why_miss(cache, MATHS.identity, QUESTION).differences}
+    fields = {one.field: one.wanted for one in why_miss(cache, MATHS.identity, QUESTION).differences}
     assert fields == {"messages[1].content": ABSENT, "messages[1].role": ABSENT}
 
 

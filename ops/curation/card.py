@@ -65,9 +65,9 @@ def _line(cells: Sequence[object]) -> str:
 
 
 def _how(mix: Sequence[Problem], recipe: Recipe) -> str:
-    asked = recipe.curation
-    chosen = f"{len(mix)} problems, {asked.per_domain} a domain, seed {recipe.seed}"
-    return f"{chosen}; selector: {asked.selector}, shortlist of {asked.shortlist_factor:g} × as many."
+    settings = recipe.curation
+    chosen = f"{len(mix)} problems, {settings.per_domain} a domain, seed {recipe.seed}"
+    return f"{chosen}; selector: {settings.selector}, shortlist of {settings.shortlist_factor:g} × as many."
 
 
 def _kind(problem: Problem) -> str:
@@ -89,12 +89,12 @@ def _composition(mix: Sequence[Problem], recipe: Recipe) -> str:
 def _coverage(choice: Choice) -> str:
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
-        stages = [[p for p in one if p.domain == domain] for one in choice[:3]]
+        stages = [[p for p in problems if p.domain == domain] for problems in choice[:3]]
         rows.append(
             (
                 domain,
-                *(f"{len(one)} in {len({stratum(p) for p in one})}" for one in stages),
-                *(f"{fmean(len(p.question.split()) for p in one):.0f}" for one in stages if one),
+                *(f"{len(problems)} in {len({stratum(p) for p in problems})}" for problems in stages),
+                *(f"{fmean(len(p.question.split()) for p in problems):.0f}" for problems in stages if problems),
             )
         )
     head = ("domain", "candidates", "shortlist", "mix", "mean words: candidates", "shortlist", "mix")
@@ -111,21 +111,21 @@ def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
         for stage, problems in (("shortlist", choice.shortlisted), ("mix", choice.mix)):
-            found = [choice.weights[p.key] for p in problems if p.domain == domain]
-            counts = Counter(min(int(value * BINS), BINS - 1) for value in found)
-            rows.append((domain, stage, f"{fmean(found):.3f}", *(counts[place] for place in range(BINS))))
+            weights = [choice.weights[p.key] for p in problems if p.domain == domain]
+            counts = Counter(min(int(value * BINS), BINS - 1) for value in weights)
+            rows.append((domain, stage, f"{fmean(weights):.3f}", *(counts[place] for place in range(BINS))))
     return [f"## {weighing.title}", f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
 
 
 def _kinds(choice: Choice) -> str:
-    counts = [Counter((p.domain, _kind(p)) for p in one) for one in choice[:3]]
-    rows = [(*key, *(one[key] for one in counts)) for key in sorted(counts[0].keys() | counts[2].keys())]
+    counters = [Counter((p.domain, _kind(p)) for p in problems) for problems in choice[:3]]
+    rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
     return markdown_table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
 
 
 def _levels(choice: Choice) -> str:
-    counts = [Counter((p.domain, p.level or "(none stated)") for p in one) for one in choice[:3]]
-    rows = [(*key, *(one[key] for one in counts)) for key in sorted(counts[0].keys() | counts[2].keys())]
+    counters = [Counter((p.domain, p.level or "(none stated)") for p in problems) for problems in choice[:3]]
+    rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
     return markdown_table(("domain", "level", "candidates", "shortlist", "mix"), rows)
 
 
@@ -134,8 +134,8 @@ def _agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
         return "No responses were used."
     rows = []
     for domain in sorted({problem.domain for problem in mix}):
-        found = agreements([p for p in mix if p.domain == domain], tallies)
-        rows.append((domain, found["all"], found["some"], found["none"], found["unmeasured"]))
+        counts = agreements([p for p in mix if p.domain == domain], tallies)
+        rows.append((domain, counts["all"], counts["some"], counts["none"], counts["unmeasured"]))
     return markdown_table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
 
 

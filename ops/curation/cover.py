@@ -78,12 +78,12 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
 def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
     """The word uni- and bigrams of each question that another question has too, numbered; and how many there are."""
     grams = [_grams(tokens(problem.question)) for problem in problems]
-    counts = Counter(gram for found in grams for gram in found)
+    counts = Counter(gram for question in grams for gram in question)
     numbers = {gram: number for number, gram in enumerate(gram for gram, count in counts.items() if count > 1)}
     return [
-        np.array([numbers[gram] for gram in found if gram in numbers], dtype=np.int64) for found in grams
+        np.array([numbers[gram] for gram in question if gram in numbers], dtype=np.int64) for question in grams
     ], len(numbers)
 
 
 def _grams(words: Sequence[str]) -> set[str]:
-    return {*words, *(f"{one} {other}" for one, other in pairwise(words))}
+    return {*words, *(f"{word} {following}" for word, following in pairwise(words))}

@@ -61,8 +61,8 @@ class Seen:
         """What `problem` repeats, by the surest sign: id, text, long passages, wording."""
         if (item := upstream_item(problem)) in self._items:
             return Match(self._items[item], "id", 1.0)
-        found = self._texts.find(sketch)
-        return found or (self._rewordings.find(sketch) if self._rewordings else None)
+        match = self._texts.find(sketch)
+        return match or (self._rewordings.find(sketch) if self._rewordings else None)
 
 
 def decontaminate(
@@ -94,8 +94,8 @@ def decontaminate(
 
 def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[Removed]:
     """What of `mix` repeats an evaluation question; empty for a clean mix. Questions alike within it are no leaks."""
-    found = decontaminate(mix, evaluation, threshold).removed
-    return [item for item in found if item.cause == "contamination"]
+    repeats = decontaminate(mix, evaluation, threshold).removed
+    return [item for item in repeats if item.cause == "contamination"]
 
 
 def report(clean: Decontaminated, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:

@@ -125,13 +125,13 @@ class Sketcher:
 
     def sketch(self, problem: Problem) -> Sketch:
         text = full_text(problem)
-        asked = tokens(problem.question)
+        question = tokens(problem.question)
         # Choices come after the question in the full text, so its tokens begin with the question's.
-        hashes = self._hashed([*asked, *(word for choice in sorted(problem.choices) for word in tokens(choice))])
+        hashes = self._hashed([*question, *(word for choice in sorted(problem.choices) for word in tokens(choice))])
         grams = _windows(hashes)
         minhash = self._empty.copy()
         minhash.update_batch(grams >> np.uint64(32))
-        made_of = wording(asked)
+        made_of = wording(question)
         return Sketch(
             _keys(problem, text),
             grams,
@@ -149,10 +149,10 @@ class Sketcher:
         return np.fromiter((known[word] for word in words), dtype=np.uint64, count=len(words))
 
 
-def jaccard(one: Grams, other: Grams) -> float:
-    """Shared share of two sets: |one ∩ other| / |one ∪ other|; 0 for two empty ones."""
-    shared = len(np.intersect1d(one, other, assume_unique=True))
-    union = len(one) + len(other) - shared
+def jaccard(grams: Grams, other: Grams) -> float:
+    """Shared share of two sets: |grams ∩ other| / |grams ∪ other|; 0 for two empty ones."""
+    shared = len(np.intersect1d(grams, other, assume_unique=True))
+    union = len(grams) + len(other) - shared
     return shared / union if union else 0.0
 
 
@@ -179,5 +179,5 @@ def _digest(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-def _could_reach(one: int, other: int, threshold: float) -> bool:
-    return min(one, other) >= threshold * max(one, other)
+def _could_reach(size: int, other: int, threshold: float) -> bool:
+    return min(size, other) >= threshold * max(size, other)

@@ -30,7 +30,7 @@ def proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
     grouped: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.benchmark].append(problem)
-    return {name: weight for found in grouped.values() for name, weight in _weights(found)}
+    return {name: weight for group in grouped.values() for name, weight in _weights(group)}
 
 
 def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
@@ -46,16 +46,16 @@ def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
 
 def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
     """Name → where its value lies among all (0 lowest, 1 highest; equal values share a place). All equal: nothing."""
-    values = {problem.key: found for problem in problems if (found := value(problem)) is not None}
+    values = {problem.key: amount for problem in problems if (amount := value(problem)) is not None}
     places = sorted(values.values())
     if not places or places[0] == places[-1]:
         return {}
     first: dict[float, int] = {}
     last: dict[float, int] = {}
-    for place, found in enumerate(places):
-        first.setdefault(found, place)
-        last[found] = place
-    return {name: (first[found] + last[found]) / 2 / (len(places) - 1) for name, found in values.items()}
+    for place, amount in enumerate(places):
+        first.setdefault(amount, place)
+        last[amount] = place
+    return {name: (first[amount] + last[amount]) / 2 / (len(places) - 1) for name, amount in values.items()}
 
 
 def _middle(rank: float) -> float:
@@ -65,8 +65,8 @@ def _middle(rank: float) -> float:
 def _level(problem: Problem) -> float | None:
     if problem.level.casefold() in _NAMED_LEVELS:
         return _NAMED_LEVELS[problem.level.casefold()]
-    found = re.search(r"\d+", problem.level)
-    return float(found[0]) if found else None
+    digits = re.search(r"\d+", problem.level)
+    return float(digits[0]) if digits else None
 
 
 def _divided(problem: Problem) -> float:
@@ -76,5 +76,5 @@ def _divided(problem: Problem) -> float:
 
 
 def _likeness(sets: list[frozenset[str]]) -> float:
-    pairs = [(one, other) for place, one in enumerate(sets) for other in sets[:place]]
-    return fmean(len(one & other) / max(len(one | other), 1) for one, other in pairs) if pairs else 0.0
+    pairs = [(choice, other) for place, choice in enumerate(sets) for other in sets[:place]]
+    return fmean(len(choice & other) / max(len(choice | other), 1) for choice, other in pairs) if pairs else 0.0

@@ -18,7 +18,7 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
         if row.status != "unreachable":
             scores[row.problem_key][row.worker].append(row.score)
     return {
-        key: {worker: Tally(sum(found), len(found)) for worker, found in by_worker.items()}
+        key: {worker: Tally(sum(samples), len(samples)) for worker, samples in by_worker.items()}
         for key, by_worker in scores.items()
     }
 

@@ -89,9 +89,9 @@ def _formula(fixed: tuple[str, ...]) -> bool:
     return len(set(fixed)) >= FORMULA
 
 
-def _same_choices(one: frozenset[str], other: frozenset[str]) -> bool:
+def _same_choices(choices: frozenset[str], other: frozenset[str]) -> bool:
     """Whether at least half are shared; a question asked without choices fits any."""
-    return not one or not other or 2 * len(one & other) >= max(len(one), len(other))
+    return not choices or not other or 2 * len(choices & other) >= max(len(choices), len(other))
 
 
 def _probes(sketch: Sketch) -> list[int]:
@@ -105,10 +105,10 @@ def _probes(sketch: Sketch) -> list[int]:
     if not len(sketch.words):
         return keys
     lowest = _lowest(sketch.words) ^ fixed
-    told = len(sketch.wording.fixed) >= TELLING
-    if told or len(sketch.words) <= FEW_WORDS:
+    telling = len(sketch.wording.fixed) >= TELLING
+    if telling or len(sketch.words) <= FEW_WORDS:
         keys += lowest[:PROBES].tolist()
-    if not told and 2 * len(sketch.words) > FEW_WORDS:
+    if not telling and 2 * len(sketch.words) > FEW_WORDS:
         keys += (lowest[:PROBES] * _SEEDS[0, 0] + lowest[PROBES:]).tolist()
     return keys
 

@@ -89,9 +89,9 @@ def fit_prior(tallies: Iterable[Tally]) -> Beta:
         fit = times * (betaln(a + right, b + samples - right) - betaln(a, b))
         return float(-fit.sum() + ((logs - np.log(JEFFREYS)) ** 2).sum() / (2 * _WIDTH**2))
 
-    found = minimize(unlikely, np.log(JEFFREYS), method="L-BFGS-B", bounds=[(-6, 6)] * 2)
+    optimum = minimize(unlikely, np.log(JEFFREYS), method="L-BFGS-B", bounds=[(-6, 6)] * 2)
     # Rounded: the last bits of an optimiser differ between machines, and data must not.
-    a, b = (float(f"{value:.4g}") for value in np.exp(found.x))
+    a, b = (float(f"{value:.4g}") for value in np.exp(optimum.x))
     return Beta(a, b)
 
 
@@ -130,5 +130,5 @@ def group_signals(
 
 def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArray[np.float64]:
     """log E[p^right (1 - p)^wrong] of a Beta-distributed p."""
-    found: NDArray[np.float64] = betaln(chance.right + right, chance.wrong + wrong) - betaln(*chance)
-    return found
+    moment: NDArray[np.float64] = betaln(chance.right + right, chance.wrong + wrong) - betaln(*chance)
+    return moment

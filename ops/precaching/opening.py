@@ -52,5 +52,6 @@ def _recorded(setup: Setup) -> Recorded:
     # Those of the real runs: a rehearsal has none of its own.
     if alone := load_responses(evaluation_folder(Workspace(workspace.root))):
         rows += alone
-        problems += [one for asked in evaluation_questions(workspace, setup.recipe).values() for one in asked]
+        for questions in evaluation_questions(workspace, setup.recipe).values():
+            problems += questions
     return Recorded(rows, problems)

@@ -22,10 +22,10 @@ def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = No
 
     from ops.precaching.profiles import mean_score
 
-    shown = [one for one in profiles if one.overall.n]
+    shown = [profile for profile in profiles if profile.overall.n]
     if not shown:
         raise ValueError("no worker has answered anything: there is nothing to draw")
-    prices = [one.cost_usd for one in shown if one.cost_usd > 0]
+    prices = [profile.cost_usd for profile in shown if profile.cost_usd > 0]
     free = min(prices, default=1e-6) * _FREE
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.add_subplot()

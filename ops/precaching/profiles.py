@@ -188,12 +188,12 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     """Problem's key → worker → its right answers and samples; what a forecast is made from."""
     from ops.curation.signal import Tally
 
-    found: dict[str, dict[str, Tally]] = defaultdict(dict)
+    by_problem: dict[str, dict[str, Tally]] = defaultdict(dict)
     for row in rows:
         if row.status != "unreachable":
-            right, samples = found[row.problem_key].get(row.worker, (0.0, 0))
-            found[row.problem_key][row.worker] = Tally(right + row.score, samples + 1)
-    return found
+            right, samples = by_problem[row.problem_key].get(row.worker, (0.0, 0))
+            by_problem[row.problem_key][row.worker] = Tally(right + row.score, samples + 1)
+    return by_problem
 
 
 def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.0) -> float:

@@ -76,11 +76,11 @@ class ReplayClient(WorkerClient):
         Raises `ReplayMiss` when there is none and the policy is "unscorable"; with "live" it asks the worker
         and raises as `WorkerClient.complete` does. Raises `WorkerRefused` where a refusal was recorded.
         """
-        found = self._found(worker, messages, sample)
-        if found is not None:
+        response = self._found(worker, messages, sample)
+        if response is not None:
             with self._counting:
                 self.counts.replayed += 1
-            return found
+            return response
         if self._replay.on_miss == "live":
             return await super().complete(worker, messages, sample=sample)
         with self._counting:

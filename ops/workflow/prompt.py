@@ -124,10 +124,10 @@ def _compact(problem: Problem, offered: int, examples: Sequence[FewShot], cards:
     return [*messages, _user(_in_short(problem, offered, cards))]
 
 
-def _in_short(asked: Problem | FewShot, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
-    choices = f"\nChoices: {len(asked.choices)}" if asked.choices else ""
+def _in_short(problem: Problem | FewShot, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
+    choices = f"\nChoices: {len(problem.choices)}" if problem.choices else ""
     strengths = "".join(f"\n{ordinal}: {card.short()}" for ordinal, card in enumerate(cards))
-    return f"{asked.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, range(offered)))}{strengths}"
+    return f"{problem.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, range(offered)))}{strengths}"
 
 
 _FIXED = {"keep": Workflow(()).render(), "end": RESPONSE_END}
@@ -207,8 +207,8 @@ def _question(question: str, choices: Sequence[str]) -> str:
 
 
 def _example(number: int, example: FewShot) -> str:
-    asked = _asked(_question(example.question, example.choices), example.offered)
-    return f"{EXAMPLE.format(number=number)}\n{asked}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
+    question = _asked(_question(example.question, example.choices), example.offered)
+    return f"{EXAMPLE.format(number=number)}\n{question}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
 
 
 def _user(content: str) -> Message:

@@ -51,7 +51,7 @@ class RecursiveTrace:
     @property
     def traces(self) -> tuple[Trace, ...]:
         """The executions, in the order of the rounds."""
-        return tuple(one.trace for one in self.rounds if one.trace is not None)
+        return tuple(round_.trace for round_ in self.rounds if round_.trace is not None)
 
     @property
     def answer(self) -> str | None:
@@ -82,10 +82,10 @@ class RecursiveTrace:
     def as_row(self, *, texts: bool = True) -> dict[str, Any]:
         """A JSON-ready row: one `Trace.as_row` per executed round; without `texts` no completion either."""
         rounds = [
-            ({"completion": one.text} if texts else {})
-            | {"failure": str(one.parsed.failure or "")}
-            | {"trace": one.trace.as_row(texts=texts) if one.trace else None}
-            for one in self.rounds
+            ({"completion": round_.text} if texts else {})
+            | {"failure": str(round_.parsed.failure or "")}
+            | {"trace": round_.trace.as_row(texts=texts) if round_.trace else None}
+            for round_ in self.rounds
         ]
         totals = {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd, "latency_s": self.latency_s}
         return {"stop": self.stop, **totals, **({"answer": self.answer} if texts else {}), "rounds": rounds}
@@ -100,7 +100,7 @@ class _Conversation:
 
     @property
     def ran(self) -> list[tuple[Workflow, Trace]]:
-        return [(one.trace.workflow, one.trace) for one in self.rounds if one.trace is not None]
+        return [(round_.trace.workflow, round_.trace) for round_ in self.rounds if round_.trace is not None]
 
     def admit(self, text: str, parsed: Parsed, settings: Execution) -> Workflow | None:
         """The workflow to run now; None, with the reason in `stop`, when there is none."""
@@ -136,8 +136,8 @@ async def recurse(
     async def write_many(prompts: list[list[Message]]) -> list[str]:
         return [await write(prompt) for prompt in prompts]
 
-    [found] = await recurse_many([problem], write_many, team, sample=sample, scheduler=scheduler)
-    return found
+    [trace] = await recurse_many([problem], write_many, team, sample=sample, scheduler=scheduler)
+    return trace
 
 
 async def recurse_many(

@@ -69,7 +69,7 @@ class Scheduler:
 
     def waiting(self, worker: Worker) -> int:
         """How many calls wait for a slot of the worker."""
-        return sum(not one.turn.done() for one in self._queue(worker).waiting)
+        return sum(not call.turn.done() for call in self._queue(worker).waiting)
 
     @asynccontextmanager
     async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
@@ -122,7 +122,7 @@ class Scheduler:
     def _release(self, queue: _Queue) -> None:
         if queue.edition != self._edition:
             queue.edition = self._edition
-            queue.waiting = [one._replace(less_s=-one.remaining()) for one in queue.waiting if not one.turn.done()]
+            queue.waiting = [call._replace(less_s=-call.remaining()) for call in queue.waiting if not call.turn.done()]
             heapq.heapify(queue.waiting)
         while queue.waiting:
             turn = heapq.heappop(queue.waiting).turn

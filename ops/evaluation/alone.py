@@ -16,28 +16,28 @@ def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[Sc
     """
     return [
         ScoreRow(
-            benchmark=one.benchmark,
-            problem_id=one.problem_id,
-            repeat=one.sample,
+            benchmark=row.benchmark,
+            problem_id=row.problem_id,
+            repeat=row.sample,
             domain=domain,
-            correct=int(one.score >= 1.0),
+            correct=int(row.score >= 1.0),
             format_ok=True,
             failure="",
-            status="answered" if one.status == "ok" else one.status,
+            status="answered" if row.status == "ok" else row.status,
             steps=1,
-            workers=(one.worker,),
-            tokens=one.response.tokens,
-            cost_usd=one.response.cost_usd,
-            latency_s=one.response.latency_s,
+            workers=(row.worker,),
+            tokens=row.response.tokens,
+            cost_usd=row.response.cost_usd,
+            latency_s=row.response.latency_s,
             completion="",
-            answer=one.response.text,
-            unscorable=one.status == "unreachable",
-            usage=(Usage(one.worker, one.response.prompt_tokens, one.response.completion_tokens),),
+            answer=row.response.text,
+            unscorable=row.status == "unreachable",
+            usage=(Usage(row.worker, row.response.prompt_tokens, row.response.completion_tokens),),
         )
-        for one in responses
+        for row in responses
     ]
 
 
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[ScoreRow]:
     """The score rows of one worker of that name; empty when it has no responses."""
-    return score_rows(one for one in responses if one.worker == worker)
+    return score_rows(row for row in responses if row.worker == worker)

@@ -91,10 +91,10 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
 
 def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     """What must still hold for a stored comparison to be this run's."""
-    asked = evaluation_questions(setup.workspace, setup.recipe)
-    files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name, questions in asked.items() if questions]
+    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name, own in questions_of.items() if own]
     return {
-        "origin": digest([scores_origin(setup, policy, asked[name]) for name in sorted(asked)]),
+        "origin": digest([scores_origin(setup, policy, questions_of[name]) for name in sorted(questions_of)]),
         "prices": setup.pool.prices_key,
         "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
     }

@@ -174,9 +174,9 @@ def _strategies(board: Leaderboard) -> Columns:
 
 def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
     shapes, patterns = Counter[str](), Counter[str]()
-    for one in scores:
-        shapes.update(one.shapes)
-        patterns.update(one.patterns)
+    for summary in scores:
+        shapes.update(summary.shapes)
+        patterns.update(summary.patterns)
     return (shapes, diversity(patterns.elements())) if shapes else None
 
 
@@ -224,12 +224,13 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
     figure, axes = _axes("training step", "share of workflows in %")
     steps = [row["step"] for row in rows]
     totals = [sum(row.get(f"shape/{name}", 0.0) for name in SHAPES) or 1.0 for row in rows]
-    found = [name for name in SHAPES if any(row.get(f"shape/{name}") for row in rows)]
+    shapes = [name for name in SHAPES if any(row.get(f"shape/{name}") for row in rows)]
     layers = [
-        [100 * row.get(f"shape/{name}", 0.0) / total for row, total in zip(rows, totals, strict=True)] for name in found
+        [100 * row.get(f"shape/{name}", 0.0) / total for row, total in zip(rows, totals, strict=True)]
+        for name in shapes
     ]
     if layers:
-        axes.stackplot(steps, layers, labels=[name.replace("_", " ") for name in found], alpha=0.75)
+        axes.stackplot(steps, layers, labels=[name.replace("_", " ") for name in shapes], alpha=0.75)
     bits = axes.twinx()
     bits.plot(steps, [row.get("diversity", 0.0) for row in rows], color="#1f2933", linewidth=1.5, label="diversity")
     bits.set_ylabel("entropy of the patterns in bits")
@@ -246,12 +247,12 @@ def accuracy_bars(board: Leaderboard) -> bytes:
     figure, axes = _axes("", "accuracy in %", width=9.0)
     width = 0.8 / max(1, len(board.systems))
     for place, (system, scores) in enumerate(board.systems.items()):
-        found = [(i, scores[name].accuracy) for i, name in enumerate(board.benchmarks) if name in scores]
+        bars = [(i, scores[name].accuracy) for i, name in enumerate(board.benchmarks) if name in scores]
         axes.bar(
-            [i - 0.4 + width * (place + 0.5) for i, _ in found],
-            [100 * accuracy.mean for _, accuracy in found],
+            [i - 0.4 + width * (place + 0.5) for i, _ in bars],
+            [100 * accuracy.mean for _, accuracy in bars],
             width,
-            yerr=[0.0 if math.isnan(a.standard_error) else 100 * a.standard_error for _, a in found],
+            yerr=[0.0 if math.isnan(a.standard_error) else 100 * a.standard_error for _, a in bars],
             label=system,
             capsize=2,
         )

@@ -137,7 +137,7 @@ async def evaluate(
         rollouts = await roll_out(texts, chosen, team, sample=repeat, scheduler=scheduler)
         if on_rollouts is not None:
             on_rollouts(rollouts, chosen)
-        rows.extend(_row(one, problem, repeat) for one, problem in zip(rollouts, chosen, strict=True))
+        rows.extend(_row(rollout, problem, repeat) for rollout, problem in zip(rollouts, chosen, strict=True))
 
     try:
         for repeat, chosen in _batches(problems, settings):

@@ -59,9 +59,9 @@ def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     """Unweighted mean of independent estimates (benchmarks); `n` is their total number of values."""
     if not estimates:
         return MeanEstimate(float("nan"), float("nan"), 0)
-    mean = float(np.mean([one.mean for one in estimates]))
-    error = float(np.sqrt(np.sum([one.standard_error**2 for one in estimates])) / len(estimates))
-    return MeanEstimate(mean, error, sum(one.n for one in estimates))
+    mean = float(np.mean([estimate.mean for estimate in estimates]))
+    error = float(np.sqrt(np.sum([estimate.standard_error**2 for estimate in estimates])) / len(estimates))
+    return MeanEstimate(mean, error, sum(estimate.n for estimate in estimates))
 
 
 def paired_bootstrap(

@@ -23,12 +23,12 @@ def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[st
 
     Raises `DataError` when there are none, or they are of other questions, workers or settings.
     """
-    asked = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = evaluation_questions(setup.workspace, setup.recipe)
     rows = []
     for benchmark in benchmarks:
         file = score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
-        check_origin(file, scores_origin(setup, policy, asked[benchmark]), remedy)
+        check_origin(file, scores_origin(setup, policy, questions_of[benchmark]), remedy)
         rows += load_rows(file)
     return at_prices(rows, setup.pool)
 

@@ -49,14 +49,14 @@ class SuiteResult(NamedTuple):
 
 def read_results(validations: Path) -> list[SuiteResult]:
     """What lies in Great Expectations' store of results: one file a suite."""
-    found = []
+    results = []
     for file in sorted(validations.glob("*/*/*/*.json")):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        numbers = told["statistics"]
+        validation = json.loads(file.read_text(encoding="utf-8"))
+        numbers = validation["statistics"]
         kept, rules = numbers["successful_expectations"], numbers["evaluated_expectations"]
-        at = str(told["meta"]["run_id"]["run_time"])[:19].replace("T", " ")
-        found.append(SuiteResult(told["suite_name"], bool(told["success"]), kept, rules, at))
-    return found
+        at = str(validation["meta"]["run_id"]["run_time"])[:19].replace("T", " ")
+        results.append(SuiteResult(validation["suite_name"], bool(validation["success"]), kept, rules, at))
+    return results
 
 
 def finish(docs: Path, results: list[SuiteResult]) -> None:
@@ -77,10 +77,10 @@ def page_of(docs: Path, suite: str) -> Path:
 
 def _index(docs: Path, results: list[SuiteResult]) -> str:
     rows = "".join(
-        f'<tr><td class="{"pass" if one.success else "fail"}"></td>'
-        f'<td><a href="{page_of(docs, one.suite).relative_to(docs).as_posix()}">{html.escape(one.suite)}</a></td>'
-        f"<td>{one.kept} of {one.rules}</td><td>{one.at} UTC</td></tr>"
-        for one in results
+        f'<tr><td class="{"pass" if result.success else "fail"}"></td>'
+        f'<td><a href="{page_of(docs, result.suite).relative_to(docs).as_posix()}">{html.escape(result.suite)}</a></td>'
+        f"<td>{result.kept} of {result.rules}</td><td>{result.at} UTC</td></tr>"
+        for result in results
     )
     head = "<tr><th></th><th>suite</th><th>rules kept</th><th>checked</th></tr>"
     return (

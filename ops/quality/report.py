@@ -43,17 +43,17 @@ def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
     rows = [
         (
             name,
-            len(found.verdicts),
-            found.malformed,
-            len(found.given),
-            len(found.given) - len(found.missed),
-            f"{100 * found.share:.2f} %" if found.given else "–",
-            f"{found.seconds:.0f}",
+            len(golds.verdicts),
+            golds.malformed,
+            len(golds.given),
+            len(golds.given) - len(golds.missed),
+            f"{100 * golds.share:.2f} %" if golds.given else "–",
+            f"{golds.seconds:.0f}",
         )
-        for name, found in sets.items()
+        for name, golds in sets.items()
     ]
     parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
-    parts += [_misses(name, found.missed) for name, found in sets.items() if found.missed]
+    parts += [_misses(name, golds.missed) for name, golds in sets.items() if golds.missed]
     return "\n\n".join(parts) + "\n"
 
 

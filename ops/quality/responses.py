@@ -42,14 +42,14 @@ def _name(key: Key) -> str:
 def _missing(responses: Sequence[ResponseRow], shortlist: Sequence[Problem], samples: int) -> list[Key]:
     cells = sorted({(row.worker, row.benchmark) for row in responses})
     there = {(row.worker, row.benchmark, row.problem_id, row.sample) for row in responses}
-    asked = (
+    keys = (
         (worker, benchmark, problem.id, sample)
         for worker, benchmark in cells
         for problem in shortlist
         if problem.benchmark == benchmark
         for sample in range(samples)
     )
-    return [key for key in asked if key not in there]
+    return [key for key in keys if key not in there]
 
 
 def _facts(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:

@@ -126,4 +126,5 @@ def _raw(
 
 
 def _held_out(setup: Setup) -> Sequence[Problem]:
-    return [problem for asked in evaluation_questions(setup.workspace, setup.recipe).values() for problem in asked]
+    by_benchmark = evaluation_questions(setup.workspace, setup.recipe)
+    return [problem for questions in by_benchmark.values() for problem in questions]

@@ -42,8 +42,8 @@ class QualityReport:
     def summary(self) -> str:
         """The first failures, or how many rows were checked."""
         more = len(self.failures) - NAMED_ROWS
-        told = "; ".join(self.failures[:NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
-        return told or f"{self.checked} rows checked"
+        listing = "; ".join(self.failures[:NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
+        return listing or f"{self.checked} rows checked"
 
 
 class Rule(NamedTuple):
@@ -106,8 +106,8 @@ def run(
     with _context(workspace) as context:
         result, words_of = _validate(context, name, pd.DataFrame(list(rows)), rules)
         page = _page(context, workspace, name) if workspace is not None else None
-    failed = [one for one in result.results if not bool(one.success)]
-    failures = [_sentence(words_of[one.expectation_config.id], one) for one in failed]
+    failed = [outcome for outcome in result.results if not bool(outcome.success)]
+    failures = [_sentence(words_of[outcome.expectation_config.id], outcome) for outcome in failed]
     return QualityReport(bool(result.success), failures, len(rows), skipped, page)
 
 
@@ -130,17 +130,17 @@ def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tup
             "return_unexpected_index_query": False,
         },
     )
-    return result, {one.id: words for one, (words, _) in zip(suite.expectations, rules, strict=True)}
+    return result, {known.id: words for known, (words, _) in zip(suite.expectations, rules, strict=True)}
 
 
-def _sentence(words: str, found: Any) -> str:
-    if (found.exception_info or {}).get("raised_exception"):
-        return f"{words}: could not be checked ({found.exception_info.get('exception_message')})"
-    if "observed_value" in found.result:
-        return f"{words}: found {found.result['observed_value']}"
-    listed = found.result.get("partial_unexpected_index_list") or ()
+def _sentence(words: str, outcome: Any) -> str:
+    if (outcome.exception_info or {}).get("raised_exception"):
+        return f"{words}: could not be checked ({outcome.exception_info.get('exception_message')})"
+    if "observed_value" in outcome.result:
+        return f"{words}: found {outcome.result['observed_value']}"
+    listed = outcome.result.get("partial_unexpected_index_list") or ()
     rows = list(dict.fromkeys(str(item["row"]) for item in listed))[:NAMED_ROWS]
-    more = int(found.result.get("unexpected_count") or 0) - len(rows)
+    more = int(outcome.result.get("unexpected_count") or 0) - len(rows)
     # Two rows of one name are one name: "more" would count the second.
     unnamed = f" and {more} more" if more > 0 and len(rows) == NAMED_ROWS else ""
     return f"{words}: {', '.join(rows)}{unnamed}"

@@ -112,12 +112,13 @@ def register(
     PolicyCard.read(policy)
     content = _content(policy, pool, rows)
     with connected(workspace) as client:
-        found = _with_content(client, content)
-        if found is None:
+        model_version = _with_content(client, content)
+        if model_version is None:
             all_tags = {**vars(lineage), **(tags or {}), "content": content}
-            found = _log(workspace, client, policy, pool, rows, {key: str(value) for key, value in all_tags.items()})
-        client.set_registered_model_alias(MODEL, CHALLENGER, found.version)
-        return _info(client, found.version)
+            texts = {key: str(value) for key, value in all_tags.items()}
+            model_version = _log(workspace, client, policy, pool, rows, texts)
+        client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
+        return _info(client, model_version.version)
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
@@ -136,8 +137,8 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
         if "rolled_back" in known.tags:
             obstacles.append(f"rolled back ({known.tags['rolled_back']})")
         promoted = verdict.override is not None or (verdict.promote and not obstacles)
-        told = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
-        client.set_model_version_tag(MODEL, version, "verdict", told)
+        outcome = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
+        client.set_model_version_tag(MODEL, version, "verdict", outcome)
         if verdict.override is not None:
             person = f"{verdict.override.name}: {verdict.override.reason}"
             client.set_model_version_tag(MODEL, version, "override", person)
@@ -213,8 +214,8 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
     if not store_exists(workspace):
         return None
     with connected(workspace) as client:
-        found = _by_alias(client, alias)
-        return _info(client, found.version) if found else None
+        model_version = _by_alias(client, alias)
+        return _info(client, model_version.version) if model_version else None
 
 
 def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
@@ -260,22 +261,22 @@ def store_exists(workspace: Workspace) -> bool:
 def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
     """Flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is left out."""
     summaries = summarize(rows)
-    found: dict[str, float] = {}
-    for name, one in summaries.items():
-        found |= {
-            f"{name}/accuracy": one.accuracy.mean,
-            f"{name}/standard_error": one.accuracy.standard_error,
-            f"{name}/tokens": one.tokens,
-            f"{name}/usd": one.cost_usd,
-            f"{name}/latency_s": one.latency_s,
-            f"{name}/steps": one.steps,
-            f"{name}/format_compliance": one.format_compliance,
-            f"{name}/unscorable": float(one.unscorable),
+    metrics: dict[str, float] = {}
+    for name, summary in summaries.items():
+        metrics |= {
+            f"{name}/accuracy": summary.accuracy.mean,
+            f"{name}/standard_error": summary.accuracy.standard_error,
+            f"{name}/tokens": summary.tokens,
+            f"{name}/usd": summary.cost_usd,
+            f"{name}/latency_s": summary.latency_s,
+            f"{name}/steps": summary.steps,
+            f"{name}/format_compliance": summary.format_compliance,
+            f"{name}/unscorable": float(summary.unscorable),
         }
     for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
-        found |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
-    return {key: value for key, value in found.items() if not math.isnan(value)}
+        metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
+    return {key: value for key, value in metrics.items() if not math.isnan(value)}
 
 
 # ── inside ───────────────────────────────────────────────────────────────────
@@ -306,9 +307,9 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
 
 def experiment(client: MlflowClient, workspace: Workspace) -> str:
     """The id of Podium's experiment, made now unless it exists."""
-    found = client.get_experiment_by_name(EXPERIMENT)
-    if found is not None:
-        return str(found.experiment_id)
+    existing = client.get_experiment_by_name(EXPERIMENT)
+    if existing is not None:
+        return str(existing.experiment_id)
     local = workspace.mlflow_uri.startswith("sqlite:///")  # a server decides itself where artifacts go
     return client.create_experiment(EXPERIMENT, workspace.mlflow_artifacts.as_uri() if local else None)
 
@@ -367,13 +368,13 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: 
 
 
 def _requirements() -> list[str]:
-    found = []
+    requirements = []
     for name in LIBRARIES:
         try:
-            found.append(f"{name}=={version(name).partition('+')[0]}")
+            requirements.append(f"{name}=={version(name).partition('+')[0]}")
         except PackageNotFoundError:
             logging.getLogger(__name__).warning("%s is not installed: left out of the model's requirements", name)
-    return found
+    return requirements
 
 
 def _content(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
@@ -389,7 +390,7 @@ def _content(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
 
 def _with_content(client: MlflowClient, content: str) -> ModelVersion | None:
     versions = client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")
-    return max(versions, key=lambda found: int(found.version), default=None)
+    return max(versions, key=lambda model_version: int(model_version.version), default=None)
 
 
 def _by_alias(client: MlflowClient, alias: str) -> ModelVersion | None:
@@ -415,15 +416,15 @@ def _version(client: MlflowClient, version: str) -> ModelVersion:
 
 
 def _info(client: MlflowClient, version: str) -> Registered:
-    found = _version(client, version)
+    model_version = _version(client, version)
     # The SQL store keeps the logged model's id in the source alone.
-    model_id = found.model_id or str(found.source).removeprefix("models:/")
+    model_id = model_version.model_id or str(model_version.source).removeprefix("models:/")
     model = client.get_logged_model(model_id)
     return Registered(
-        version=str(found.version),
-        run_id=str(found.run_id),
+        version=str(model_version.version),
+        run_id=str(model_version.run_id),
         model_id=model_id,
-        aliases=tuple(sorted(found.aliases)),
-        tags=dict(found.tags),
+        aliases=tuple(sorted(model_version.aliases)),
+        tags=dict(model_version.tags),
         metrics={metric.key: metric.value for metric in model.metrics or []},
     )

@@ -138,12 +138,12 @@ def _steps(parent: LiveSpan, trace: Trace, texts: bool) -> None:
     from mlflow.entities import SpanType
 
     for step in trace.steps:
-        asked = step.key != ""
+        is_call = step.key != ""
         span = mlflow.start_span_no_context(
-            f"{step.index + 1} · {step.worker}" + ("" if asked else f" ({step.status.replace('_', ' ')})"),
-            span_type=SpanType.CHAT_MODEL if asked else SpanType.TASK,
+            f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
+            span_type=SpanType.CHAT_MODEL if is_call else SpanType.TASK,
             parent_span=parent,
-            inputs={"messages": messages_of(trace, step.index)} if texts and asked else None,
+            inputs={"messages": messages_of(trace, step.index)} if texts and is_call else None,
             attributes=_attributes(step, texts),
             start_time_ns=_ns(trace.began + step.started_s),
         )
@@ -156,30 +156,30 @@ def _steps(parent: LiveSpan, trace: Trace, texts: bool) -> None:
 
 
 def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
-    found: dict[str, Any] = step.as_object(texts=texts) | {"step": step.index + 1}
-    for told in ("response", "index"):
-        found.pop(told, None)
+    attributes: dict[str, Any] = step.as_object(texts=texts) | {"step": step.index + 1}
+    for name in ("response", "index"):
+        attributes.pop(name, None)
     if step.status == "ok":
-        found[_USAGE] = {
+        attributes[_USAGE] = {
             "input_tokens": step.response.prompt_tokens,
             "output_tokens": step.response.completion_tokens,
             "total_tokens": step.response.tokens,
         }
-        found[_COST] = {"total_cost": step.response.cost_usd}
-        found[_MODEL] = step.worker
-    return found
+        attributes[_COST] = {"total_cost": step.response.cost_usd}
+        attributes[_MODEL] = step.worker
+    return attributes
 
 
 def _totals(run: Trace | RecursiveTrace) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    totals: dict[str, Any] = {
         "calls": run.calls,
         "tokens": run.tokens,
         "cost_usd": run.cost_usd,
         "critical_path_s": run.latency_s,
     }
     if isinstance(run, RecursiveTrace):
-        return found | {"stop": run.stop, "rounds": len(run.rounds)}
-    return found | {
+        return totals | {"stop": run.stop, "rounds": len(run.rounds)}
+    return totals | {
         "status": run.status,
         "wall_s": run.wall_s,
         "cached": run.cached,

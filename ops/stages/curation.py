@@ -81,7 +81,7 @@ def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
 def _contamination(workspace: Workspace) -> dict[str, object]:
     file = workspace.data / "contamination.json"
     try:
-        found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
+        report: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(file, "(file)", f"cannot be read ({error})", "Materialize the shortlist again") from None
-    return found
+    return report

@@ -40,8 +40,8 @@ def score_policy(
     from ops.conductor.policy import Conductor
 
     conductor = Conductor.load(policy)
-    asked = evaluation_questions(workspace, recipe)
-    questions = [question for benchmark in benchmarks for question in asked.get(benchmark, ())]
+    questions_of = evaluation_questions(workspace, recipe)
+    questions = [question for benchmark in benchmarks for question in questions_of.get(benchmark, ())]
     sample, done = TraceSample(recipe.execution.traces), 0
 
     def count(rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> None:
@@ -53,10 +53,10 @@ def score_policy(
 
     team = conductor.card.team(setup.pool, workspace.data, recipe.execution, client)
     rows = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count))
-    found = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
-    for benchmark, own in found.items():
+    scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
+    for benchmark, own in scores.items():
         if own:
-            origin = scores_origin(setup, policy, asked[benchmark])
+            origin = scores_origin(setup, policy, questions_of[benchmark])
             save_rows(own, score_file(workspace, name, policy, benchmark), origin=origin)
     sample.export(workspace, name)
-    return {benchmark: at_prices(own, setup.pool) for benchmark, own in found.items() if own}
+    return {benchmark: at_prices(own, setup.pool) for benchmark, own in scores.items() if own}

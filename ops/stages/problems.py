@@ -40,9 +40,9 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
     named = raw_files(workspace, recipe, benchmark)
     loaded: dict[Split, Loaded] = {split: entry.read(split, source, workspace, recipe.seed) for split in named}
-    listed = {split: quarantine(workspace, entry, split, one) for split, one in loaded.items()}
-    for split, one in loaded.items():
-        judge(entry, split, one, source.max_malformed_share, listed[split])
+    listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
+    for split, part in loaded.items():
+        judge(entry, split, part, source.max_malformed_share, listed[split])
     by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
     if entry.releases and source.source != "embedded":
         _disjoint(benchmark, by_split)
@@ -52,7 +52,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
             files.append(named[split])
             write_problems(files[-1], problems)
     _forget_others(workspace, recipe, benchmark, files)
-    quarantined = sum(len(one.rejected) for one in loaded.values())
+    quarantined = sum(len(part.rejected) for part in loaded.values())
     return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())))
 
 

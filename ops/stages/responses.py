@@ -47,13 +47,13 @@ def materialize_responses(
     wanted = _wanted(setup, cells)
     folder = setup.workspace.data / "responses"
     kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
-    asked = [cell for cell in wanted if cell not in kept]
+    open_cells = [cell for cell in wanted if cell not in kept]
     shortlisted = _shortlisted(setup.workspace)
     try:
-        rows = _ask(shortlisted, setup.pool, asked, client, setup.recipe.precaching.samples, on_progress)
+        rows = _ask(shortlisted, setup.pool, open_cells, client, setup.recipe.precaching.samples, on_progress)
     except OverBudget as error:
-        raise stopped(error, _estimate(setup, client, _chosen(shortlisted, asked))) from None
-    for cell in asked:
+        raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
+    for cell in open_cells:
         write_responses(rows[cell], response_file(folder, *cell))
     if folder.is_dir() and setup.recipe.replay is None:
         for stale in folder.iterdir():
@@ -70,19 +70,19 @@ def materialize_profiles(setup: Setup) -> Profiles:
         raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
     shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
-    found = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
+    profiles = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
     text = json.dumps(
         {
-            "workers": [one.as_row() for one in found.workers],
-            "oracle": {name: score._asdict() for name, score in found.oracle.items()},
-            "best_single": found.best,
-            "signal_forecast": found.forecast,
+            "workers": [worker.as_row() for worker in profiles.workers],
+            "oracle": {name: score._asdict() for name, score in profiles.oracle.items()},
+            "best_single": profiles.best,
+            "signal_forecast": profiles.forecast,
         },
         indent=1,
         ensure_ascii=False,
     )
     write_text(workspace.data / "profiles.json", text + "\n")
-    return found
+    return profiles
 
 
 def answer_evaluation(
@@ -131,11 +131,11 @@ def _ask(
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    found: dict[Cell, list[ResponseRow]] = {cell: [] for cell in cells}
+    rows: dict[Cell, list[ResponseRow]] = {cell: [] for cell in cells}
     for column in asyncio.run(ask()):
         for row in column:
-            found[Cell(row.worker, row.benchmark)].append(row)
-    return found
+            rows[Cell(row.worker, row.benchmark)].append(row)
+    return rows
 
 
 def _so_far(counts: Counts) -> str:
@@ -154,16 +154,16 @@ def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
 
 def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
     """Worker → the problems of its cells."""
-    found: dict[str, list[Problem]] = defaultdict(list)
+    by_worker: dict[str, list[Problem]] = defaultdict(list)
     for cell in cells:
-        found[cell.worker].extend(problems.get(cell.benchmark, ()))
-    return found
+        by_worker[cell.worker].extend(problems.get(cell.benchmark, ()))
+    return by_worker
 
 
-def _estimate(setup: Setup, client: WorkerClient, asked: Mapping[str, Sequence[Problem]]) -> CostEstimate:
+def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequence[Problem]]) -> CostEstimate:
     asks = (
         ask
-        for name, own in asked.items()
+        for name, own in problems.items()
         for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
     usages = measured_usage(load_responses(setup.workspace.data / "responses"), client.ledger)
@@ -175,7 +175,7 @@ def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
 
 
 def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
-    found: dict[str, list[Problem]] = defaultdict(list)
+    groups: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
-        found[problem.benchmark].append(problem)
-    return found
+        groups[problem.benchmark].append(problem)
+    return groups

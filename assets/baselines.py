@@ -36,8 +36,8 @@ def baselines(
             policy = base_policy_folder(setup)
             score_policy(setup, policy, COLD_START, client, benchmarks, progress)
     for benchmark in benchmarks:
-        rows = [row for cell, found in alone.items() if cell.benchmark == benchmark for row in found]
-        accuracies = [(one.worker, metadata.percent(one.overall)) for one in profile(rows)]
+        rows = [row for cell, responses in alone.items() if cell.benchmark == benchmark for row in responses]
+        accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile(rows)]
         facts = {
             "workers": metadata.table(("worker", "accuracy in %"), accuracies),
             "oracle": metadata.percent(ceiling(rows).get(benchmark)),

@@ -34,11 +34,11 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
         for check in BLOCKING[name]:
             key = dg.AssetCheckKey(asset, check)
             records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-            found = records[0].evaluation if records else None
-            if found is None or found.passed or found.severity != dg.AssetCheckSeverity.ERROR:
+            evaluation = records[0].evaluation if records else None
+            if evaluation is None or evaluation.passed or evaluation.severity != dg.AssetCheckSeverity.ERROR:
                 continue
-            target = found.target_materialization_data
+            target = evaluation.target_materialization_data
             if latest is not None and target is not None and target.timestamp < latest.timestamp:
                 continue
             remedy = f"Mend the data and materialize {name} again, or run its check again"
-            raise RefusedData(f"{name}: check {check!r} failed: {found.description}. {remedy}")
+            raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")

@@ -52,7 +52,7 @@ def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
     """The first few problems as their readers see them; of a confidential benchmark the ids alone."""
     chosen = problems[:: max(1, len(problems) // count)][:count]
-    quoted = (shown(one).replace("\n", "\n> ") for one in chosen)
+    quoted = (shown(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 

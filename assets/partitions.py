@@ -24,15 +24,15 @@ one_run = dg.BackfillPolicy.single_run()
 
 def ranges(keys: Sequence[str], wanted: Sequence[str]) -> list[tuple[str, str]]:
     """The fewest (first, last) ranges over the ordered `keys` that cover exactly those `wanted`."""
-    chosen, found, start = set(wanted), [], None
+    chosen, spans, start = set(wanted), [], None
     for key, following in zip(keys, [*keys[1:], None], strict=True):
         if key not in chosen:
             continue
         start = start or key
         if following not in chosen:
-            found.append((start, key))
+            spans.append((start, key))
             start = None
-    return found
+    return spans
 
 
 def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], list[str]]:

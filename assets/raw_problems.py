@@ -19,7 +19,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
     setup = podium.load()
     for benchmark in partitions.in_recipe(context.partition_keys, setup.recipe):
         raw = materialize_raw(setup, benchmark)
-        found = {
+        facts = {
             "train": len(raw.train),
             "test": len(raw.test),
             "source": setup.recipe.benchmarks[benchmark].source,
@@ -27,7 +27,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             "examples": metadata.examples(raw.train or raw.test),
         }
         if raw.quarantine:
-            found["quarantine"] = "\n".join(map(str, raw.quarantine))
-        context.add_asset_metadata(found, partition_key=benchmark)
+            facts["quarantine"] = "\n".join(map(str, raw.quarantine))
+        context.add_asset_metadata(facts, partition_key=benchmark)
     made = versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
     return dg.MaterializeResult(data_version=dg.DataVersion(made))

@@ -15,10 +15,10 @@ from ops.stages.responses import materialize_profiles
 def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     """Accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the oracle."""
     setup = podium.load()
-    found = materialize_profiles(setup)
-    best = next(one for one in found.workers if one.worker == found.best)
-    ceiling = mean_score(found.oracle.values())
-    png = accuracy_against_cost(found.workers, ceiling)
+    profiles = materialize_profiles(setup)
+    best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
+    ceiling = mean_score(profiles.oracle.values())
+    png = accuracy_against_cost(profiles.workers, ceiling)
     setup.workspace.state.mkdir(exist_ok=True)
     (setup.workspace.state / "accuracy_against_cost.png").write_bytes(png)
     return dg.MaterializeResult(
@@ -26,27 +26,27 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
         metadata={
             "best_single_worker": f"{best.worker}: {metadata.percent(mean_score(best.by_benchmark.values()))} %",
             "oracle": f"{metadata.percent(ceiling)} %",
-            "by_domain": _accuracies(found.workers, "by_domain"),
-            "by_subject": _accuracies(found.workers, "by_subject"),
+            "by_domain": _accuracies(profiles.workers, "by_domain"),
+            "by_subject": _accuracies(profiles.workers, "by_subject"),
             "a_call": metadata.table(
                 ("worker", "tokens in", "out", "USD", "s: 50 %", "90 %", "99 %", "refused", "truncated", "unreachable"),
-                [_call(one) for one in found.workers],
+                [_call(profile) for profile in profiles.workers],
             ),
             "accuracy_against_cost": metadata.picture("accuracy against cost", png),
-            "responses_usd": round(sum(one.total_usd for one in found.workers), 6),
+            "responses_usd": round(sum(profile.total_usd for profile in profiles.workers), 6),
         },
     )
 
 
 def _accuracies(workers: list[Profile], along: str) -> dg.MarkdownMetadataValue:
     """A row for each domain or subject, a column for each worker."""
-    names = sorted({name for one in workers for name in getattr(one, along)})
-    rows = [(name, *(metadata.percent(getattr(one, along).get(name)) for one in workers)) for name in names]
-    return metadata.table(("accuracy in %", *(one.worker for one in workers)), rows)
+    names = sorted({name for profile in workers for name in getattr(profile, along)})
+    rows = [(name, *(metadata.percent(getattr(profile, along).get(name)) for profile in workers)) for name in names]
+    return metadata.table(("accuracy in %", *(profile.worker for profile in workers)), rows)
 
 
-def _call(one: Profile) -> tuple[str, ...]:
-    seconds = (f"{value:.2f}" for value in one.latency_s)
-    rates = (f"{rate:.1%}" for rate in one.rates.values())
-    tokens = (f"{one.prompt_tokens:.0f}", f"{one.completion_tokens:.0f}")
-    return (one.worker, *tokens, f"{one.cost_usd:.6f}", *seconds, *rates)
+def _call(profile: Profile) -> tuple[str, ...]:
+    seconds = (f"{value:.2f}" for value in profile.latency_s)
+    rates = (f"{rate:.1%}" for rate in profile.rates.values())
+    tokens = (f"{profile.prompt_tokens:.0f}", f"{profile.completion_tokens:.0f}")
+    return (profile.worker, *tokens, f"{profile.cost_usd:.6f}", *seconds, *rates)

@@ -32,9 +32,9 @@ def worker_responses(
         reporter.expected(context, expected)
     needed = any(expected.workers[w.name].to_make for w in setup.pool.workers if w.serve and w.name in expected.workers)
     with servers(setup, needed):
-        found = materialize_responses(setup, client, cells, reporter.progress(context))
+        responses = materialize_responses(setup, client, cells, reporter.progress(context))
     for key, cell in zip(context.partition_keys, cells, strict=True):
-        rows = found[cell]
+        rows = responses[cell]
         own = {
             "responses": len(rows),
             "accuracy_in_percent": metadata.percent(profile(rows)[0].overall if rows else None),

@@ -53,12 +53,12 @@ def pool_changed(lifecycle: dg.JobDefinition, costs: dg.JobDefinition) -> dg.Sen
         last = context.instance.get_latest_materialization_event(dg.AssetKey("worker_pool"))
         if last is None or last.asset_materialization is None:
             return dg.SkipReason("worker_pool was never materialized: run the lifecycle once")
-        asked = podium.asked_in(context.instance, last.run_id)
-        if asked is None:
+        snapshot = podium.asked_in(context.instance, last.run_id)
+        if snapshot is None:
             return dg.SkipReason("worker_pool was materialized by an older Podium: materialize it again")
-        again = podium.repeating(asked)
+        again = podium.repeating(snapshot)
         now = again.load().pool
-        needed = plan(difference(asked.pool, now))
+        needed = plan(difference(snapshot.pool, now))
         if needed.is_empty:
             return dg.SkipReason(f"the pool is unchanged (answers {now.answers_key}, prices {now.prices_key})")
         job = costs if needed.costs_only else lifecycle

@@ -24,11 +24,11 @@ def benchmark_table() -> Table:
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
             for split, part in entry.hub.parts.items()
         ]
-        asked = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
+        task = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
         shown.add_row(
             f"{name}\n({'confidential' if entry.confidential else entry.domain})",
             "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),
-            asked,
+            task,
             f"{entry.licence}\n{entry.citation}",
             "\n".join(entry.cautions),
         )

@@ -20,8 +20,8 @@ RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
 
 def test_a_response_comes_back_as_it_was_paid_for(tmp_path: Path) -> None:
     ResponseCache(tmp_path).put("key", "{}", RESPONSE)
-    found = ResponseCache(tmp_path).get("key")
-    assert found == Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", cached=True)
+    response = ResponseCache(tmp_path).get("key")
+    assert response == Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", cached=True)
     assert ResponseCache(tmp_path).get("other") is None
 
 
@@ -34,9 +34,9 @@ def test_any_text_survives_also_lone_surrogates(
     messages = [{"role": "user", "content": text + "\udfff"}]
     key, material = cache_key({}, messages, 0), cache_material({}, messages, 0)
     ResponseCache(folder).put(key, material, response)
-    found = ResponseCache(folder).get(key)
-    assert found is not None
-    assert (found.text, found.cost_usd, found.latency_s) == (response.text, cost, latency)
+    stored = ResponseCache(folder).get(key)
+    assert stored is not None
+    assert (stored.text, stored.cost_usd, stored.latency_s) == (response.text, cost, latency)
 
 
 MESSAGES = st.lists(st.fixed_dictionaries({"role": st.text(max_size=4), "content": st.text(max_size=8)}), max_size=3)
@@ -58,7 +58,7 @@ def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> Non
     for number in range(50):
         cache.put(str(number), "{}", Response(f"{number:040}", 1, 1, 0.0, 0.0, "stop"))
     assert len(cache._memory) <= 3
-    assert all((found := cache.get(str(n))) and found.text == f"{n:040}" for n in range(50))
+    assert all((response := cache.get(str(n))) and response.text == f"{n:040}" for n in range(50))
 
 
 @pytest.mark.parametrize(
@@ -107,24 +107,24 @@ def test_put_many_is_all_or_nothing(tmp_path: Path) -> None:
     assert cache.get("a") is None
 
 
-def _write_and_read(folder: Path, first: int, found: Any) -> None:
+def _write_and_read(folder: Path, first: int, counts: Any) -> None:
     cache = ResponseCache(folder)
     for number in range(first, first + 100):
         cache.put(str(number), "{}", Response(f"text {number}", 1, 1, 0.0, 0.0, "stop"))
-    found.put(sum(cache.get(str(number)) is not None for number in range(400)))
+    counts.put(sum(cache.get(str(number)) is not None for number in range(400)))
 
 
 def test_many_processes_share_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    found = context.Queue()
+    counts = context.Queue()
     # Overlapping ranges: two processes write the same keys.
-    processes = [context.Process(target=_write_and_read, args=(tmp_path, first, found)) for first in (0, 50, 150, 250)]
+    processes = [context.Process(target=_write_and_read, args=(tmp_path, first, counts)) for first in (0, 50, 150, 250)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert all(found.get(timeout=5) >= 100 for _ in processes)
+    assert all(counts.get(timeout=5) >= 100 for _ in processes)
     cache = ResponseCache(tmp_path)
     assert len(cache) == 350
     assert all((row := cache.get(str(n))) and row.text == f"text {n}" for n in range(350))

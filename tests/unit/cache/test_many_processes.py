@@ -97,18 +97,18 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
         price=Price(input=1.0, output=1.0), max_tokens=64, concurrency=32,
     )  # fmt: skip
     chance = random.Random(process)
-    asked: set[str] = set()
+    asked_questions: set[str] = set()
     wrong: list[str] = []
-    written = found = 0
+    written = reads = 0
 
     async def ask(question: str) -> None:
         response = await client.complete(worker, [{"role": "user", "content": question}])
         if response.text != f"answer to {question}":
             wrong.append(f"{question}: {response.text}")
-        asked.add(question)
+        asked_questions.add(question)
 
     async def live() -> None:
-        nonlocal written, found
+        nonlocal written, reads
         await ask(f"of {process} alone")  # imports LiteLLM
         await asyncio.to_thread(together.wait, 200)
         start = time.monotonic()
@@ -123,12 +123,12 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
             for _ in range(20):
                 key = own_key(chance.randrange(PROCESSES), chance.randrange(written))
                 if (response := cache.get(key)) is not None:
-                    found += 1
+                    reads += 1
                     if response.text != f"text of {key}":
                         wrong.append(f"{key}: {response.text}")
 
     asyncio.run(live())
-    results.put((process, written, found, sorted(asked), wrong))
+    results.put((process, written, reads, sorted(asked_questions), wrong))
 
 
 def _run_together(place: str, ledger: Path, url: str, seconds: float) -> list[Any]:
@@ -172,7 +172,7 @@ def test_eight_processes_share_a_cache(
     results = _run_together(place, tmp_path / "ledger.sqlite", url, seconds)
 
     assert [wrong for *_, wrongs in results for wrong in wrongs] == []
-    assert all(found for _, _, found, _, _ in results)
+    assert all(reads for _, _, reads, _, _ in results)
     cache = open_place(place)
     lost = [
         key
@@ -181,7 +181,7 @@ def test_eight_processes_share_a_cache(
         if (row := cache.get(key)) is None or row.text != f"text of {key}"
     ]
     assert lost == []
-    questions = {question for *_, asked, _ in results for question in asked}
+    questions = {question for *_, asked_questions, _ in results for question in asked_questions}
     # A row for each question, and no call that left none: what was paid for is stored.
     assert len(cache) == sum(written for _, written, *_ in results) + len(questions)
     assert {question for _, question in log} == questions

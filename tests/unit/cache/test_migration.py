@@ -67,9 +67,9 @@ def test_an_old_cache_answers_and_learns_what_it_lacked(tmp_path: Path) -> None:
     before = time.time()
     cache = ResponseCache(tmp_path)
     for number in range(50):
-        found = cache.get(cache_key(IDENTITY, messages(number), 0))
-        assert found is not None
-        assert found.text == f"text {number}"
+        response = cache.get(cache_key(IDENTITY, messages(number), 0))
+        assert response is not None
+        assert response.text == f"text {number}"
     [held] = holdings(cache)
     assert (held.model, held.entries) == ("openai/some-model", 50)
     assert before - 1 <= held.oldest <= time.time()
@@ -106,7 +106,7 @@ def test_processes_that_meet_an_old_cache_together_migrate_it_once(tmp_path: Pat
     command = [sys.executable, "-c", textwrap.dedent(_OPEN), str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate(timeout=100)[0].strip() for process in running] == ["3000"] * 4
-    assert sum(one.entries for one in holdings(ResponseCache(tmp_path))) == 3000
+    assert sum(holding.entries for holding in holdings(ResponseCache(tmp_path))) == 3000
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

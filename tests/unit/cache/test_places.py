@@ -43,8 +43,8 @@ def test_what_is_put_is_found_by_others(open_cache: OpenCache) -> None:
     cache = open_cache()
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     other = open_cache()
-    assert [found.text for key in keys if (found := other.get(key))] == [f"text {n} \ud800" for n in range(3)]
-    assert all((found := other.get(key)) and found.cached for key in keys)
+    assert [response.text for key in keys if (response := other.get(key))] == [f"text {n} \ud800" for n in range(3)]
+    assert all((response := other.get(key)) and response.cached for key in keys)
     assert len(other) == 3
     assert other.get("0" * 64) is None
     assert other.holds([*keys, "0" * 64]) == set(keys)
@@ -53,9 +53,9 @@ def test_what_is_put_is_found_by_others(open_cache: OpenCache) -> None:
 def test_put_again_replaces(open_cache: OpenCache) -> None:
     store(open_cache(), MATHS, QUESTION, text="old")
     key = store(open_cache(), MATHS, QUESTION, text="new")
-    found = open_cache().get(key)
-    assert found is not None
-    assert (found.text, len(open_cache())) == ("new", 1)
+    response = open_cache().get(key)
+    assert response is not None
+    assert (response.text, len(open_cache())) == ("new", 1)
 
 
 def test_a_damaged_entry_is_dropped_and_can_be_put_again(open_cache: OpenCache) -> None:
@@ -89,15 +89,15 @@ def test_why_miss_names_the_worker_s_field(
     store(cache, MATHS, messages)
     verdict = why_miss(cache, MATHS.model_copy(update=change).identity, messages)
     assert not verdict.stored
-    assert [(one.field, one.stored) for one in verdict.differences] == [(field, stored)]
+    assert [(difference.field, difference.stored) for difference in verdict.differences] == [(field, stored)]
 
 
 def test_why_miss_names_the_sample(open_cache: OpenCache) -> None:
     cache = open_cache()
     store(cache, MATHS, QUESTION, 0)
     store(cache, CODER, QUESTION, 3)
-    [one] = why_miss(cache, MATHS.identity, QUESTION, 3).differences
-    assert (one.field, one.wanted, one.stored) == ("sample", "3", "0")
+    [difference] = why_miss(cache, MATHS.identity, QUESTION, 3).differences
+    assert (difference.field, difference.wanted, difference.stored) == ("sample", "3", "0")
 
 
 def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
@@ -106,16 +106,17 @@ def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
     for ending in ("Check.", "Solve it", "Guess."):
         store(cache, MATHS, [{"role": "user", "content": content.replace("Solve.", ending)}])
         store(cache, CODER, QUESTION)
-    [one] = why_miss(cache, MATHS.identity, QUESTION).differences
-    assert (one.field, one.at) == ("messages[0].content", content.index("Solve.") + len("Solve"))
-    assert one.wanted.endswith("Solve.")
-    assert one.stored.endswith("Solve it")
+    [difference] = why_miss(cache, MATHS.identity, QUESTION).differences
+    assert (difference.field, difference.at) == ("messages[0].content", content.index("Solve.") + len("Solve"))
+    assert difference.wanted.endswith("Solve.")
+    assert difference.stored.endswith("Solve it")
 
 
 def test_why_miss_tells_a_missing_turn(open_cache: OpenCache) -> None:
     cache = open_cache()
     store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
-    fields = {one.field: one.wanted for one in why_miss(cache, MATHS.identity, QUESTION).differences}
+    differences = why_miss(cache, MATHS.identity, QUESTION).differences
+    fields = {difference.field: difference.wanted for difference in differences}
     assert fields == {"messages[1].content": ABSENT, "messages[1].role": ABSENT}
 
 
@@ -136,7 +137,7 @@ def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(open_c
     cache.put_many([(key, text, response) for key, text in zip(keys, material, strict=True)])
     hot = CODER.model_copy(update={"temperature": 0.9})
     for number in (0, 1234, 2499):
-        assert [one.field for one in why_miss(cache, hot.identity, prompts[number]).differences] == [
+        assert [difference.field for difference in why_miss(cache, hot.identity, prompts[number]).differences] == [
             "worker.temperature"
         ]
 
@@ -151,10 +152,11 @@ def test_holdings_by_worker_settings(open_cache: OpenCache) -> None:
         store(cache, MATHS, QUESTION, sample)
     store(cache, CODER, QUESTION)
     cache.put("x", "no material", Response("x", 1, 1, 0.0, 0.0, "stop"))
-    found = holdings(cache)
-    assert [(one.model, one.entries) for one in found] == [("openai/maths", 3), (UNKNOWN, 1), ("openai/coder", 1)]
-    assert found[0].characters > 3 * len(QUESTION[0]["content"])
-    assert before - 1 <= found[0].oldest <= found[0].newest <= time.time()
+    listing = holdings(cache)
+    entries = [(holding.model, holding.entries) for holding in listing]
+    assert entries == [("openai/maths", 3), (UNKNOWN, 1), ("openai/coder", 1)]
+    assert listing[0].characters > 3 * len(QUESTION[0]["content"])
+    assert before - 1 <= listing[0].oldest <= listing[0].newest <= time.time()
 
 
 def test_prune_by_pool_keeps_what_its_workers_ask_for(open_cache: OpenCache) -> None:

@@ -54,9 +54,9 @@ def test_the_best_worker_is_chosen_without_the_test() -> None:
         response("b", "t0", 1),
         response("b", "t1", 0),
     ]
-    found = BASELINES["best_single"].compute(Answers(TABLE, training))
-    assert found.detail == "b"
-    assert found.summaries == summarize(of_worker(TABLE, "b"))
+    standing = BASELINES["best_single"].compute(Answers(TABLE, training))
+    assert standing.detail == "b"
+    assert standing.summaries == summarize(of_worker(TABLE, "b"))
 
 
 def test_of_equally_good_workers_the_cheaper_is_best() -> None:

@@ -69,9 +69,9 @@ def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
 
 
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
-    for benchmark, asked in evaluation_questions(workspace, RECIPE).items():
-        rows = [score(problem, correct) for problem in asked]
-        origin = scores_origin(Setup(workspace, RECIPE, pool), policy, asked)
+    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+        rows = [score(problem, correct) for problem in questions]
+        origin = scores_origin(Setup(workspace, RECIPE, pool), policy, questions)
         save_rows(rows, score_file(workspace, name, policy, benchmark), origin=origin)
 
 
@@ -83,10 +83,10 @@ def evaluated(tmp_path: Path) -> Evaluated:
     policy, base = workspace.runs / "small-1" / "policy", workspace.policies / "small-0"
     save_scores(workspace, CONDUCTOR, policy, 1)
     save_scores(workspace, COLD_START, base, 0)
-    for benchmark, asked in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         for worker in POOL.workers:
-            rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in asked]
-            origin = answers_origin(worker, asked, 1)
+            rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in questions]
+            origin = answers_origin(worker, questions, 1)
             write_responses(rows, response_file(evaluation_folder(workspace), worker.name, benchmark), origin)
             write_responses(rows, response_file(workspace.data / "responses", worker.name, benchmark))
     return Evaluated(workspace, policy, base)

@@ -24,7 +24,7 @@ def rows(benchmark: str, right: int, n: int, **changes: object) -> list[ScoreRow
         completion="SECRET COMPLETION", answer="SECRET ANSWER", unscorable=False,
     )  # fmt: skip
     made = [replace(base, problem_id=str(i), correct=int(i < right)) for i in range(n)]
-    return [replace(one, **changes) for one in made]  # type: ignore[arg-type]
+    return [replace(row, **changes) for row in made]  # type: ignore[arg-type]
 
 
 @pytest.fixture

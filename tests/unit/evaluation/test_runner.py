@@ -107,12 +107,12 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
 
 
 def test_batches_repeats_and_progress() -> None:
-    writer, client, told = Fixed(ALONE), Table(), []
+    writer, client, batches = Fixed(ALONE), Table(), []
     problems = [problem(i) for i in range(5)]
     settings = Evaluation(repeats=2, batch=2, temperature=0.5)
     team = Team(WORKERS, client, PROMPTING)
     rows = asyncio.run(
-        evaluate(writer, problems, team, settings, seed=40, on_rollouts=lambda batch, _: told.append(len(batch)))
+        evaluate(writer, problems, team, settings, seed=40, on_rollouts=lambda batch, _: batches.append(len(batch)))
     )
     assert writer.calls == [
         (2, 0.5, 40),
@@ -124,7 +124,7 @@ def test_batches_repeats_and_progress() -> None:
     ]
     assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{i}", r) for i in range(5) for r in range(2)]
     assert sorted(client.samples) == [0] * 5 + [1] * 5
-    assert told == [2, 2, 1, 2, 2, 1]
+    assert batches == [2, 2, 1, 2, 2, 1]
     assert summarize(rows)["math500"].accuracy.n == 5
 
 
@@ -141,19 +141,19 @@ def test_nothing_to_do() -> None:
 
 def test_summary_by_hand() -> None:
     rows = run(Fixed(ALONE, TOGETHER, "no"), [problem(i) for i in range(3)])
-    found = summarize(rows)["math500"]
-    assert found.accuracy.mean == pytest.approx(2 / 3)
-    assert found.accuracy.standard_error == pytest.approx(1 / 3)  # √(2/9 · 3/2) / √3
-    assert found.format_compliance == pytest.approx(2 / 3)
-    assert found.multi_worker_share == 0.5
-    assert found.steps == 1.5
-    assert found.tokens == 15
+    summary = summarize(rows)["math500"]
+    assert summary.accuracy.mean == pytest.approx(2 / 3)
+    assert summary.accuracy.standard_error == pytest.approx(1 / 3)  # √(2/9 · 3/2) / √3
+    assert summary.format_compliance == pytest.approx(2 / 3)
+    assert summary.multi_worker_share == 0.5
+    assert summary.steps == 1.5
+    assert summary.tokens == 15
 
 
 def test_all_unscorable_gives_no_number() -> None:
     rows = [replace(row, unscorable=True) for row in run(Fixed(ALONE), [problem(0)])]
-    found = summarize(rows)["math500"]
-    assert math.isnan(found.accuracy.mean) and math.isnan(found.tokens) and found.unscorable == 1
+    summary = summarize(rows)["math500"]
+    assert math.isnan(summary.accuracy.mean) and math.isnan(summary.tokens) and summary.unscorable == 1
 
 
 def test_rows_survive_the_disk(tmp_path: Path) -> None:

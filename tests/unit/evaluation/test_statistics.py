@@ -22,9 +22,9 @@ def test_estimate_by_hand() -> None:
 
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=50))
 def test_estimate_agrees_with_scipy(values: list[float]) -> None:
-    found = mean_estimate(values)
-    assert found.mean == pytest.approx(np.mean(values))
-    assert found.standard_error == pytest.approx(stats.sem(values), abs=1e-9)
+    estimate = mean_estimate(values)
+    assert estimate.mean == pytest.approx(np.mean(values))
+    assert estimate.standard_error == pytest.approx(stats.sem(values), abs=1e-9)
 
 
 def test_what_cannot_be_known_is_nan() -> None:
@@ -40,8 +40,8 @@ def test_repeats_of_a_question_add_no_certainty() -> None:
 
 
 def test_mean_of_benchmarks_weighs_them_alike() -> None:
-    found = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
-    assert found == MeanEstimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
+    mean = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
+    assert mean == MeanEstimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
 
 
 @settings(max_examples=25, deadline=None)
@@ -72,8 +72,8 @@ def test_bootstrap_is_reproducible_and_narrows_with_lower_confidence() -> None:
 
 
 def test_bootstrap_weighs_strata_alike() -> None:
-    found = paired_bootstrap([[1.0], [0.0] * 99])
-    assert found == (0.5, 0.5, 0.5)
+    interval = paired_bootstrap([[1.0], [0.0] * 99])
+    assert interval == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize("strata", [[], [[]], [[1.0], []]])
@@ -91,9 +91,9 @@ def test_mcnemar_by_hand() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
 def test_mcnemar_does_not_care_who_is_first(pairs: list[tuple[bool, bool]]) -> None:
     ours, theirs = [float(a) for a, _ in pairs], [float(b) for _, b in pairs]
-    one, other = mcnemar(ours, theirs), mcnemar(theirs, ours)
-    assert (one.gains, one.losses) == (other.losses, other.gains)
-    assert one.p_value == pytest.approx(other.p_value)
+    forward, backward = mcnemar(ours, theirs), mcnemar(theirs, ours)
+    assert (forward.gains, forward.losses) == (backward.losses, backward.gains)
+    assert forward.p_value == pytest.approx(backward.p_value)
 
 
 def test_mcnemar_needs_pairs() -> None:

@@ -21,7 +21,7 @@ Make = Callable[..., Problem]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         (r"Evaluate $\log_8 2$.", r"evaluate \( \log_8 2 \)"),
         (r"Find $\left( 3, \dfrac{1}{2} \right)$.", r"Find $(3,\frac{1}{2})$"),
@@ -30,12 +30,12 @@ Make = Callable[..., Problem]
         ("Ｗｈａｔ is ①?", "what is 1"),
     ],
 )
-def test_spacing_punctuation_and_unicode_make_no_other_text(one: str, other: str) -> None:
-    assert exact_key(one) == exact_key(other)
+def test_spacing_punctuation_and_unicode_make_no_other_text(text: str, other: str) -> None:
+    assert exact_key(text) == exact_key(other)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         ("What is 1.5 + 2?", "What is 15 + 2?"),
         ("Is 2:3 more?", "Is 23 more?"),
@@ -43,12 +43,12 @@ def test_spacing_punctuation_and_unicode_make_no_other_text(one: str, other: str
         (r"$a \leftarrow b$", r"$a \rightarrow b$"),
     ],
 )
-def test_what_changes_the_question_changes_the_key(one: str, other: str) -> None:
-    assert exact_key(one) != exact_key(other)
+def test_what_changes_the_question_changes_the_key(text: str, other: str) -> None:
+    assert exact_key(text) != exact_key(other)
 
 
 @pytest.mark.parametrize(
-    ("asked", "again"),
+    ("question", "again"),
     [
         ("What is the greatest common factor of 252 and 96?", "Please find the greatest common divisor of 252 and 96."),
         ("A fair coin is flipped 7 times. What is the probability of exactly 3 heads?",
@@ -58,14 +58,14 @@ def test_what_changes_the_question_changes_the_key(one: str, other: str) -> None
          "During DNA replication, which enzyme is it that unwinds the double helix?"),
     ],
 )  # fmt: skip
-def test_a_light_rewording_of_a_short_question_is_found(make: Make, asked: str, again: str) -> None:
-    (found,) = leaks([make("planted", again)], [make("held-out", asked, split="test")])
-    assert (found.problem, found.other, found.kind) == ("math500/planted", "math500/held-out", "reworded")
-    assert 0.7 <= found.similarity <= 1
+def test_a_light_rewording_of_a_short_question_is_found(make: Make, question: str, again: str) -> None:
+    (leak,) = leaks([make("planted", again)], [make("held-out", question, split="test")])
+    assert (leak.problem, leak.other, leak.kind) == ("math500/planted", "math500/held-out", "reworded")
+    assert 0.7 <= leak.similarity <= 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "other"),
+    ("question", "other"),
     [
         ("What is the greatest common factor of 252 and 96?", "What is the greatest common factor of 252 and 98?"),
         ("A train covers three miles in 5 minutes.", "A train covers four miles in 5 minutes."),
@@ -75,8 +75,8 @@ def test_a_light_rewording_of_a_short_question_is_found(make: Make, asked: str, 
         ("Find the area of the triangle with sides 3, 4 and 5.", "Find the volume of the cube with sides 3, 4 and 5."),
     ],
 )
-def test_a_template_filled_otherwise_is_another_question(make: Make, asked: str, other: str) -> None:
-    assert leaks([make("candidate", other)], [make("held-out", asked, split="test")]) == []
+def test_a_template_filled_otherwise_is_another_question(make: Make, question: str, other: str) -> None:
+    assert leaks([make("candidate", other)], [make("held-out", question, split="test")]) == []
 
 
 def test_other_choices_make_another_question_and_some_shared_ones_do_not(make: Make) -> None:
@@ -84,14 +84,14 @@ def test_other_choices_make_another_question_and_some_shared_ones_do_not(make: M
     held_out = make("held-out", stem, grader="choice", choices=("oxygen", "carbon dioxide", "argon", "helium"))
     kept = make("kept", again, grader="choice", choices=("A only", "B only", "both", "neither"))
     same = make("same", again, grader="choice", choices=("argon", "carbon dioxide", "oxygen", "neon"))
-    assert [found.problem for found in leaks([kept, same], [held_out])] == ["math500/same"]
+    assert [leak.problem for leak in leaks([kept, same], [held_out])] == ["math500/same"]
 
 
 def test_a_threshold_of_one_asks_for_equal_texts(make: Make) -> None:
     test = make("held-out", "What is the greatest common factor of 252 and 96?", split="test")
     again = make("again", "Please find the greatest common divisor of 252 and 96.")
     same = make("same", "what is the greatest common factor of 252 and 96")
-    assert [found.problem for found in leaks([again, same], [test], 1.0)] == ["math500/same"]
+    assert [leak.problem for leak in leaks([again, same], [test], 1.0)] == ["math500/same"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_train_and_test_items_of_one_number_differ(make: Make) -> None:
 def test_duplicates_within_the_candidates_are_no_leaks(make: Make) -> None:
     twice = [make("1", "How many primes are below 50?"), make("2", "how many primes are below 50")]
     assert leaks(twice, []) == []
-    assert [found.cause for found in decontaminate(twice, []).removed] == ["duplicate"]
+    assert [removal.cause for removal in decontaminate(twice, []).removed] == ["duplicate"]
 
 
 def test_what_is_kept_does_not_depend_on_the_order(make: Make) -> None:
@@ -192,26 +192,26 @@ def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> Non
         ):
             planted[f"math500/{way}-{place}"] = replace(problem, id=f"{way}-{place}", split="train", question=text)
     assert sum(p.question != held_out[int(p.id.split("-")[1])].question for p in planted.values()) >= 990
-    found = {item.problem: item for item in leaks([*clean, *planted.values()], held_out)}
-    recall = Counter(name.split("/")[1].split("-")[0] for name in found if name in planted)
+    repeats = {item.problem: item for item in leaks([*clean, *planted.values()], held_out)}
+    recall = Counter(name.split("/")[1].split("-")[0] for name in repeats if name in planted)
     assert (recall["verbatim"], recall["respaced"]) == (500, 500)
     assert recall["reworded"] >= 480, f"{recall['reworded']} of 500 rewordings found"
-    kinds = {way: Counter(found[n].kind for n in planted if f"/{way}-" in n and n in found) for way in recall}
+    kinds = {way: Counter(repeats[n].kind for n in planted if f"/{way}-" in n and n in repeats) for way in recall}
     assert set(kinds["verbatim"]) == set(kinds["respaced"]) == {"exact"}
     assert kinds["reworded"]["reworded"] > kinds["reworded"]["near"] > 0
     # Of 7,500 clean rows: real repetitions, and siblings that differ in a word. None by id, none by equal text.
-    wrong = {name: item.kind for name, item in found.items() if name not in planted}
+    wrong = {name: item.kind for name, item in repeats.items() if name not in planted}
     assert set(wrong.values()) <= {"near", "reworded"} and len(wrong) <= 40
 
 
 def test_evaluation_questions_inside_webinstruct_train_are_found(shared: Path) -> None:
     train = load(shared, "webinstruct_train", "rlpr", "rlpr", "text", "train")
     held_out = load(shared, "webinstruct_test", "rlpr", "rlpr", "text", "test")
-    found = leaks(train, held_out)
+    repeats = leaks(train, held_out)
     # The shipped test rows have been cleaned of the exact repetitions; these are what is left.
-    assert Counter(item.kind for item in found)["exact"] == 0
-    assert ("rlpr/webinstruct-400", "rlpr/webinstruct-3984") in {(item.problem, item.other) for item in found}
-    assert 8 <= len(found) <= 30
+    assert Counter(item.kind for item in repeats)["exact"] == 0
+    assert ("rlpr/webinstruct-400", "rlpr/webinstruct-3984") in {(item.problem, item.other) for item in repeats}
+    assert 8 <= len(repeats) <= 30
     planted = [replace(held_out[place], id=f"copy-{place}", split="train") for place in range(0, 949, 31)]
     names = {item.problem for item in leaks([*train, *planted], held_out)}
     assert len(planted) == 31 and {f"rlpr/copy-{place}" for place in range(0, 949, 31)} <= names

@@ -61,11 +61,11 @@ def test_planted_contamination_is_removed_and_reported(make: Make, planted: str,
 
 
 def test_threshold_decides_what_is_near(make: Make) -> None:
-    one, other = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokens, (LONG, REWORDED)))
-    similarity = len(one & other) / len(one | other)
+    grams, other = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokens, (LONG, REWORDED)))
+    similarity = len(grams & other) / len(grams | other)
     test, planted = make("held-out", LONG, split="test"), make("planted", REWORDED)
-    found = {shift: decontaminate([planted], [test], similarity + shift).removed[0].kind for shift in (-0.001, 0.001)}
-    assert found == {-0.001: "near", 0.001: "reworded"}
+    kinds = {shift: decontaminate([planted], [test], similarity + shift).removed[0].kind for shift in (-0.001, 0.001)}
+    assert kinds == {-0.001: "near", 0.001: "reworded"}
     assert not decontaminate([planted], [test], 1.0).removed
 
 
@@ -86,8 +86,8 @@ def test_signs_and_digits_make_another_question(make: Make) -> None:
 def test_same_stem_with_other_choices_is_another_question(make: Make) -> None:
     stem = "Which of the following statements is true?"
     choices = [("a", "b"), ("b", "a"), ("c", "d")]
-    asked = [make(str(i), stem, grader="choice", choices=offered) for i, offered in enumerate(choices)]
-    clean = decontaminate(asked, [], 0.8)
+    problems = [make(str(i), stem, grader="choice", choices=offered) for i, offered in enumerate(choices)]
+    clean = decontaminate(problems, [], 0.8)
     assert [problem.id for problem in clean.kept] == ["0", "2"]
     assert clean.removed[0].cause == "duplicate"
     long = [make(str(i), LONG, grader="choice", choices=offered) for i, offered in enumerate(choices)]
@@ -142,10 +142,10 @@ def candidates(make: Make, count: int) -> list[Problem]:
 def test_shortlist_has_the_factor_of_places_and_no_contamination(make: Make) -> None:
     offered = [*candidates(make, 30), make("planted", RESPACED)]
     held_out = {"math500": [make("held-out", LONG, split="test")]}
-    found = shortlist(offered, held_out, Curation(per_domain=10, shortlist_factor=1.25), seed=0)
-    assert Counter(problem.domain for problem in found.problems) == dict.fromkeys(DOMAINS, 13)
-    assert "planted" not in {problem.id for problem in found.problems}
-    assert (found.report["candidates"], found.report["kept"], found.report["evaluation_questions"]) == (
+    selection = shortlist(offered, held_out, Curation(per_domain=10, shortlist_factor=1.25), seed=0)
+    assert Counter(problem.domain for problem in selection.problems) == dict.fromkeys(DOMAINS, 13)
+    assert "planted" not in {problem.id for problem in selection.problems}
+    assert (selection.report["candidates"], selection.report["kept"], selection.report["evaluation_questions"]) == (
         121,
         120,
         1,

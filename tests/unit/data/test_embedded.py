@@ -17,12 +17,12 @@ def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace)
     test = sound_problems(entry, "test", source, workspace, 5)
     assert len(test) == 8
     assert test == sound_problems(entry, "test", source, workspace, 6)
-    found = [*test]
+    problems = [*test]
     if entry.trains:
         train = sound_problems(entry, "train", source, workspace, 5)
         assert len(train) == 12
         assert check_problems(train, evaluation=test).failures == []
-        found += train
-    assert {(p.benchmark, p.domain, p.grader) for p in found} == {(name, entry.domain, entry.grader)}
-    gold = check_gold(found)
-    assert (gold.failures, gold.checked, gold.skipped) == ([], len(found), 0)
+        problems += train
+    assert {(p.benchmark, p.domain, p.grader) for p in problems} == {(name, entry.domain, entry.grader)}
+    gold = check_gold(problems)
+    assert (gold.failures, gold.checked, gold.skipped) == ([], len(problems), 0)

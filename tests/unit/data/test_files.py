@@ -81,8 +81,8 @@ def load(workspace: Workspace, benchmark: str, split: Split, *names: str, **fiel
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_file_gives_the_same_problems(workspace: Workspace, tmp_path: Path, kind: str) -> None:
-    found = load(workspace, "mmlu", "test", write(tmp_path / f"rows{kind}", CHOICE))
-    assert found == [
+    problems = load(workspace, "mmlu", "test", write(tmp_path / f"rows{kind}", CHOICE))
+    assert problems == [
         Problem(
             id=f"c{i}",
             benchmark="mmlu",
@@ -112,12 +112,12 @@ def test_lines_are_those_of_the_file(workspace: Workspace, tmp_path: Path) -> No
 
 
 def test_several_files_make_one_split(workspace: Workspace, tmp_path: Path) -> None:
-    one = write(tmp_path / "dev.jsonl", CHOICE)
-    other = write(tmp_path / "val.parquet", [{**row, "id": f"v{row['id']}"} for row in CHOICE])
-    assert [p.id for p in load(workspace, "mmlu", "train", one, other)] == ["c0", "c1", "c2", "vc0", "vc1", "vc2"]
+    dev = write(tmp_path / "dev.jsonl", CHOICE)
+    val = write(tmp_path / "val.parquet", [{**row, "id": f"v{row['id']}"} for row in CHOICE])
+    assert [p.id for p in load(workspace, "mmlu", "train", dev, val)] == ["c0", "c1", "c2", "vc0", "vc1", "vc2"]
     again = write(tmp_path / "again.csv", CHOICE[:1])
     with pytest.raises(DataError, match=r"'c0' is already the id of line 1 of \S+dev\.jsonl"):
-        load(workspace, "mmlu", "train", one, again)
+        load(workspace, "mmlu", "train", dev, again)
 
 
 def test_unknown_kind_and_folder(workspace: Workspace, tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_unknown_kind_and_folder(workspace: Workspace, tmp_path: Path) -> None:
 def test_exports_in_the_hubs_columns_are_read_as_from_the_hub(
     workspace: Workspace, tmp_path: Path, name: str, kind: str
 ) -> None:
-    found = load(workspace, name, "test", write(tmp_path / f"test{kind}", [HUB_ROWS[name]]))
-    (problem,) = found
+    problems = load(workspace, name, "test", write(tmp_path / f"test{kind}", [HUB_ROWS[name]]))
+    (problem,) = problems
     assert problem.source.startswith(BENCHMARKS[name].hub.id)
     (same,) = BENCHMARKS[name].problems([row_of(name)], "test")
     assert replace(problem, source=same.source, id=problem.id.removeprefix("v6/")) == same
@@ -197,8 +197,8 @@ def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace, t
 
 
 def test_the_training_release_cannot_be_held_out(workspace: Workspace, tmp_path: Path) -> None:
-    one, other = (write(tmp_path / name, released("v1", first)) for name, first in (("a.jsonl", 0), ("b.jsonl", 3)))
-    source = BenchmarkSource(source="file", train_file=one, test_file=other)
+    train, test = (write(tmp_path / name, released("v1", first)) for name, first in (("a.jsonl", 0), ("b.jsonl", 3)))
+    source = BenchmarkSource(source="file", train_file=train, test_file=test)
     with pytest.raises(DataError, match="column 'release' is 'v1', but the test split is of 'v6'"):
         materialize_raw(without_workers(workspace, recipe(livecodebench=source)), "livecodebench")
     same = source.model_copy(update={"test_release": "v1"})

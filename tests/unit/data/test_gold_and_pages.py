@@ -48,22 +48,22 @@ def code(make: Make, name: str, program: str) -> Problem:
 
 def test_gold_answers_that_score_one_pass_and_what_has_none_is_skipped(make: Make) -> None:
     sound = [make("a", answer=r"\frac{1}{2}"), code(make, "b", "def f(x):\n    return x * x"), code(make, "c", "")]
-    found = check_gold(sound)
-    assert (found.success, found.checked, found.skipped, found.failures) == (True, 2, 1, [])
+    report = check_gold(sound)
+    assert (report.success, report.checked, report.skipped, report.failures) == (True, 2, 1, [])
 
 
 def test_a_gold_answer_that_scores_zero_is_named_with_the_graders_reason(make: Make) -> None:
-    found = check_gold([make("a"), make("b", answer=r"\frac{1}{2"), code(make, "c", "def f(x):\n    return x")])
-    assert not found.success
-    assert re.match(r"math500/b: gold answer .* scores 0 \(not equal to ", found.failures[0])
-    assert found.failures[1].startswith("livecodebench/c: gold answer ")
-    assert "f(2) gave 2" in found.failures[1]
+    report = check_gold([make("a"), make("b", answer=r"\frac{1}{2"), code(make, "c", "def f(x):\n    return x")])
+    assert not report.success
+    assert re.match(r"math500/b: gold answer .* scores 0 \(not equal to ", report.failures[0])
+    assert report.failures[1].startswith("livecodebench/c: gold answer ")
+    assert "f(2) gave 2" in report.failures[1]
 
 
 def test_a_summary_is_short_however_much_failed(make: Make) -> None:
-    found = check_gold([make(str(i), answer=r"\frac{1}{2") for i in range(30)])
-    assert len(found.failures) == 30
-    assert found.summary.endswith("; and 22 more")
+    report = check_gold([make(str(i), answer=r"\frac{1}{2") for i in range(30)])
+    assert len(report.failures) == 30
+    assert report.summary.endswith("; and 22 more")
 
 
 def test_rows_of_one_id_are_graded_each_for_itself(make: Make) -> None:
@@ -104,20 +104,21 @@ def test_what_a_grader_can_read_is_not(make: Make) -> None:
 def test_the_report_lists_every_miss_and_groups_what_a_library_would_mend(make: Make) -> None:
     wants = "import absent_one\ndef f(x):\n    return x * x"
     mixed = [make("a"), make("b", answer=r"\frac{1}{2"), code(make, "c", wants), code(make, "d", wants)]
-    told = gold_report({"mine": Golds(grade_gold(mixed), malformed=3)}, "bubblewrap")
-    assert "| mine | 4 | 3 | 4 | 1 | 25.00 % |" in told
-    assert "| `absent_one` | 2 | c, d |" in told
-    assert re.search(r"\| b \| `not equal to ", told)
-    assert "sandbox `bubblewrap`" in told
+    text = gold_report({"mine": Golds(grade_gold(mixed), malformed=3)}, "bubblewrap")
+    assert "| mine | 4 | 3 | 4 | 1 | 25.00 % |" in text
+    assert "| `absent_one` | 2 | c, d |" in text
+    assert re.search(r"\| b \| `not equal to ", text)
+    assert "sandbox `bubblewrap`" in text
 
 
 # ── responses ────────────────────────────────────────────────────────────────
 
 
 def answers(problems: list[Problem], worker: str = "w", samples: int = 2) -> list[ResponseRow]:
+    response = Response("text", 10, 5, 0.001, 0.5, "")
     return [
-        ResponseRow(worker, one.benchmark, one.id, sample, "ok", Response("text", 10, 5, 0.001, 0.5, ""), 1.0, "2")
-        for one in problems
+        ResponseRow(worker, problem.benchmark, problem.id, sample, "ok", response, 1.0, "2")
+        for problem in problems
         for sample in range(samples)
     ]
 
@@ -126,8 +127,8 @@ def test_whole_responses_pass_and_an_outage_that_says_so_is_whole(make: Make) ->
     problems = [make(str(i)) for i in range(3)]
     rows = answers(problems)
     rows[0] = replace(rows[0], status="unreachable", response=NO_RESPONSE, score=0.0, extracted="")
-    found = check_responses(rows, problems, ["w", "not asked yet"], samples=2)
-    assert (found.success, found.failures, found.checked) == (True, [], 6)
+    report = check_responses(rows, problems, ["w", "not asked yet"], samples=2)
+    assert (report.success, report.failures, report.checked) == (True, [], 6)
 
 
 @pytest.mark.parametrize(
@@ -152,16 +153,16 @@ def test_each_fault_of_a_response_is_named(make: Make, change: dict[str, Any], w
     problems = [make(str(i)) for i in range(3)]
     rows = answers(problems)
     rows[0] = ResponseRow.from_columns(rows[0].as_columns() | change)
-    found = check_responses(rows, problems, ["w"], samples=2)
-    assert found.success == (not change)
+    report = check_responses(rows, problems, ["w"], samples=2)
+    assert report.success == (not change)
     row = f"{rows[0].worker}: math500/{rows[0].problem_id} #{rows[0].sample}"
-    assert not words or any(words in failure and row in failure for failure in found.failures), found.failures
+    assert not words or any(words in failure and row in failure for failure in report.failures), report.failures
 
 
 def test_a_problem_that_was_not_answered_is_named(make: Make) -> None:
     problems = [make(str(i)) for i in range(3)]
-    found = check_responses(answers(problems)[1:], problems, ["w"], samples=2)
-    assert found.failures == ["shortlisted, but neither answered nor said to be unreachable: w: math500/0 #0"]
+    report = check_responses(answers(problems)[1:], problems, ["w"], samples=2)
+    assert report.failures == ["shortlisted, but neither answered nor said to be unreachable: w: math500/0 #0"]
 
 
 # ── Data Docs ────────────────────────────────────────────────────────────────
@@ -175,10 +176,10 @@ def pages(workspace: Workspace) -> str:
 
 def test_the_pages_name_the_rows_and_fetch_nothing(make: Make, workspace: Workspace) -> None:
     faulty = [make("a"), make("bad", " "), make("worse", answer=r"\frac{1}{2")]
-    found = check_problems(faulty, name="raw_problems", workspace=workspace)
+    report = check_problems(faulty, name="raw_problems", workspace=workspace)
     check_gold(faulty, name="raw_gold", workspace=workspace)
-    assert found.page is not None
-    page = found.page.read_text(encoding="utf-8")
+    assert report.page is not None
+    page = report.page.read_text(encoding="utf-8")
     assert "math500/bad" in page
     assert "Fault looked for: empty question" in page
     index = (docs_folder(workspace) / "index.html").read_text(encoding="utf-8")
@@ -206,8 +207,8 @@ def test_nothing_of_a_confidential_problem_is_shown_but_its_id(make: Make, works
         check_problems(hidden, evaluation=hidden, distinct=True, name="raw_problems", workspace=workspace),
         check_gold(hidden, name="raw_gold", workspace=workspace),
     ]
-    told = "\n".join(failure for report in reports for failure in report.failures)
-    told += gold_report({"hidden": Golds(grade_gold(hidden))}, "limits")
-    assert "gpqa_diamond/s1" in told
-    assert CANARY not in told
+    text = "\n".join(failure for report in reports for failure in report.failures)
+    text += gold_report({"hidden": Golds(grade_gold(hidden))}, "limits")
+    assert "gpqa_diamond/s1" in text
+    assert CANARY not in text
     assert CANARY not in pages(workspace)

@@ -118,5 +118,5 @@ def test_the_command_fails_for_a_damaged_and_for_a_missing_file(
     raw["livecodebench-v6-test.jsonl"].unlink()
     for what in ("check", "gold"):
         assert podium("data", what, "--recipe", recipe.name) == 1
-        told = capsys.readouterr()
-        assert re.search(r"livecodebench-v6-test\.jsonl\b.* does not exist", told.out + told.err)
+        output = capsys.readouterr()
+        assert re.search(r"livecodebench-v6-test\.jsonl\b.* does not exist", output.out + output.err)

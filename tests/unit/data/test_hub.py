@@ -195,8 +195,8 @@ class StandIn(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 (the base class's spelling)
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["paths"]
-        self.reply(200, json.dumps([self.entry] if "test.jsonl" in asked else []).encode())
+        paths = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["paths"]
+        self.reply(200, json.dumps([self.entry] if "test.jsonl" in paths else []).encode())
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ for asked in sys.argv[1:]:
 """
 
 
-def ask(home: Path, endpoint: str, *asked: str, offline: bool = False) -> list[tuple[str, Any]]:
+def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[tuple[str, Any]]:
     """Fetch `NAME@REVISION`s in a process of its own: the hub's library reads its environment when imported."""
     environment = {
         **os.environ,
@@ -246,10 +246,10 @@ def ask(home: Path, endpoint: str, *asked: str, offline: bool = False) -> list[t
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-c", ASK, *asked]
-    found = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    return [(kind, said) for kind, said in map(json.loads, found.stdout.splitlines())]
+    command = [sys.executable, "-c", ASK, *names]
+    process = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return [(kind, said) for kind, said in map(json.loads, process.stdout.splitlines())]
 
 
 def test_what_the_hub_answers_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:

@@ -144,7 +144,7 @@ def test_no_way_to_break_a_file_tells_its_texts(
         quarantine(workspace, GPQA, "test", loaded)
         judge(GPQA, "test", loaded, source.max_malformed_share, listed)
     printed = capfd.readouterr()
-    told = {
+    texts = {
         "error": str(caught.value),
         "fields": f"{caught.value.where} {caught.value.problem} {caught.value.remedy}",
         "traceback": "".join(traceback.format_exception(caught.value)),
@@ -153,9 +153,9 @@ def test_no_way_to_break_a_file_tells_its_texts(
         "quarantine": listed.read_text(encoding="utf-8") if listed.exists() else "",
     }
     # The test's own lines stand in a traceback.
-    told["traceback"] = told["traceback"].replace(repr(WORD), "")
-    assert {place for place, text in told.items() if WORD in text.lower()} == set()
-    assert name in told["error"], "the file is named"
+    texts["traceback"] = texts["traceback"].replace(repr(WORD), "")
+    assert {place for place, text in texts.items() if WORD in text.lower()} == set()
+    assert name in texts["error"], "the file is named"
     assert caught.value.remedy, "and what to do"
 
 

@@ -19,8 +19,8 @@ def sound(make: Make) -> list[Problem]:
 
 
 def test_a_sound_set_passes(make: Make) -> None:
-    found = check_problems(sound(make), per_domain=3, evaluation=[make("t", "Another?", split="test")])
-    assert (found.success, found.failures, found.checked) == (True, [], 12)
+    report = check_problems(sound(make), per_domain=3, evaluation=[make("t", "Another?", split="test")])
+    assert (report.success, report.failures, report.checked) == (True, [], 12)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +42,21 @@ def test_a_sound_set_passes(make: Make) -> None:
 )
 def test_each_fault_is_named_with_its_row(make: Make, fault: dict[str, Any], words: str) -> None:
     planted = make("planted", **{"question": "Planted?", **fault})
-    found = check_problems([*sound(make), planted], evaluation=[make("t", "Held out?", split="test")])
-    assert not found.success
-    assert any(words in failure and "math500/planted" in failure for failure in found.failures), (
-        found.failures
+    report = check_problems([*sound(make), planted], evaluation=[make("t", "Held out?", split="test")])
+    assert not report.success
+    assert any(words in failure and "math500/planted" in failure for failure in report.failures), (
+        report.failures
     )
 
 
 def test_duplicate_ids_are_named(make: Make) -> None:
-    found = check_problems([*sound(make), make("math0", "Again?")])
-    assert found.failures == ["id used twice in a benchmark: math500/math0"]
+    report = check_problems([*sound(make), make("math0", "Again?")])
+    assert report.failures == ["id used twice in a benchmark: math500/math0"]
 
 
 def test_each_domain_must_have_its_exact_share(make: Make) -> None:
-    found = check_problems([p for p in sound(make) if p.id != "code2"], per_domain=3)
-    assert found.failures == ["not 3 problems of domain 'code': found 2"]
+    report = check_problems([p for p in sound(make) if p.id != "code2"], per_domain=3)
+    assert report.failures == ["not 3 problems of domain 'code': found 2"]
     without = check_problems([p for p in sound(make) if p.domain != "math"], per_domain=3)
     assert without.failures == ["not 3 problems of domain 'math': found 0"]
 
@@ -66,8 +66,8 @@ def test_nothing_to_check_is_a_failure() -> None:
 
 
 def test_many_faulty_rows_are_counted_not_listed(make: Make) -> None:
-    found = check_problems([make(str(i), " ") for i in range(30)])
-    assert found.failures[0].endswith("and 22 more")
+    report = check_problems([make(str(i), " ") for i in range(30)])
+    assert report.failures[0].endswith("and 22 more")
 
 
 def test_gold_responses_have_the_form_that_workers_are_asked_for(make: Make) -> None:

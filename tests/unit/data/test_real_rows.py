@@ -61,7 +61,7 @@ def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, work
     (workspace.root / "benchmarks").symlink_to(shared)
     recipe = load_recipe(workspace.config, "files")
     raw = {name: materialize_raw(without_workers(workspace, recipe), name) for name in recipe.benchmarks}
-    assert {name: (len(one.train), len(one.test), one.quarantined) for name, one in raw.items()} == {
+    assert {name: (len(splits.train), len(splits.test), splits.quarantined) for name, splits in raw.items()} == {
         "math500": (7498, 500, 2),
         "mmlu": (1816, 4000, 0),
         "rlpr": (1971, 949, 0),
@@ -103,5 +103,5 @@ def test_real_choices_and_formulas_grade_their_own_gold(shared: Path) -> None:
 
 
 def test_programs_without_a_reference_are_skipped(shared: Path) -> None:
-    found = check_gold(load("livecodebench", "train", shared / "livecodebench_v1.jsonl.gz"))
-    assert (found.checked, found.skipped, found.success) == (0, 400, True)
+    report = check_gold(load("livecodebench", "train", shared / "livecodebench_v1.jsonl.gz"))
+    assert (report.checked, report.skipped, report.success) == (0, 400, True)

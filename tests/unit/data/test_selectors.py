@@ -101,17 +101,17 @@ def test_on_real_outcomes_the_forecast_agrees_with_held_out_groups(outcomes: sel
     chance = np.random.default_rng(7)
     for group in selectors.GROUPS:
         pool = chance.permutation(len(outcomes.models))[:8].tolist()
-        found = selectors.split(outcomes, pool, 2, chance)
-        guess, truth = selectors.by_prior(found, group), selectors.disagree(found, group)
+        draw = selectors.split(outcomes, pool, 2, chance)
+        guess, truth = selectors.by_prior(draw, group), selectors.disagree(draw, group)
         assert abs(guess.mean() - truth.mean()) < 0.12
         assert spearmanr(guess, truth).statistic > 0.7
 
 
 def test_held_out_groups_are_drawn_without_replacement(outcomes: selectors.Outcomes) -> None:
-    found = selectors.split(outcomes, list(range(8)), 2, np.random.default_rng(0))
+    draw = selectors.split(outcomes, list(range(8)), 2, np.random.default_rng(0))
     chance, draws = np.random.default_rng(1), 20_000
     for group in selectors.GROUPS:
-        exact = selectors.disagree(found, group)
+        exact = selectors.disagree(draw, group)
         for place in (0, 40, 200, 340):
-            right = chance.hypergeometric(found.right[place], found.fresh - found.right[place], group, draws)
+            right = chance.hypergeometric(draw.right[place], draw.fresh - draw.right[place], group, draws)
             assert exact[place] == pytest.approx(((right > 0) & (right < group)).mean(), abs=0.015)

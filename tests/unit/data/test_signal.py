@@ -36,8 +36,8 @@ def test_it_is_a_probability_that_grows_with_the_group(
 @given(COUNTS, GROUPS)
 def test_right_and_wrong_are_alike_without_chains(counts: tuple[int, int], group: int) -> None:
     right, samples = counts
-    one, other = Tally(float(right), float(samples)), Tally(float(samples - right), float(samples))
-    assert group_signal(one, group, JEFFREYS, None) == pytest.approx(group_signal(other, group, JEFFREYS, None))
+    tally, mirror = Tally(float(right), float(samples)), Tally(float(samples - right), float(samples))
+    assert group_signal(tally, group, JEFFREYS, None) == pytest.approx(group_signal(mirror, group, JEFFREYS, None))
 
 
 def test_divided_workers_promise_most_and_chains_more_where_none_solves_it_than_where_all_do() -> None:
@@ -57,20 +57,20 @@ def test_pooling_gives_each_worker_the_same_weight() -> None:
 def test_the_prior_is_found_again_in_data_drawn_from_it(true: Beta) -> None:
     chance = np.random.default_rng(5)
     right = chance.binomial(8, chance.beta(*true, 3000))
-    found = fit_prior(Tally(float(count), 8.0) for count in right)
-    assert found.right == pytest.approx(true.right, rel=0.15) and found.wrong == pytest.approx(true.wrong, rel=0.15)
+    prior = fit_prior(Tally(float(count), 8.0) for count in right)
+    assert prior.right == pytest.approx(true.right, rel=0.15) and prior.wrong == pytest.approx(true.wrong, rel=0.15)
 
 
 def test_little_data_leave_the_prior_near_jeffreys() -> None:
     assert fit_prior([]) == JEFFREYS
-    found = fit_prior([Tally(1, 1)])
-    assert 0.2 < found.right < 1.5 and 0.2 < found.wrong < 1.5
+    prior = fit_prior([Tally(1, 1)])
+    assert 0.2 < prior.right < 1.5 and 0.2 < prior.wrong < 1.5
 
 
 def test_the_forecast_learns_each_benchmark_apart_and_covers_unmeasured_problems() -> None:
     names = [str(number) for number in range(40)]
     easy = {f"mmlu/{name}": {"a": Tally(1, 1), "b": Tally(1, 1)} for name in names}
     mixed = {f"rlpr/{name}": {"a": Tally(1, 1), "b": Tally(0, 1)} for name in names}
-    found = group_signals({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
-    assert found["mmlu/0"] < found["mmlu/new"] < found["rlpr/new"] <= found["rlpr/0"] + 0.1
+    signals = group_signals({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
+    assert signals["mmlu/0"] < signals["mmlu/new"] < signals["rlpr/new"] <= signals["rlpr/0"] + 0.1
     assert set(group_signals(easy, 8)) == set(easy)

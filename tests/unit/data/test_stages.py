@@ -110,7 +110,7 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
         train, test = ("-v1", "-v6") if name == "livecodebench" else ("", "")
         assert [file.name for file in raw.files] == [f"{name}{train}-train.jsonl", f"{name}{test}-test.jsonl"]
     held_out = evaluation_questions(workspace, recipe)
-    assert {name: len(found) for name, found in held_out.items()} == dict.fromkeys(ROWS, 2)
+    assert {name: len(questions) for name, questions in held_out.items()} == dict.fromkeys(ROWS, 2)
 
     listed = materialize_shortlist(without_workers(workspace, recipe))
     assert Counter(p.benchmark for p in listed.problems) == dict.fromkeys(ROWS, 6)
@@ -223,7 +223,7 @@ def test_a_missing_stage_names_its_file(workspace: Workspace, recipe: Recipe) ->
 
 
 def test_tallies_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None:
-    found = [
+    rows = [
         answered("ann", "mmlu", "p", sample=0),
         answered("ann", "mmlu", "p", sample=1, score=0.0),
         answered("ann", "mmlu", "q", status="unreachable", score=0.0),
@@ -232,7 +232,7 @@ def test_tallies_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None
         answered("ann", "mmlu", "s", sample=1),
         answered("bob", "rlpr", "p"),
     ]
-    assert tallies(found) == {
+    assert tallies(rows) == {
         "mmlu/p": {"ann": Tally(1.0, 2)},
         "mmlu/r": {"ann": Tally(0.0, 1)},
         "mmlu/s": {"ann": Tally(1.0, 1)},

@@ -34,23 +34,23 @@ class Case(NamedTuple):
 
 
 def read(file: Path) -> list[Case]:
-    told = yaml.safe_load(file.read_text(encoding="utf-8"))
-    choices = tuple(told.get("choices", ()))
-    if "problems" in told:
-        return [case for one in told["problems"] for case in programs(file.stem, one)]
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    choices = tuple(content.get("choices", ()))
+    if "problems" in content:
+        return [case for entry in content["problems"] for case in programs(file.stem, entry)]
     return [
         Case(file.stem, score, gold, given, why, choices)
         for name, score in (("right", 1.0), ("wrong", 0.0))
-        for gold, given, why in told[name]
+        for gold, given, why in content[name]
     ]
 
 
-def programs(benchmark: str, one: dict[str, Any]) -> list[Case]:
-    tests = tuple(CodeTest(**test) for test in one["tests"])
+def programs(benchmark: str, entry: dict[str, Any]) -> list[Case]:
+    tests = tuple(CodeTest(**test) for test in entry["tests"])
     return [
-        Case(benchmark, score, "", f"```python\n{program}\n```", f"{one['name']}: {why}", (), tests)
+        Case(benchmark, score, "", f"```python\n{program}\n```", f"{entry['name']}: {why}", (), tests)
         for name, score in (("right", 1.0), ("wrong", 0.0))
-        for why, program in one[name].items()
+        for why, program in entry[name].items()
     ]
 
 
@@ -87,5 +87,5 @@ def test_every_benchmark_and_grader_has_cases_of_both_kinds() -> None:
         assert {case.score for case in CASES if case.benchmark == name} == {0.0, 1.0}, name
     for grader, least in LEAST.items():
         for score in (0.0, 1.0):
-            found = [c for c in CASES if BENCHMARKS[c.benchmark].grader == grader and c.score == score]
-            assert len(found) >= least, (grader, score, len(found))
+            cases = [c for c in CASES if BENCHMARKS[c.benchmark].grader == grader and c.score == score]
+            assert len(cases) >= least, (grader, score, len(cases))

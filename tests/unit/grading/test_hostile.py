@@ -43,9 +43,9 @@ def verdicts() -> dict[tuple[str, str], Grade]:
     with pytest.MonkeyPatch.context() as patch:
         for kind, limits in code.LIMITS.items():
             patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=20, memory=1 << 30))
-        asked = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
-        pairs = [(problem(KINDS[kind][0]), f"```python\n{KINDS[kind][1][name]}\n```") for kind, name in asked]
-        return dict(zip(asked, grade_many(pairs, workers=4), strict=True))
+        keys = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
+        pairs = [(problem(KINDS[kind][0]), f"```python\n{KINDS[kind][1][name]}\n```") for kind, name in keys]
+        return dict(zip(keys, grade_many(pairs, workers=4), strict=True))
 
 
 @pytest.mark.parametrize(("tests", "program"), [(CALL, HONEST), (STDIN, HONEST_MAIN), (UNITTEST, HONEST)])

@@ -163,16 +163,16 @@ UNSETTLED = (
 
 def verdicts(shape: str, *, choices: tuple[str, ...]) -> dict[str, str]:
     """Letter → what is read of the shape with this letter as X, said as a role: X, Y, Z or nothing."""
-    found = {}
+    readings = {}
     for place, letter in enumerate(LETTERS):
         others = [LETTERS[(place + step) % len(LETTERS)] for step in (3, 7)]
         roles = {letter: "X", others[0]: "Y", others[1]: "Z", "": ""}
         response = shape.format(X=letter, Y=others[0], Z=others[1])
         case = Problem("p", "mmlu", "mmlu", "test", "Which?", letter, "choice", choices)
         read = extracted(case, response)
-        found[letter] = roles.get(read, read)
+        readings[letter] = roles.get(read, read)
         assert grade(case, response).correct is (read == letter)
-    return found
+    return readings
 
 
 @pytest.mark.parametrize("choices", [(), TEXTS], ids=["letters alone", "with their texts"])

@@ -28,7 +28,7 @@ def test_every_math500_gold_scores_one_boxed_and_reformatted() -> None:
         gold = row["answer"]
         bare = gold.replace(r"\left", "").replace(r"\right", "")
         forms = (gold, f"  {gold} ", gold.replace(r"\frac", r"\dfrac"), bare)
-        missed += [told for told in forms if not grade(case, f"So it is $\\boxed{{{told}}}$.").correct]
+        missed += [form for form in forms if not grade(case, f"So it is $\\boxed{{{form}}}$.").correct]
     assert missed == []
 
 

@@ -196,14 +196,14 @@ def test_memory_is_bounded() -> None:
 
 def living(mark: str) -> list[str]:
     """Processes of this machine whose command line holds `mark`."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and mark in (entry / "cmdline").read_text(errors="replace"):
-                found.append(entry.name)
+                pids.append(entry.name)
         except OSError:  # it ended meanwhile
             continue
-    return found
+    return pids
 
 
 def test_running_out_of_time_ends_the_whole_tree() -> None:

@@ -58,15 +58,15 @@ def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
 
 
 def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache: ResponseCache) -> None:
-    found = cost_estimate(precache_asks(problems(10), [worker()], 1), cache)
-    assert 0 < found.total.expected_usd < found.total.worst_usd
-    assert found.total.measured == 0
-    assert "nothing was measured yet" in str(found)
+    estimate = cost_estimate(precache_asks(problems(10), [worker()], 1), cache)
+    assert 0 < estimate.total.expected_usd < estimate.total.worst_usd
+    assert estimate.total.measured == 0
+    assert "nothing was measured yet" in str(estimate)
     both = [worker(), worker("other")]
     measured = {("other", "rlpr"): MeanTokens(10.0, 1.0)}
     short = cost_estimate(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
-    assert short.expected_usd < found.total.expected_usd  # the other answers in a word: so may this one
-    assert short.worst_usd == found.total.worst_usd
+    assert short.expected_usd < estimate.total.expected_usd  # the other answers in a word: so may this one
+    assert short.worst_usd == estimate.total.worst_usd
 
 
 def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCache, tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCac
 def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
     """Before anything was measured: within three times of what the calls then cost, and never above the most."""
     pool = load_pool(Workspace.find().config, "quickstart")
-    asked = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
+    questions = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
     client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
-    before = cost_estimate(precache_asks(asked, pool.workers, 1), client.cache)
+    before = cost_estimate(precache_asks(questions, pool.workers, 1), client.cache)
     assert before.total.measured == before.total.alike == 0
     assert "nothing was measured yet" in str(before)
     for tool in pool.workers:
-        asyncio.run(precache(asked, tool, client))
+        asyncio.run(precache(questions, tool, client))
     assert client.counts.usd / 3 < before.total.expected_usd < client.counts.usd * 3
     assert client.counts.usd < before.total.worst_usd
 
@@ -114,11 +114,11 @@ def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache:
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
     completions = {"other": 10, "tool": 3, "gone": 999}
     usages = {(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()}
-    found = cost_estimate(precache_asks(problems(1), others, 1), cache, usages)
-    assert (found.total.measured, found.total.alike) == (2, 1)
+    estimate = cost_estimate(precache_asks(problems(1), others, 1), cache, usages)
+    assert (estimate.total.measured, estimate.total.alike) == (2, 1)
     prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
-    assert found.workers["w"].expected_usd == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
-    assert "67% from measured tokens, 33% as long as the other workers' answers" in str(found)
+    assert estimate.workers["w"].expected_usd == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
+    assert "67% from measured tokens, 33% as long as the other workers' answers" in str(estimate)
 
 
 def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tm
 
 def test_each_worker_has_its_share(cache: ResponseCache) -> None:
     cheap = worker("cheap").model_copy(update={"price": Price(input=0.0, output=0.0)})
-    found = cost_estimate(precache_asks(problems(2), [worker(), cheap], 1), cache)
-    assert {name: share.calls for name, share in found.workers.items()} == {"w": 2, "cheap": 2}
-    assert found.workers["cheap"].worst_usd == 0.0
-    assert [one["worker"] for one in found.as_rows()] == ["w", "cheap"]
+    estimate = cost_estimate(precache_asks(problems(2), [worker(), cheap], 1), cache)
+    assert {name: share.calls for name, share in estimate.workers.items()} == {"w": 2, "cheap": 2}
+    assert estimate.workers["cheap"].worst_usd == 0.0
+    assert [row["worker"] for row in estimate.as_rows()] == ["w", "cheap"]
 
 
 def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(

@@ -118,12 +118,12 @@ def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> 
 
 
 def test_two_open_ledgers_share_the_cap(tmp_path: Path) -> None:
-    one, two = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
-    held = one.reserve("run", 0.6, 1.0)
+    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
+    held = first.reserve("run", 0.6, 1.0)
     with pytest.raises(OverBudget):
-        two.reserve("run", 0.6, 1.0)
-    one.settle(bill(held, 0.3))
-    two.reserve("run", 0.6, 1.0)
+        second.reserve("run", 0.6, 1.0)
+    first.settle(bill(held, 0.3))
+    second.reserve("run", 0.6, 1.0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -249,14 +249,14 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
     processes = [context.Process(target=_storm, args=(path, number, together, results)) for number in range(4)]
     for process in processes:
         process.start()
-    found = [results.get(timeout=100) for _ in processes]
+    outcomes = [results.get(timeout=100) for _ in processes]
     for process in processes:
         process.join(30)
     ledger = Ledger(path)
-    assert ledger.spent("run") == pytest.approx(sum(paid for paid, _ in found))
+    assert ledger.spent("run") == pytest.approx(sum(paid for paid, _ in outcomes))
     # 500 calls of about 0.0016 USD want some 0.8 USD: the cap was met, and never passed at any moment.
     assert 0.45 <= ledger.spent("run") <= 0.5 + 1e-9
-    assert max(highest for _, highest in found) <= 0.5 + 1e-9
+    assert max(highest for _, highest in outcomes) <= 0.5 + 1e-9
     assert ledger.open_reservations() == {}
     assert len(ledger.reserve_many("run", [0.1, 0.1], 1.0)) == 2  # a larger cap goes on
 

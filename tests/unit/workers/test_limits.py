@@ -154,7 +154,7 @@ def test_a_call_that_is_made_again_goes_first() -> None:
 
     async def queue() -> None:
         names = [("first", False), ("second", False), ("third", False), ("second time", True)]
-        await asyncio.gather(*(call(*one) for one in names))
+        await asyncio.gather(*(call(*arguments) for arguments in names))
 
     asyncio.run(queue())
     assert order == ["first", "second time", "second", "third"]

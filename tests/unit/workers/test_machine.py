@@ -27,27 +27,27 @@ def free(limits: MachineLimits, slots: int) -> int | None:
 
 
 def test_two_holders_have_the_slots_once_and_a_cancelled_wait_leaves_nothing(tmp_path: Path) -> None:
-    one, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
-    mine = [free(one, 2), free(one, 2)]
+    holder, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
+    mine = [free(holder, 2), free(holder, 2)]
     assert set(mine) == {0, 1}
     assert free(other, 2) is None
-    assert free(one, 2) is None
-    one.give(1)
+    assert free(holder, 2) is None
+    holder.give(1)
     assert free(other, 2) == 1
     other.give(1)
-    assert free(one, 2) == 1
+    assert free(holder, 2) == 1
 
 
 def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_nobody(tmp_path: Path) -> None:
-    one, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
-    soon = one.now() + 60
-    with one.times() as times:
-        times.requests, times.tokens, times.not_before = soon, soon, one.now() + 86_400
+    holder, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
+    soon = holder.now() + 60
+    with holder.times() as times:
+        times.requests, times.tokens, times.not_before = soon, soon, holder.now() + 86_400
     assert (other.known_times().requests, other.known_times().not_before) == (soon, 0.0)
     with pytest.raises(RuntimeError), other.times() as times:
         times.requests = 1.0
         raise RuntimeError
-    assert one.known_times().requests == soon
+    assert holder.known_times().requests == soon
 
 
 @pytest.mark.parametrize("asks", [True, False])

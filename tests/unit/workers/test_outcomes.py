@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the publishe
 
 def test_the_pool_of_published_models() -> None:
     rows = matrix_rows()
-    workers = {one.worker: one.overall for one in profile(rows)}
+    workers = {worker.worker: worker.overall for worker in profile(rows)}
     assert len(workers) == 16
     best, [best_of_each] = best_single(rows), ceiling(rows).values()
     assert best.overall.accuracy == max(score.accuracy for score in workers.values())
@@ -29,6 +29,6 @@ def test_the_pool_of_published_models() -> None:
 def test_replayed_responses_fail_no_public_test_that_they_passed_when_hidden() -> None:
     verdicts = replayed_verdicts(every=8)
     assert len(verdicts) == 50
-    assert [one.problem for one in verdicts if one.hidden and not one.public] == []
-    assert sum(one.hidden for one in verdicts) > 20
-    assert sum(one.same_program for one in verdicts) == 50
+    assert [verdict.problem for verdict in verdicts if verdict.hidden and not verdict.public] == []
+    assert sum(verdict.hidden for verdict in verdicts) > 20
+    assert sum(verdict.same_program for verdict in verdicts) == 50

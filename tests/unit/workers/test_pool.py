@@ -73,8 +73,8 @@ def test_the_paper_pool_has_its_unconstrained_settings_as_a_variant(monkeypatch:
 
 def test_the_local_pool_is_the_quickstarts_tools_and_a_model() -> None:
     local, tools = (load_pool(ROOT / "config", name) for name in ("local-llm", "quickstart"))
-    found = difference(tools, local)
-    assert (found.added, found.removed, found.changed) == (("smollm2-135m",), (), {})
+    changes = difference(tools, local)
+    assert (changes.added, changes.removed, changes.changed) == (("smollm2-135m",), (), {})
 
 
 def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +182,11 @@ def test_the_difference_of_two_pools() -> None:
         TOOL | {"name": "cheaper", "price": {"input": 0.5, "output": 2}},
         TOOL | {"name": "new"},
     )
-    found = difference(old, new)
-    assert (found.added, found.removed) == (("new",), ("gone",))
-    assert found.changed["a"] == {"revision": Change("", "2"), "temperature": Change(0.2, 0.9)}
-    assert (found.affects_answers, found.affects_price) == (("a",), ("cheaper",))
-    assert str(found).splitlines() == [
+    changes = difference(old, new)
+    assert (changes.added, changes.removed) == (("new",), ("gone",))
+    assert changes.changed["a"] == {"revision": Change("", "2"), "temperature": Change(0.2, 0.9)}
+    assert (changes.affects_answers, changes.affects_price) == (("a",), ("cheaper",))
+    assert str(changes).splitlines() == [
         "+ new",
         "- gone",
         "~ a: revision: '' → '2', temperature: 0.2 → 0.9",
@@ -197,8 +197,8 @@ def test_the_difference_of_two_pools() -> None:
 
 def test_a_pool_whose_answers_and_prices_are_the_same_has_the_same_keys() -> None:
     old, new = pool(TOOL, TOOL | {"name": "b"}), pool(TOOL | {"name": "b", "concurrency": 2}, TOOL)
-    found = difference(old, new)
-    assert (found.affects_answers, found.affects_price) == ((), ())
+    changes = difference(old, new)
+    assert (changes.affects_answers, changes.affects_price) == ((), ())
     assert (old.answers_key, old.prices_key) == (new.answers_key, new.prices_key)
 
 

@@ -143,9 +143,9 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
 
     subprocess.run(command, check=True, timeout=120)
     assert len(loopback.requests) - before == count - kept
-    asked = Counter(json.dumps(request["messages"]) for request in loopback.requests)
-    assert len(asked) == count
-    assert sum(times - 1 for times in asked.values()) == before - kept
+    counts = Counter(json.dumps(request["messages"]) for request in loopback.requests)
+    assert len(counts) == count
+    assert sum(times - 1 for times in counts.values()) == before - kept
     table = load_responses(tmp_path / "rows.parquet")
     assert len(table) == count
     # What was in flight at the kill was paid for as well, and its cost is that of the same question's answer.

@@ -86,9 +86,9 @@ def test_samples_of_one_problem_are_one_observation() -> None:
 
 def test_tallies_count_answers_and_leave_outages_out() -> None:
     rows = [*ROWS, row("a", "mmlu-0", 0.0, sample=1)]
-    found = tallies(rows)
-    assert found["mmlu/mmlu-0"] == {"a": (1.0, 2), "b": (0.0, 1)}
-    assert found["rlpr/rlpr-0"] == {"a": (1.0, 1)}
+    counts = tallies(rows)
+    assert counts["mmlu/mmlu-0"] == {"a": (1.0, 2), "b": (0.0, 1)}
+    assert counts["rlpr/rlpr-0"] == {"a": (1.0, 1)}
 
 
 def test_the_forecast_follows_disagreement() -> None:
@@ -113,9 +113,9 @@ def test_what_was_cut_and_what_a_call_uses() -> None:
         row("a", "mmlu-2", 0.0, status="refused", prompt_tokens=0),
         row("a", "rlpr-0", 0.0, status="unreachable", prompt_tokens=0),
     ]
-    [found] = profile(rows)
-    assert found.rates == {"refused": 0.25, "truncated": 0.25, "unreachable": 0.25}
-    assert found.usage == {"mmlu": (2, 20.0, 20.0, 0.5)}
+    [worker] = profile(rows)
+    assert worker.rates == {"refused": 0.25, "truncated": 0.25, "unreachable": 0.25}
+    assert worker.usage == {"mmlu": (2, 20.0, 20.0, 0.5)}
 
 
 def test_domains_and_subjects_come_from_the_problems() -> None:

@@ -105,8 +105,9 @@ class TestByProblem:
         client = replaying(make_client(), [recorded(3), recorded(3, worker="other", text="other")], match="problem")
         workflow = Workflow((Step(0, "Look it up."), Step(0, "Solve it.", "all")))
         messages = worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})
-        found = asyncio.run(client.complete(loopback.worker(), messages))
-        assert (found.text, found.cost_usd, found.finish_reason, found.replayed) == ("Answer: 3", 0.25, "stop", True)
+        response = asyncio.run(client.complete(loopback.worker(), messages))
+        assert (response.text, response.cost_usd) == ("Answer: 3", 0.25)
+        assert (response.finish_reason, response.replayed) == ("stop", True)
         assert (len(client.cache), client.ledger.spent("rehearsal")) == (0, 0.0)
 
     def test_another_sample_worker_or_problem_is_a_miss(self, loopback: Any, make_client: Any) -> None:
@@ -129,9 +130,9 @@ class TestByProblem:
         odd = problem(1, "Read this:\n\nSubtask: say 3.\n\nSubtask: what is 2+2?")
         table = Recorded([recorded(1)], [odd])
         worker = Worker(name="remote", model="openai/x")
-        found = table.response(worker, solo_messages(odd), 0)
-        assert found is not None
-        assert found.text == "Answer: 1"
+        response = table.response(worker, solo_messages(odd), 0)
+        assert response is not None
+        assert response.text == "Answer: 1"
 
     def test_a_recorded_refusal_is_refused_again_and_an_outage_is_a_miss(
         self, loopback: Any, make_client: Any
@@ -188,8 +189,8 @@ def test_a_rehearsal_reads_tables_that_came_without_a_cache(loopback: Any, tmp_p
     write_responses([recorded(n) for n in range(3)], response_file(tmp_path / "data" / "responses", "remote", "rlpr"))
     setup = checkout(tmp_path, loopback.worker(), 4, match="problem")
     client = open_client(setup, "training")
-    asked = [problem(number) for number in range(4)]
-    rows = asyncio.run(precache(asked, setup.pool.workers[0], client))
+    problems = [problem(number) for number in range(4)]
+    rows = asyncio.run(precache(problems, setup.pool.workers[0], client))
     assert [row.status for row in rows] == ["ok", "ok", "ok", "unreachable"]
     assert [row.response.replayed for row in rows] == [True, True, True, False]
     assert loopback.requests == []

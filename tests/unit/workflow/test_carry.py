@@ -19,13 +19,13 @@ def tokens(text: str) -> int:
 @given(st.text(max_size=400), st.integers(16, 60))
 @settings(max_examples=150, deadline=None)
 def test_both_ends_are_kept_and_the_mark_is_true(text: str, limit: int) -> None:
-    found, total = carried(text, limit), tokens(text)
+    result, total = carried(text, limit), tokens(text)
     if total <= limit:
-        assert found == (text, 0)
+        assert result == (text, 0)
         return
-    assert found.cut == total - limit
-    head, told, tail = re.split(r"\n\[… (cut: \d+ of \d+ tokens shown)\]\n", found.text, maxsplit=1)
-    assert told == f"cut: {limit} of {total} tokens shown"
+    assert result.cut == total - limit
+    head, mark, tail = re.split(r"\n\[… (cut: \d+ of \d+ tokens shown)\]\n", result.text, maxsplit=1)
+    assert mark == f"cut: {limit} of {total} tokens shown"
     assert text.startswith(head)
     assert text.endswith(tail)
 
@@ -37,9 +37,9 @@ def test_without_a_limit_or_within_it_nothing_is_touched() -> None:
 
 
 def test_characters_are_not_cut_in_two() -> None:
-    found = carried("日本語のテキスト" * 100, 17)
-    assert "\ufffd" not in found.text
-    assert found.cut > 0
+    result = carried("日本語のテキスト" * 100, 17)
+    assert "\ufffd" not in result.text
+    assert result.cut > 0
 
 
 def test_control_tokens_are_counted_as_the_text_that_they_are() -> None:

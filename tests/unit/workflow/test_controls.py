@@ -123,9 +123,9 @@ def tokenizer(kind: str) -> Any:
 
 def boundaries(kind: str, text: str) -> list[str]:
     """Everything in a rendered chat that separates turns, in order, as the tokenizer finds it."""
-    found = tokenizer(kind)
-    names = {number: token.content for number, token in found.added_tokens_decoder.items() if token.special}
-    ids = found(text, add_special_tokens=False)["input_ids"]
+    kind_tokenizer = tokenizer(kind)
+    names = {number: token.content for number, token in kind_tokenizer.added_tokens_decoder.items() if token.special}
+    ids = kind_tokenizer(text, add_special_tokens=False)["input_ids"]
     marks = FAMILIES[kind].marks if kind in FAMILIES else ()
     return [names[number] for number in ids if number in names] + [f"{text.count(mark)} {mark}" for mark in marks]
 
@@ -155,8 +155,8 @@ def test_no_content_changes_the_boundaries(kind: str, how: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_care_they_would(kind: str) -> None:
     """The tests above can fail: as it is, a template lets the tokens through."""
-    found = tokenizer(kind)
-    render = found.apply_chat_template
+    kind_tokenizer = tokenizer(kind)
+    render = kind_tokenizer.apply_chat_template
     calm = render(chat("A question?"), add_generation_prompt=True, tokenize=False)
     attack = render(chat(hostile(kind, "every token")), add_generation_prompt=True, tokenize=False)
     assert boundaries(kind, attack) != boundaries(kind, calm)
@@ -167,9 +167,9 @@ def test_without_care_they_would(kind: str) -> None:
 @example(words="<|<|im_end|>|>")
 @settings(max_examples=150, deadline=None)
 def test_no_text_at_all_changes_them(kind: str, words: str) -> None:
-    found = tokenizer(kind)
-    calm = boundaries(kind, chat_text(found, chat("Q?", "A.", "Q?")))
-    assert boundaries(kind, chat_text(found, chat(words, words, words))) == calm
+    kind_tokenizer = tokenizer(kind)
+    calm = boundaries(kind, chat_text(kind_tokenizer, chat("Q?", "A.", "Q?")))
+    assert boundaries(kind, chat_text(kind_tokenizer, chat(words, words, words))) == calm
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,14 +213,14 @@ SHOT = FewShot.model_validate(
 def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
     workers = [Worker(name=name, model="local/x") for name in "abc"]
     team = Team(workers, prompting=Prompting.model_validate({"style": style}), few_shots=[SHOT])
-    found = tokenizer(kind)
+    kind_tokenizer = tokenizer(kind)
     for build in (
         lambda words: team.messages(problem(words)),
         lambda words: team.messages_again(problem(words), words, words),
     ):
         calm, attack = build("A question?"), build(WORDS)
         assert [m["role"] for m in calm] == [m["role"] for m in attack]
-        assert boundaries(kind, chat_text(found, calm)) == boundaries(kind, chat_text(found, attack))
+        assert boundaries(kind, chat_text(kind_tokenizer, calm)) == boundaries(kind, chat_text(kind_tokenizer, attack))
 
 
 class Mouth:
@@ -228,10 +228,10 @@ class Mouth:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.asked: list[list[Message]] = []
+        self.chats: list[list[Message]] = []
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.asked.append(list(messages))
+        self.chats.append(list(messages))
         return Response(self.text, 1, 1, 0.0, 0.0, "stop")
 
 
@@ -239,13 +239,13 @@ class Mouth:
 def test_what_workers_are_sent_keeps_its_boundaries_on_a_server_without_care(kind: str) -> None:
     """A worker's server applies the template itself, so nothing in the messages may be alive any more."""
 
-    def asked(words: str) -> list[list[Message]]:
+    def chats(words: str) -> list[list[Message]]:
         mouth, offered = Mouth(words), [Worker(name="w", model="local/w")]
-        one = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
-        asyncio.run(execute(one, words, Team(offered, mouth), scheduler=Scheduler()))
-        return [*mouth.asked, solo_messages(problem(words))]
+        workflow = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
+        asyncio.run(execute(workflow, words, Team(offered, mouth), scheduler=Scheduler()))
+        return [*mouth.chats, solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template
-    for calm, attack in zip(asked("Words."), asked(WORDS), strict=True):
+    for calm, attack in zip(chats("Words."), chats(WORDS), strict=True):
         before, after = (render(chat, add_generation_prompt=True, tokenize=False) for chat in (calm, attack))
         assert boundaries(kind, after) == boundaries(kind, before)

@@ -50,12 +50,12 @@ def test_the_answer_is_that_of_the_sequential_reading(
     wanted = one_after_another(workflow, sample)
     assert trace.status == "answered"
     assert trace.answer == wanted[len(workflow.steps) - 1]
-    asked = workflow.needed()
+    needed = workflow.needed()
     for step in trace.steps:
-        assert step.status == ("ok" if step.index in asked else "pruned")
-        assert step.response.text == (wanted[step.index] if step.index in asked else "")
-    assert len(client.asked) == len(asked)
-    assert {sample} == {one[2] for one in client.asked}
+        assert step.status == ("ok" if step.index in needed else "pruned")
+        assert step.response.text == (wanted[step.index] if step.index in needed else "")
+    assert len(client.calls) == len(needed)
+    assert {sample} == {call[2] for call in client.calls}
 
 
 @given(st.data())
@@ -171,7 +171,7 @@ def test_a_failed_step_ends_the_workflow_and_says_why(error: Exception, status: 
     assert (trace.status, trace.answer, trace.error) == (status, None, str(error))
     assert [step.status for step in trace.steps] == ["ok", status, "not_run"]
     assert trace.steps[0].response.text
-    assert [asked[0] for asked in client.asked] == ["w0", "w1"]
+    assert [call[0] for call in client.calls] == ["w0", "w1"]
     assert trace.cost_usd == pytest.approx(0.001)  # the call that did succeed was paid for
 
 
@@ -179,7 +179,7 @@ def test_nothing_is_started_after_a_failure() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
     client = failing("a", WorkerRefused("no"))  # answers at once: "b" has not had its turn yet
     assert [step.status for step in run(workflow, client).steps] == ["refused", "not_run", "not_run"]
-    assert len(client.asked) == 1
+    assert len(client.calls) == 1
 
 
 def test_refused_outweighs_unreachable() -> None:
@@ -303,4 +303,4 @@ def test_what_cannot_be_run_is_refused_before_any_call() -> None:
         run(Workflow(()), client)
     with pytest.raises(ValueError, match="worker 4 is not among the 4"):
         run(Workflow((Step(0, "a"), Step(4, "b", "all"))), client)
-    assert client.asked == []
+    assert client.calls == []

@@ -37,9 +37,9 @@ def corpus() -> list[Case]:
     for file in sorted(CORPUS.glob("*.yaml")):
         for row in yaml.safe_load(file.read_text(encoding="utf-8")):
             assert set(row) <= {"name", "why", "text", "mode", "reads", "fails"}, row
-            steps = None if "reads" not in row else Workflow(tuple(step(*one) for one in row["reads"]))
+            steps = None if "reads" not in row else Workflow(tuple(step(*fields) for fields in row["reads"]))
             failure = FormatFailure(row["fails"]) if "fails" in row else None
-            text = TIMES.sub(lambda found: found[2] * int(found[1]), row["text"])
+            text = TIMES.sub(lambda match: match[2] * int(match[1]), row["text"])
             cases.append(Case(file.stem, row["name"], row["why"], text, row.get("mode", {}), steps, failure))
     return cases
 

@@ -346,12 +346,12 @@ def test_time_is_linear_whatever_the_text(kind: str) -> None:
 
 def _seconds(text: str) -> float:
     """The fastest of several: what the reader needs, not what the machine was doing besides."""
-    found = []
+    seconds = []
     for _ in range(4):
         began = time.process_time()
         parse(text, offered=OFFERED)
-        found.append(time.process_time() - began)
-    return min(found)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:

@@ -45,10 +45,10 @@ class Mouth:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.asked: dict[str, list[Message]] = {}
+        self.chats: dict[str, list[Message]] = {}
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.asked[f"{worker.name}: {messages[-1]['content'].rpartition('Subtask: ')[2]}"] = list(messages)
+        self.chats[f"{worker.name}: {messages[-1]['content'].rpartition('Subtask: ')[2]}"] = list(messages)
         text = self.text if worker.name == "w0" else f"{worker.name} here"
         return Response(text, 1, 1, 0.0, 0.0, "stop")
 
@@ -62,7 +62,7 @@ def run(text: str) -> tuple[Trace, Mouth]:
 def test_the_same_steps_are_run_whatever_a_worker_says(kind: str) -> None:
     trace, mouth = run(HOSTILE[kind])
     calm, calm_mouth = run("a calm answer")
-    assert list(mouth.asked) == list(calm_mouth.asked) == ["w0: Look it up.", "w1: Compute.", "w1: Combine."]
+    assert list(mouth.chats) == list(calm_mouth.chats) == ["w0: Look it up.", "w1: Compute.", "w1: Combine."]
     assert trace.workflow == WORKFLOW
     assert [step.status for step in trace.steps] == [step.status for step in calm.steps]
     assert [(s.worker, s.subtask, s.sees) for s in trace.steps] == [(s.worker, s.subtask, s.sees) for s in calm.steps]
@@ -73,15 +73,15 @@ def test_the_same_steps_are_run_whatever_a_worker_says(kind: str) -> None:
 def test_it_is_one_message_of_the_assistant_and_nothing_else_changes(kind: str) -> None:
     _, mouth = run(HOSTILE[kind])
     _, calm = run("a calm answer")
-    for name, messages in mouth.asked.items():
-        assert len(messages) == len(calm.asked[name])
-        for said, otherwise in zip(messages, calm.asked[name], strict=True):
+    for name, messages in mouth.chats.items():
+        assert len(messages) == len(calm.chats[name])
+        for said, otherwise in zip(messages, calm.chats[name], strict=True):
             if said != otherwise:
                 assert (said, otherwise["content"]) == (
                     {"role": "assistant", "content": plain(HOSTILE[kind])},
                     "a calm answer",
                 )
-    roles = [message["role"] for message in mouth.asked["w1: Combine."]]
+    roles = [message["role"] for message in mouth.chats["w1: Combine."]]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
 
 
@@ -104,8 +104,8 @@ def test_in_a_recursive_round_only_the_conductors_words_are_read(
     problem = Problem("p", "math500", "math", "train", "What is it?", "42", "math")
     prompting = Prompting(style=style, few_shots="none", access="fine_grained")  # type: ignore[arg-type]
     limits = Execution.model_validate({"recursion": {"rounds": 1, "calls_ratio": 9}})
-    found = asyncio.run(recurse(problem, write, Team(OFFERED, mouth, prompting, execution=limits)))
-    assert (found.stop, found.calls) == (stop, calls)
+    trace = asyncio.run(recurse(problem, write, Team(OFFERED, mouth, prompting, execution=limits)))
+    assert (trace.stop, trace.calls) == (stop, calls)
     second = prompts[1]
     assert [message["role"] for message in second[len(prompts[0]) :]] == ["assistant", "user"]
     assert second[len(prompts[0])]["content"] == Workflow.single(0, "Begin.").render()

@@ -62,7 +62,7 @@ def test_a_refusal_outweighs_a_deadline() -> None:
 
 
 def test_the_deadline_does_not_count_the_wait_for_a_busy_worker() -> None:
-    one = WORKERS[0].model_copy(update={"concurrency": 1})
+    worker = WORKERS[0].model_copy(update={"concurrency": 1})
     lone = Workflow.single(0)
 
     async def scenario() -> list[Trace]:
@@ -70,7 +70,7 @@ def test_the_deadline_does_not_count_the_wait_for_a_busy_worker() -> None:
             await asyncio.sleep(0.15)
 
         scheduler, client, limits = Scheduler(), Tool(hook), Execution(deadline_s=0.4)
-        team = Team([one], client, execution=limits)
+        team = Team([worker], client, execution=limits)
         return await asyncio.gather(*(execute(lone, QUESTION, team, sample=n, scheduler=scheduler) for n in range(5)))
 
     traces = asyncio.run(scenario())  # the last one waits 0.6 s for its turn
@@ -102,7 +102,7 @@ class Talker(Tool):
 def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
     client = Talker()
     trace = run(CHAIN, client, execution=Execution(carried_tokens=40))
-    shown = client.asked[1][1][1]["content"]
+    shown = client.calls[1][1][1]["content"]
     assert shown.startswith("First.")
     assert shown.endswith("Answer: 42")
     assert "[… cut: 40 of " in shown
@@ -115,7 +115,7 @@ def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
 def test_without_a_limit_nothing_is_cut() -> None:
     client = Talker()
     trace = run(CHAIN, client)
-    assert client.asked[1][1][1]["content"] == trace.steps[0].response.text
+    assert client.calls[1][1][1]["content"] == trace.steps[0].response.text
     assert trace.steps[0].cut_tokens == 0
 
 
@@ -130,7 +130,7 @@ def test_in_a_recursive_round_all_also_shows_the_previous_final_response() -> No
         {"role": "user", "content": f"{QUESTION}\n\nSubtask: Solve it."},
         {"role": "assistant", "content": "Perhaps 41"},
     ]
-    first, second, third = (asked[1] for asked in client.asked)
+    first, second, third = (call[1] for call in client.calls)
     assert first == [{"role": "user", "content": f"{QUESTION}\n\nSubtask: a"}]
     assert second[:2] == third[:2] == before
     assert second[2] == {"role": "user", "content": "Subtask: a"}
@@ -148,7 +148,7 @@ def test_a_first_step_with_access_to_all_sees_the_previous_response_alone() -> N
 def test_a_step_names_its_messages_by_the_key_of_the_response_cache() -> None:
     client = Tool()
     trace = run(CHAIN, client, 3)
-    wanted = [cache_key(WORKERS[int(name[1:])].identity, messages, n) for name, messages, n in client.asked]
+    wanted = [cache_key(WORKERS[int(name[1:])].identity, messages, n) for name, messages, n in client.calls]
     assert [step.key for step in trace.steps] == wanted
 
 
@@ -157,7 +157,7 @@ def test_a_step_names_its_messages_by_the_key_of_the_response_cache() -> None:
 def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: Previous | None) -> None:
     client = Talker()
     trace = run(CHAIN, client, execution=Execution(carried_tokens=limit), previous=previous)
-    assert [messages_of(trace, index) for index in range(3)] == [asked[1] for asked in client.asked]
+    assert [messages_of(trace, index) for index in range(3)] == [call[1] for call in client.calls]
 
 
 def test_steps_tell_when_they_ran() -> None:

@@ -29,8 +29,8 @@ def texts(picture: str) -> list[str]:
 def boxes(picture: str) -> list[tuple[float, float, float, float]]:
     """(left, top, right, bottom) of each step's frame."""
     frames = [node for node in ET.fromstring(picture).iter(f"{SVG}rect") if node.get("rx") == "6"]
-    found = [tuple(float(node.get(name, "")) for name in ("x", "y", "width", "height")) for node in frames]
-    return [(x, y, x + width, y + height) for x, y, width, height in found]
+    corners = [tuple(float(node.get(name, "")) for name in ("x", "y", "width", "height")) for node in frames]
+    return [(x, y, x + width, y + height) for x, y, width, height in corners]
 
 
 def arrows(picture: str) -> int:
@@ -86,19 +86,19 @@ def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
     sees = {"chain": lambda i: i > 0, "independent": lambda i: i == count - 1, "in groups": lambda i: i % 7 == 6}[kind]
     workflow = Workflow(tuple(Step(i % 7, LONG, "all" if sees(i) else "none") for i in range(count)))
     picture = render(workflow, "svg", NAMES)
-    found = boxes(picture)
+    frames = boxes(picture)
     width, height = (float(ET.fromstring(picture).get(name, "")) for name in ("width", "height"))
-    assert len(found) == count
-    for left, top, right, bottom in found:
+    assert len(frames) == count
+    for left, top, right, bottom in frames:
         assert 0 <= left < right <= width
         assert 0 <= top < bottom <= height
-    assert len({(left, top) for left, top, _, _ in found}) == count
-    for i, (left, top, right, bottom) in enumerate(found):
-        for left2, top2, right2, bottom2 in found[:i]:
+    assert len({(left, top) for left, top, _, _ in frames}) == count
+    for i, (left, top, right, bottom) in enumerate(frames):
+        for left2, top2, right2, bottom2 in frames[:i]:
             assert right <= left2 or right2 <= left or bottom <= top2 or bottom2 <= top
     for index in range(count):
-        assert all(found[seen][3] < found[index][1] for seen in workflow.visible(index))
-    assert all(found[-1][1] >= top for _, top, _, _ in found)
+        assert all(frames[seen][3] < frames[index][1] for seen in workflow.visible(index))
+    assert all(frames[-1][1] >= top for _, top, _, _ in frames)
     assert width < 1300
 
 

@@ -201,7 +201,7 @@ SHOT = {
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "words"),
     [
         ({"steps": [{"worker": 9, "subtask": "Go."}]}, "9 is not among 0 … 6"),
         ({"steps": [{"worker": -1, "subtask": "Go."}]}, "negative"),
@@ -212,7 +212,7 @@ SHOT = {
         ({"question": None}, "examples.0.question"),
     ],
 )
-def test_a_bad_example_file_is_one_clear_error(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_a_bad_example_file_is_one_clear_error(tmp_path: Path, change: dict[str, object], words: str) -> None:
     folder = tmp_path / "few_shots"
     folder.mkdir()
     file = folder / "mine.yaml"
@@ -221,7 +221,7 @@ def test_a_bad_example_file_is_one_clear_error(tmp_path: Path, change: dict[str,
     file.write_text(yaml.safe_dump({"examples": [SHOT | change]}), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_few_shots(tmp_path, "mine")
-    assert told in str(caught.value)
+    assert words in str(caught.value)
     assert "mine.yaml" in str(caught.value)
 
 
@@ -288,13 +288,13 @@ def test_cards_follow_the_order_of_the_offer(tmp_path: Path) -> None:
 
 
 def test_cards_that_were_never_measured_are_one_clear_error(tmp_path: Path) -> None:
-    for data, offered, told in (
+    for data, offered, words in (
         (tmp_path / "nowhere", ["worker-a"], "cannot be read"),
         (profiles(tmp_path), ["worker-a", "worker-c"], "has no profile of worker-c"),
         (profiles(tmp_path, by_domain={}), ["worker-a"], "is no profile"),
         (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is no profile"),
     ):
-        with pytest.raises(DataError, match=told) as caught:
+        with pytest.raises(DataError, match=words) as caught:
             load_cards(data, offered)
         assert "prompting.cards" in str(caught.value)
         assert "profiles.json" in str(caught.value)
@@ -310,8 +310,8 @@ def test_a_prompt_beyond_the_models_limit_is_told_with_its_problem() -> None:
     with pytest.raises(PromptTooLongError) as caught:
         check_length(messages, CHOICE, words, tokens - 1)
     text = str(caught.value)
-    for told in ("mmlu problem q1", f"{tokens:,} tokens", f"{tokens - 1:,}", "few_shots: none", "longer context"):
-        assert told in text
+    for phrase in ("mmlu problem q1", f"{tokens:,} tokens", f"{tokens - 1:,}", "few_shots: none", "longer context"):
+        assert phrase in text
     assert CHOICE.question not in text
 
 
@@ -335,13 +335,13 @@ def test_no_example_is_a_question_that_is_evaluated() -> None:
     if not folder.is_dir():
         pytest.skip("no ../shared/benchmarks on this machine")
     shown = {bare(shot.question) for name in SETS for shot in load_few_shots(DATA, name)}
-    asked = set()
+    questions = set()
     for file in folder.glob("*.jsonl.gz"):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
-            asked |= {bare(json.loads(line)["question"]) for line in lines}
-    assert len(asked) > 10_000
-    assert not shown & asked
-    grams = {gram for text in asked for gram in eights(text)}
+            questions |= {bare(json.loads(line)["question"]) for line in lines}
+    assert len(questions) > 10_000
+    assert not shown & questions
+    grams = {gram for text in questions for gram in eights(text)}
     assert not [gram for text in shown for gram in eights(text) if gram in grams]
 
 

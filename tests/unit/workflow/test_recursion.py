@@ -38,15 +38,15 @@ class Tool:
     """Answers with who it is and how often it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[list[Message]] = []
+        self.chats: list[list[Message]] = []
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         if worker.name == "down":
             raise WorkerUnreachable("down")
         if worker.name == "refusing":
             raise WorkerRefused("no")
-        self.asked.append(list(messages))
-        return Response(f"{worker.name} #{len(self.asked)}", 10, 5, 0.25, 2.0, "stop")
+        self.chats.append(list(messages))
+        return Response(f"{worker.name} #{len(self.chats)}", 10, 5, 0.25, 2.0, "stop")
 
 
 class Script:
@@ -64,8 +64,8 @@ class Script:
 def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[RecursiveTrace, Script, Tool]:
     script, tool = Script(*(t if isinstance(t, str) else t.render() for t in texts)), Tool()
     limits = Execution.model_validate({"recursion": {"rounds": rounds, "calls_ratio": ratio}})
-    found = asyncio.run(recurse(problem(), script, Team(OFFERED, tool, PROMPTING, execution=limits)))
-    return found, script, tool
+    trace = asyncio.run(recurse(problem(), script, Team(OFFERED, tool, PROMPTING, execution=limits)))
+    return trace, script, tool
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[Re
     ],
 )
 def test_rounds_end_for_a_named_reason(texts, limits, stop, answer, calls) -> None:
-    found, script, tool = run(*texts, **limits)
-    assert (found.stop, found.answer, found.calls) == (stop, answer, calls)
-    assert len(tool.asked) == calls
-    assert len(script.prompts) == len(texts) == len(found.rounds)
-    assert found.unscorable == (stop == "unreachable")
+    trace, script, tool = run(*texts, **limits)
+    assert (trace.stop, trace.answer, trace.calls) == (stop, answer, calls)
+    assert len(tool.chats) == calls
+    assert len(script.prompts) == len(texts) == len(trace.rounds)
+    assert trace.unscorable == (stop == "unreachable")
 
 
 def test_steps_that_are_not_run_do_not_count_against_the_budget() -> None:
     pruned = Workflow((Step(0, "Idle."), Step(0, "Idle too."), Step(1, "Alone.")))
-    found, _, _ = run(FIRST, pruned, KEEP, ratio=2.0)
-    assert (found.stop, found.calls) == ("kept", 2)
+    trace, _, _ = run(FIRST, pruned, KEEP, ratio=2.0)
+    assert (trace.stop, trace.calls) == ("kept", 2)
 
 
 def test_a_deadline_in_a_round_is_told() -> None:
@@ -112,8 +112,8 @@ def test_a_deadline_in_a_round_is_told() -> None:
 
     limits = Execution.model_validate({"deadline_s": 0.05, "recursion": {"rounds": 3}})
     script = Script(FIRST.render(), SECOND.render())
-    found = asyncio.run(recurse(problem(), script, Team(OFFERED, Slow(), PROMPTING, execution=limits)))
-    assert (found.stop, found.answer, found.unscorable) == ("timed_out", "zero #1", True)
+    trace = asyncio.run(recurse(problem(), script, Team(OFFERED, Slow(), PROMPTING, execution=limits)))
+    assert (trace.stop, trace.answer, trace.unscorable) == ("timed_out", "zero #1", True)
 
 
 def test_a_recursive_prompt_shows_what_was_written_and_what_came_of_it() -> None:
@@ -129,7 +129,7 @@ def test_a_recursive_prompt_shows_what_was_written_and_what_came_of_it() -> None
 
 def test_the_next_round_sees_the_previous_answer_where_it_sees_all() -> None:
     _, _, tool = run(FIRST, Workflow((Step(1, "Blind."), Step(0, "Judge.", "all"))), KEEP)
-    _, blind, judge = tool.asked
+    _, blind, judge = tool.chats
     assert not any("zero #1" in message["content"] for message in blind)
     assert judge[1] == {"role": "assistant", "content": "zero #1"}
     assert "First." in judge[0]["content"]
@@ -145,7 +145,7 @@ def test_a_long_previous_answer_is_cut_as_any_response_is() -> None:
     limits = Execution.model_validate({"carried_tokens": 50, "recursion": {"rounds": 1}})
     script = Script(FIRST.render(), Workflow((Step(1, "Judge.", "all"),)).render())
     asyncio.run(recurse(problem(), script, Team(OFFERED, tool, PROMPTING, execution=limits)))
-    assert "cut: 50 of" in tool.asked[1][1]["content"]
+    assert "cut: 50 of" in tool.chats[1][1]["content"]
 
 
 def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
@@ -159,8 +159,8 @@ def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
         return [KEEP if "What is a?" in prompt[0]["content"] else SECOND.render() for prompt in prompts]
 
     limits = Execution.model_validate({"recursion": {"rounds": 2}})
-    found = asyncio.run(recurse_many(problems, write, Team(OFFERED, Tool(), PROMPTING, execution=limits)))
-    assert [one.stop for one in found] == ["kept", "invalid", "loop"]
+    traces = asyncio.run(recurse_many(problems, write, Team(OFFERED, Tool(), PROMPTING, execution=limits)))
+    assert [trace.stop for trace in traces] == ["kept", "invalid", "loop"]
     assert rounds == [3, 2, 1]
 
 
@@ -185,13 +185,13 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
 
 
 def test_the_record_sums_up_its_rounds() -> None:
-    found, _, _ = run(FIRST, THIRD, KEEP)
-    assert (found.calls, found.tokens, found.cost_usd, found.latency_s) == (3, 45, 0.75, 6.0)
-    row = found.as_row()
+    trace, _, _ = run(FIRST, THIRD, KEEP)
+    assert (trace.calls, trace.tokens, trace.cost_usd, trace.latency_s) == (3, 45, 0.75, 6.0)
+    row = trace.as_row()
     line = json.dumps(row)
     assert row["stop"] == "kept"
-    assert [bool(one["trace"]) for one in row["rounds"]] == [True, True, False]
-    bare = json.dumps(found.as_row(texts=False))
+    assert [bool(round_["trace"]) for round_ in row["rounds"]] == [True, True, False]
+    bare = json.dumps(trace.as_row(texts=False))
     for word in ("What is p?", "First.", "zero #1", "Third.", "one #3"):
         assert word in line or word == "What is p?"
         assert word not in bare
@@ -204,14 +204,14 @@ def test_the_conductor_may_be_shown_less_of_an_answer() -> None:
 
     limits = Execution.model_validate({"recursion": {"rounds": 1, "answer_tokens": 20}})
     script = Script(FIRST.render(), KEEP)
-    found = asyncio.run(recurse(problem(), script, Team(OFFERED, Talker(), PROMPTING, execution=limits)))
+    trace = asyncio.run(recurse(problem(), script, Team(OFFERED, Talker(), PROMPTING, execution=limits)))
     shown = script.prompts[1][-1]["content"]
     assert "Begin." in shown
     assert "cut: 20 of" in shown
     assert "End." in shown
     assert len(shown) < 300
-    assert found.answer is not None
-    assert found.answer.count("word") == 900
+    assert trace.answer is not None
+    assert trace.answer.count("word") == 900
 
 
 def test_a_lone_step_that_sees_all_has_the_previous_round_alone() -> None:

@@ -70,7 +70,7 @@ def test_slots_survive_cancellation_and_errors(calls: list[tuple[int, int, bool]
                 finally:
                     running -= 1
 
-        tasks = [asyncio.create_task(call(*one)) for one in calls]
+        tasks = [asyncio.create_task(call(*arguments)) for arguments in calls]
         for task in tasks[::3]:
             await asyncio.sleep(0)
             task.cancel()
@@ -107,8 +107,8 @@ def test_a_workers_speed_is_learnt_unless_it_is_declared() -> None:
     async def scenario() -> tuple[float, float]:
         scheduler = Scheduler()
         declared = worker(1, "a").model_copy(update={"latency_s": 2.5})
-        for one in (declared, worker(1, "b")):
-            async with scheduler.slot(one, lambda: 1.0):
+        for tool in (declared, worker(1, "b")):
+            async with scheduler.slot(tool, lambda: 1.0):
                 await asyncio.sleep(0.02)
         return scheduler.expected_s(declared), scheduler.expected_s(worker(1, "b"))
 

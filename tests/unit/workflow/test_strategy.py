@@ -14,8 +14,8 @@ from ops.workflow.strategy import SHAPES, Diversity, direct, diversity, pattern,
 
 def workflow(*steps: str | tuple[str, Access]) -> Workflow:
     """Steps of workers 0, 1, 2 …: a subtask, or a subtask with its access."""
-    told = [step if isinstance(step, tuple) else (step, "none") for step in steps]
-    return Workflow(tuple(Step(index, subtask, access) for index, (subtask, access) in enumerate(told)))
+    pairs = [step if isinstance(step, tuple) else (step, "none") for step in steps]
+    return Workflow(tuple(Step(index, subtask, access) for index, (subtask, access) in enumerate(pairs)))
 
 
 A, B, C = "Solve it.", "Solve it in another way.", "Compute x first."
@@ -80,9 +80,9 @@ TABLE: list[tuple[str, Workflow]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "one"), TABLE, ids=[f"{i} {name}" for i, (name, _) in enumerate(TABLE)])
-def test_shape(name: str, one: Workflow) -> None:
-    assert shape(one) == name, [step.subtask for step in one.steps]
+@pytest.mark.parametrize(("name", "workflow"), TABLE, ids=[f"{i} {name}" for i, (name, _) in enumerate(TABLE)])
+def test_shape(name: str, workflow: Workflow) -> None:
+    assert shape(workflow) == name, [step.subtask for step in workflow.steps]
 
 
 def test_every_shape_has_examples() -> None:
@@ -99,8 +99,8 @@ def test_binary_workflows_are_never_mixed(sees_all: list[bool]) -> None:
 @given(st.data(), st.integers(1, 9))
 def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: int) -> None:
     access = [tuple(data.draw(st.lists(st.integers(0, max(0, i - 1)), unique=True, max_size=i))) for i in range(count)]
-    one = Workflow(tuple(Step(0, "Go on.", seen) for seen in access))
-    edges = direct(one)
+    workflow = Workflow(tuple(Step(0, "Go on.", seen) for seen in access))
+    edges = direct(workflow)
 
     def reached(links: list[tuple[int, int]]) -> set[tuple[int, int]]:
         closure = set(links)
@@ -108,7 +108,7 @@ def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: in
             closure |= {(a, d) for a, b in closure for c, d in closure if b == c == middle}
         return closure
 
-    everything = [(seen, index) for index in range(count) for seen in one.visible(index)]
+    everything = [(seen, index) for index in range(count) for seen in workflow.visible(index)]
     assert set(edges) <= set(everything)
     assert reached(edges) == reached(everything)
     for edge in edges:  # and none of them can be spared
@@ -116,9 +116,9 @@ def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: in
 
 
 def test_pattern_leaves_out_the_words() -> None:
-    one = Workflow((Step(2, "a"), Step(0, "b", "all"), Step(1, "c", (0,))))
+    workflow = Workflow((Step(2, "a"), Step(0, "b", "all"), Step(1, "c", (0,))))
     other = Workflow((Step(2, "x"), Step(0, "y", (0,)), Step(1, "z", (0,))))
-    assert pattern(one) == pattern(other) == "2 0<0 1<0"
+    assert pattern(workflow) == pattern(other) == "2 0<0 1<0"
     assert pattern(Workflow((Step(2, "a"), Step(0, "b")))) == "2 0"
     assert pattern(Workflow(())) == ""
 

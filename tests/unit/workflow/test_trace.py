@@ -35,12 +35,12 @@ def trace() -> Trace:
 
 
 def test_totals() -> None:
-    found = trace()
-    assert (found.tokens, found.cost_usd, found.calls, found.cached) == (25, 0.875, 3, 1)
-    assert (found.retries, found.pruned, found.queued_s) == (1, 1, 0.75)
-    assert found.edges == [(0, 3), (1, 3)]
-    assert found.latency_s == 4.0
-    assert found.critical_path == (1, 3)
+    execution = trace()
+    assert (execution.tokens, execution.cost_usd, execution.calls, execution.cached) == (25, 0.875, 3, 1)
+    assert (execution.retries, execution.pruned, execution.queued_s) == (1, 1, 0.75)
+    assert execution.edges == [(0, 3), (1, 3)]
+    assert execution.latency_s == 4.0
+    assert execution.critical_path == (1, 3)
 
 
 def test_the_critical_path_of_a_failed_workflow_is_that_of_what_was_answered() -> None:

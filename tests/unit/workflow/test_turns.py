@@ -24,9 +24,9 @@ def prompts(style: str, few_shots: str) -> list[str]:
     """Each message of a user, as a run-on repeats it, in the first round and in a recursive one."""
     prompting = Prompting.model_validate({"style": style})
     shots = load_few_shots(DATA, few_shots)
-    asked = conductor_messages(PROBLEM, 3, prompting, shots)
-    again = recursive_messages(asked, OWN.render(), "4", style=prompting.style)
-    return [message["content"] for message in (*asked, *again) if message["role"] == "user"]
+    first = conductor_messages(PROBLEM, 3, prompting, shots)
+    again = recursive_messages(first, OWN.render(), "4", style=prompting.style)
+    return [message["content"] for message in (*first, *again) if message["role"] == "user"]
 
 
 @pytest.mark.parametrize("few_shots", ["none", "out_of_distribution", "in_distribution", "mixed"])

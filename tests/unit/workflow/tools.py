@@ -31,13 +31,13 @@ class Tool:
 
     def __init__(self, hook: Callable[[str], Awaitable[None]] | None = None) -> None:
         self.hook = hook
-        self.asked: list[tuple[str, list[Message], int]] = []
+        self.calls: list[tuple[str, list[Message], int]] = []
         self.ended: list[str] = []
         self.cancelled: list[str] = []
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         subtask = messages[-1]["content"].rpartition("Subtask: ")[2]
-        self.asked.append((worker.name, list(messages), sample))
+        self.calls.append((worker.name, list(messages), sample))
         try:
             if self.hook:
                 await self.hook(subtask)

@@ -146,11 +146,11 @@ def test_only_the_two_registries_know_the_embedded_world() -> None:
 
 
 def test_the_folder_mlflow_does_not_hide_the_library() -> None:
-    found = importlib.util.find_spec("mlflow")
-    assert found is not None
-    assert found.origin is not None
-    assert Path(found.origin).is_relative_to(Path(sys.prefix))
-    assert "site-packages" in Path(found.origin).parts
+    spec = importlib.util.find_spec("mlflow")
+    assert spec is not None
+    assert spec.origin is not None
+    assert Path(spec.origin).is_relative_to(Path(sys.prefix))
+    assert "site-packages" in Path(spec.origin).parts
     assert not (ROOT / "mlflow" / "__init__.py").exists()
     assert not (ROOT / "mlflow.py").exists()
 

@@ -94,8 +94,8 @@ def test_a_shell_completes_commands_recipes_and_pools(tmp_path: Path) -> None:
         ("podium plan ", 2, {"paper", "quickstart", "files"}),
         ("podium pools show o", 3, {"open"}),
     ):
-        told = run(folder=tmp_path, _PODIUM_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(last)).stdout
-        assert {line.partition(",")[2] for line in told.splitlines()} >= expected
+        completion = run(folder=tmp_path, _PODIUM_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(last))
+        assert {line.partition(",")[2] for line in completion.stdout.splitlines()} >= expected
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="bash is absent")
@@ -177,7 +177,7 @@ def test_what_runs_stages_runs_a_job_that_there_is(name: str, job: str, monkeypa
     from pipelines import run as lives
     from pipelines.lifecycle import JOBS
 
-    asked: list[str] = []
-    monkeypatch.setattr(lives, "live", lambda workspace, recipe, seed, part: asked.append(part))
+    parts: list[str] = []
+    monkeypatch.setattr(lives, "live", lambda workspace, recipe, seed, part: parts.append(part))
     assert podium(name) == 0
-    assert asked == [job] and job in JOBS
+    assert parts == [job] and job in JOBS

@@ -46,11 +46,11 @@ def graph(defs: dg.Definitions) -> dg.AssetGraph:
 
 
 def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> None:
-    found = {
+    parents = {
         key.to_user_string(): {parent.to_user_string() for parent in graph.get(key).parent_keys}
         for key in graph.get_all_asset_keys()
     }
-    assert found == DEPENDENCIES
+    assert parents == DEPENDENCIES
 
 
 def test_every_asset_says_what_it_is_and_belongs_to_a_group(graph: dg.AssetGraph) -> None:
@@ -69,11 +69,11 @@ def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.Asset
 
 
 def test_every_data_asset_is_gated(graph: dg.AssetGraph) -> None:
-    found: dict[str, set[str]] = {}
+    by_asset: dict[str, set[str]] = {}
     for check in graph.asset_check_keys:
         if graph.get_check_spec(check).blocking:
-            found.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
-    assert found == {asset: set(checks) for asset, checks in gate.BLOCKING.items()}
+            by_asset.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
+    assert by_asset == {asset: set(checks) for asset, checks in gate.BLOCKING.items()}
 
 
 def test_the_lifecycle_holds_every_asset_once_and_after_its_parents() -> None:
@@ -132,9 +132,9 @@ class TestPoolChanged:
     def test_waits_for_a_first_lifecycle(
         self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium
     ) -> None:
-        found = self.tick(defs, instance, podium)
-        assert isinstance(found, dg.SkipReason)
-        assert "never materialized" in str(found.skip_message)
+        outcome = self.tick(defs, instance, podium)
+        assert isinstance(outcome, dg.SkipReason)
+        assert "never materialized" in str(outcome.skip_message)
 
     def test_launches_once_for_a_change(
         self, defs: dg.Definitions, instance: dg.DagsterInstance, podium: Podium, project: Workspace

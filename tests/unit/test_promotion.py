@@ -91,7 +91,7 @@ def test_against_a_free_champion_only_free_will_do() -> None:
 
 def test_format_compliance() -> None:
     challenger = [
-        replace(one, format_ok=i % 10 != 9, correct=one.correct * (i % 10 != 9)) for i, one in enumerate(rows(0.9))
+        replace(row, format_ok=i % 10 != 9, correct=row.correct * (i % 10 != 9)) for i, row in enumerate(rows(0.9))
     ]
     verdict = decide(challenger, None, rows(0.4), GATE)
     assert failed(verdict) == ["format compliance"]
@@ -99,14 +99,14 @@ def test_format_compliance() -> None:
 
 
 def test_unscorable_rows_are_no_losses() -> None:
-    challenger = [replace(one, unscorable=True, correct=0) if i % 20 == 0 else one for i, one in enumerate(rows(0.8))]
+    challenger = [replace(row, unscorable=True, correct=0) if i % 20 == 0 else row for i, row in enumerate(rows(0.8))]
     assert decide(challenger, rows(0.8), rows(0.4), GATE).promote
 
 
 def test_too_few_shared_questions_say_nothing() -> None:
-    elsewhere = [replace(one, problem_id=f"other {one.problem_id}") for one in rows(0.9)]
+    elsewhere = [replace(row, problem_id=f"other {row.problem_id}") for row in rows(0.9)]
     assert failed(decide(rows(0.9), elsewhere, rows(0.4), GATE)) == ["questions shared with the champion"]
-    half = [one for one in rows(0.9) if int(one.problem_id) % 2]
+    half = [row for row in rows(0.9) if int(row.problem_id) % 2]
     assert "questions shared with the champion" in failed(decide(half, rows(0.8), half, GATE))
 
 
@@ -118,8 +118,8 @@ def test_nothing_to_judge_is_not_promoted() -> None:
 def test_an_override_is_recorded() -> None:
     verdict = override(decide(rows(0.3), None, rows(0.4), GATE), "Ada", "demonstration on Friday")
     assert verdict.promote and verdict.failed
-    told = json.loads(json.dumps(verdict.as_dict()))
-    assert told["override"] == {"name": "Ada", "reason": "demonstration on Friday"}
+    record = json.loads(json.dumps(verdict.as_dict()))
+    assert record["override"] == {"name": "Ada", "reason": "demonstration on Friday"}
 
 
 @pytest.mark.parametrize(("name", "reason"), [("", "why"), ("Ada", "  ")])

@@ -56,8 +56,8 @@ def service(pool: Pool, workspace: Path, *completions: str) -> Service:
 
 
 def test_a_plain_question() -> None:
-    asked = question("  What is the density of iron? ")
-    assert (asked.question, asked.grader, asked.choices, asked.answer) == (
+    problem = question("  What is the density of iron? ")
+    assert (problem.question, problem.grader, problem.choices, problem.answer) == (
         "What is the density of iron?",
         "text",
         (),

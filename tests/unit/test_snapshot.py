@@ -58,13 +58,13 @@ def snapshot_of(project: Workspace, instance: dg.DagsterInstance, run_id: str) -
 
 
 def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None:
-    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
-    assert (asked.recipe.seed, asked.pool.name, asked.git_commit) == (7, "quickstart", "c0ffee")
-    assert asked.gate.min_format_compliance == 0.95
-    file = asked.write(project.snapshots)
-    assert Snapshot.read(project.snapshots, asked.key) == asked
-    assert asked.write(project.snapshots) == file
-    assert asked.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
+    snapshot = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    assert (snapshot.recipe.seed, snapshot.pool.name, snapshot.git_commit) == (7, "quickstart", "c0ffee")
+    assert snapshot.gate.min_format_compliance == 0.95
+    file = snapshot.write(project.snapshots)
+    assert Snapshot.read(project.snapshots, snapshot.key) == snapshot
+    assert snapshot.write(project.snapshots) == file
+    assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
 
 
 def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -> None:
@@ -72,8 +72,8 @@ def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -
     recipe = yaml.safe_load((project.config / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
     recipe["grpo"] |= {"deepspeed": "zero2.json"}
     file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    asked = Snapshot.take(project.config, "deep", None, "c0ffee")
-    assert asked.deepspeed is not None and asked.deepspeed["zero_optimization"]["stage"] == 2
+    snapshot = Snapshot.take(project.config, "deep", None, "c0ffee")
+    assert snapshot.deepspeed is not None and snapshot.deepspeed["zero_optimization"]["stage"] == 2
     file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"zero9\.json: \(file\): does not exist\. Files there: zero2\.json"):
         Snapshot.take(project.config, "deep", None, "c0ffee")
@@ -89,9 +89,9 @@ def test_the_first_step_of_a_run_takes_it_and_the_tags_say_so(
 ) -> None:
     run = instance.get_run_by_id(read_pool(podium, instance))
     assert run is not None
-    asked = Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
-    assert asked.pool == podium.load().pool
-    assert run.tags["podium/commit"] == asked.git_commit
+    snapshot = Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
+    assert snapshot.pool == podium.load().pool
+    assert run.tags["podium/commit"] == snapshot.git_commit
     assert "quickstart" in run.tags["podium/recipe"]
 
 
@@ -123,9 +123,9 @@ def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
     assert event is not None and event.asset_materialization is not None
     [stage] = instance.get_runs(dg.RunsFilter(tags={LIFECYCLE_RUN: again.run_id, "podium/stage": "pool"}))
     assert event.run_id == stage.run_id
-    asked = snapshot_of(project, instance, first.run_id)
-    assert price(asked) != 777.0
-    assert event.asset_materialization.metadata["pool"].value == asked.pool.model_dump(mode="json")
+    snapshot = snapshot_of(project, instance, first.run_id)
+    assert price(snapshot) != 777.0
+    assert event.asset_materialization.metadata["pool"].value == snapshot.pool.model_dump(mode="json")
 
 
 def costs_again(root: str) -> dg.JobDefinition:

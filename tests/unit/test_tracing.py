@@ -58,41 +58,42 @@ def read(trace_id: str):
     import mlflow
 
     mlflow.flush_trace_async_logging()
-    found = mlflow.get_trace(trace_id)
-    assert found is not None
-    return found
+    trace = mlflow.get_trace(trace_id)
+    assert trace is not None
+    return trace
 
 
 def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -> None:
     trace = run()
-    found = read(export(trace, "workflow", tags={"benchmark": "math500"}))
-    root, *_ = [span for span in found.data.spans if span.parent_id is None]
-    steps = sorted((s for s in found.data.spans if s.parent_id == root.span_id), key=lambda s: s.name)
+    stored = read(export(trace, "workflow", tags={"benchmark": "math500"}))
+    root, *_ = [span for span in stored.data.spans if span.parent_id is None]
+    steps = sorted((s for s in stored.data.spans if s.parent_id == root.span_id), key=lambda s: s.name)
     assert [span.name for span in steps] == [
         "1 · algebraist", "2 · librarian", "3 · librarian (pruned)", "4 · algebraist",
     ]  # fmt: skip
     assert [span.span_type for span in steps] == ["CHAT_MODEL", "CHAT_MODEL", "TASK", "CHAT_MODEL"]
-    one, two, _, last = steps
-    assert one.start_time_ns < two.end_time_ns and two.start_time_ns < one.end_time_ns  # side by side
-    assert last.start_time_ns >= max(one.end_time_ns, two.end_time_ns)
+    first, second, _, last = steps
+    assert first.start_time_ns < second.end_time_ns and second.start_time_ns < first.end_time_ns  # side by side
+    assert last.start_time_ns >= max(first.end_time_ns, second.end_time_ns)
     took = trace.steps[3].ended_s - trace.steps[3].started_s
     assert (last.end_time_ns - last.start_time_ns) / 1e9 == pytest.approx(took, abs=1e-5)
     assert last.inputs["messages"][0]["content"] == f"{QUESTION}\n\nSubtask: CANARY one"
     assert last.outputs["choices"][0]["message"]["content"] == "CANARY answer"
-    told = last.attributes
-    assert (told["step"], told["ordinal"], told["sees"], told["key"]) == (4, 0, [0, 1], trace.steps[3].key)
-    assert found.info.token_usage == {"input_tokens": 300, "output_tokens": 60, "total_tokens": 360}
-    assert found.info.cost["total_cost"] == pytest.approx(0.75)
-    assert found.info.tags["benchmark"] == "math500"
+    attributes = last.attributes
+    assert (attributes["step"], attributes["ordinal"], attributes["sees"]) == (4, 0, [0, 1])
+    assert attributes["key"] == trace.steps[3].key
+    assert stored.info.token_usage == {"input_tokens": 300, "output_tokens": 60, "total_tokens": 360}
+    assert stored.info.cost["total_cost"] == pytest.approx(0.75)
+    assert stored.info.tags["benchmark"] == "math500"
     totals = root.attributes
     assert (totals["calls"], totals["retries"], totals["pruned"], totals["edges"]) == (3, 3, 1, ["1 → 4", "2 → 4"])
 
 
 def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
     trace = run(Workflow((Step(2, "a"), Step(0, "b", "all"))))
-    found = read(export(trace, "workflow"))
-    assert found.info.state == "ERROR"
-    by_name = {span.name: span for span in found.data.spans}
+    stored = read(export(trace, "workflow"))
+    assert stored.info.state == "ERROR"
+    by_name = {span.name: span for span in stored.data.spans}
     assert by_name["1 · down"].attributes["error"] == "CANARY error"
     assert "2 · algebraist (not run)" in by_name
 
@@ -100,9 +101,9 @@ def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
 def test_without_texts_the_store_has_no_word_of_it(store: Workspace) -> None:
     failed = run(Workflow((Step(2, "CANARY a"), Step(0, "CANARY b", "all"))))
     for trace in (run(), failed):
-        found = read(export(trace, "workflow", texts=False))
-        assert "CANARY" not in found.to_json()
-        assert len(found.data.spans) == 1 + len(trace.steps)
+        stored = read(export(trace, "workflow", texts=False))
+        assert "CANARY" not in stored.to_json()
+        assert len(stored.data.spans) == 1 + len(trace.steps)
 
 
 def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
@@ -115,8 +116,8 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
     limits = Execution.model_validate({"recursion": {"rounds": 3}})
     rounds = asyncio.run(recurse(problem, write, Team(WORKERS, Tool(), prompting, execution=limits)))
-    found = read(export(rounds, "rounds"))
-    spans = {span.span_id: span for span in found.data.spans}
+    stored = read(export(rounds, "rounds"))
+    spans = {span.span_id: span for span in stored.data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
     assert parents["round 1"] == parents["round 2"] == "rounds"
     assert parents["4 · algebraist"] == "round 1"
@@ -149,16 +150,16 @@ def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, m
     sample.take(asyncio.run(roll_out(texts, problems, Team(WORKERS, Tool(), prompting))), problems)
     ids = sample.export(workspace, "conductor")
     with connected(workspace):
-        found = [mlflow.get_trace(one) for one in ids]
-        assert mlflow.get_experiment(found[0].info.experiment_id).name == "podium"
-    tags = [(one.info.tags["benchmark"], one.info.tags["problem"], one.info.tags["outcome"]) for one in found]
+        traces = [mlflow.get_trace(trace_id) for trace_id in ids]
+        assert mlflow.get_experiment(traces[0].info.experiment_id).name == "podium"
+    tags = [(trace.info.tags["benchmark"], trace.info.tags["problem"], trace.info.tags["outcome"]) for trace in traces]
     assert tags == [
         ("math500", "math500/math5001", "wrong"),
         ("math500", "math500/math5002", "wrong"),
         ("gpqa_diamond", "gpqa_diamond/gpqa_diamond0", "wrong"),
         ("gpqa_diamond", "gpqa_diamond/gpqa_diamond1", "wrong"),
     ]
-    assert ["CANARY" in one.to_json() for one in found] == [True, True, False, False]
+    assert ["CANARY" in trace.to_json() for trace in traces] == [True, True, False, False]
 
 
 def test_nothing_kept_touches_no_store(tmp_path: Path) -> None:

@@ -58,11 +58,11 @@ def _warm() -> list[Row]:
     CPU time: one thread that waits for nothing. The ways take turns, and the median turn counts.
     """
     worker = load_pool(Workspace.find().config, "quickstart").worker("guesser")
-    asked = [[{"role": "user", "content": f"What is {i} + {i}?"}] for i in range(ASKED)]
+    questions = [[{"role": "user", "content": f"What is {i} + {i}?"}] for i in range(ASKED)]
 
     async def ask_all(complete: Complete) -> float:
         started = time.process_time()
-        for messages in asked:
+        for messages in questions:
             await complete(worker, messages)
         return (time.process_time() - started) / ASKED * 1e6
 
@@ -74,7 +74,7 @@ def _warm() -> list[Row]:
         folder = Path(name)
         asyncio.run(ask_all(_client(folder).complete))
         warm, disk = _client(folder), _client(folder, memory_chars=0)
-        by_hand = _ByHand(folder / "by_hand.sqlite", worker, asked)
+        by_hand = _ByHand(folder / "by_hand.sqlite", worker, questions)
         ours, on_disk, bare = asyncio.run(turns(warm.complete, disk.complete, by_hand.complete))
         assert (warm.counts.live, disk.counts.live) == (0, 0), "a warm cache makes no call"
     return [
@@ -86,11 +86,11 @@ def _warm() -> list[Row]:
 class _ByHand:
     """The least that a cache on disk does: a key of what was asked, one SELECT, the response out of JSON."""
 
-    def __init__(self, file: Path, worker: Worker, asked: Sequence[Sequence[Message]]) -> None:
+    def __init__(self, file: Path, worker: Worker, questions: Sequence[Sequence[Message]]) -> None:
         self._connection = sqlite3.connect(file)
         self._connection.execute("CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT)")
         response = json.dumps(asdict(Response("Answer: 12", 10, 5, 2e-5, 0.25, "stop")))
-        rows = [(self._key(worker, messages), response) for messages in asked]
+        rows = [(self._key(worker, messages), response) for messages in questions]
         with self._connection:
             self._connection.executemany("INSERT INTO responses VALUES (?, ?)", rows)
 
@@ -100,8 +100,8 @@ class _ByHand:
         return Response(**json.loads(body))
 
     def _key(self, worker: Worker, messages: Sequence[Message], sample: int = 0) -> str:
-        asked = {"model": worker.model, "temperature": worker.temperature, "messages": messages, "sample": sample}
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        material = {"model": worker.model, "temperature": worker.temperature, "messages": messages, "sample": sample}
+        return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
 
 
 def _client(state: Path, *, memory_chars: int = 64_000_000) -> WorkerClient:
@@ -153,7 +153,7 @@ def _grade_and_write(workspace: Workspace) -> Table:
     from ops.precaching.precache import write_responses
 
     data = workspace.data
-    problems = {(one.benchmark, one.id): one for one in read_problems(data / "shortlist.jsonl")}
+    problems = {(problem.benchmark, problem.id): problem for problem in read_problems(data / "shortlist.jsonl")}
     grade(next(iter(problems.values())), "")  # imports
     started = _cpu_s()
     rows = load_responses(data / "responses")
@@ -233,8 +233,8 @@ def _pages(entries: int) -> Iterator[list[CacheRow]]:
         page = []
         for number, key in enumerate(keys[start : start + PAGE], start):
             body, checksum = encode(Response(f"Answer: {number:012}", 10, 5, 2e-5, 0.25, "stop"))
-            asked = f'[{{"content":"What is {number:012}?","role":"user"}}]'
-            material = f'{{"messages":{asked},"sample":0,"worker":{identity}}}'
+            messages = f'[{{"content":"What is {number:012}?","role":"user"}}]'
+            material = f'{{"messages":{messages},"sample":0,"worker":{identity}}}'
             page.append(CacheRow(key.hex(), body, checksum, material, now))
         yield page
 
@@ -246,12 +246,12 @@ def _look_up(places: Sequence[tuple[Path, int]]) -> list[float]:
     taken: list[list[float]] = [[] for _ in places]
     for turn in range(TURNS + TURNS // 4):
         for cache, (_, entries), times in zip(caches, places, taken, strict=True):
-            asked = [_key(chance.randrange(2 * entries)) for _ in range(LOOK_UPS)]
+            keys = [_key(chance.randrange(2 * entries)) for _ in range(LOOK_UPS)]
             began = time.perf_counter()
-            found = sum(cache.get(key) is not None for key in asked)
+            hits = sum(cache.get(key) is not None for key in keys)
             if turn >= TURNS // 4:  # the first ones warm up
                 times.append((time.perf_counter() - began) / LOOK_UPS * 1e6)
-            assert 0.4 < found / LOOK_UPS < 0.6
+            assert 0.4 < hits / LOOK_UPS < 0.6
     for cache in caches:
         cache.close()
     return [sorted(times)[TURNS // 2] for times in taken]

@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 def rows() -> list[Row]:
     """A remote worker that answers in 0.1 s, one that answers at once, and an embedded tool."""
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
-    found: list[Row] = []
+    table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, FaultServer(Path(folder)) as server:
         remote = server.worker(concurrency=AT_ONCE, timeout_s=120)
         for name, worker, latency_s in (
@@ -53,9 +53,9 @@ def rows() -> list[Row]:
         ):
             server.order(latency_s=latency_s)
             ours, bare = _compare(worker, Path(folder) / worker.name)
-            found.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms"))
-            found.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms"))
-    return found
+            table.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms"))
+            table.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms"))
+    return table
 
 
 def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
@@ -79,17 +79,17 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
                     costs[way].append(cost)
         return tuple(Cost(*map(median, zip(*costs[way], strict=True))) for way in (ours, bare))  # type: ignore[return-value]
 
-    found = asyncio.run(rounds())
+    pair = asyncio.run(rounds())
     cache.close()
     ledger.close()
-    return found
+    return pair
 
 
 async def _round(way: Ask, number: int) -> Cost:
-    asked = iter([[{"role": "user", "content": f"Round {number}: what is {i} + {i}?"}] for i in range(CALLS)])
+    questions = iter([[{"role": "user", "content": f"Round {number}: what is {i} + {i}?"}] for i in range(CALLS)])
 
     async def asker() -> None:
-        for messages in asked:
+        for messages in questions:
             await way(messages)
 
     wall, cpu = time.perf_counter(), time.process_time()

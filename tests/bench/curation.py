@@ -62,8 +62,8 @@ def rows() -> list[Row]:
 def _measured(candidates: int) -> dict[str, float]:
     command = [sys.executable, "-m", "tests.bench.curation", str(candidates)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Workspace.find().root)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def main(candidates: int) -> None:
@@ -73,11 +73,11 @@ def main(candidates: int) -> None:
     offered = list(_copies(_problems(TRAIN, "train"), candidates, seed=2))
     settings = Curation(selector="proxy", shortlist_factor=2)
     started = time.process_time()
-    found = shortlist(offered, {"all": held_out}, settings, seed=0)
-    mix = choose_mix(found.problems, Evidence(settings, 0, {}))
+    selection = shortlist(offered, {"all": held_out}, settings, seed=0)
+    mix = choose_mix(selection.problems, Evidence(settings, 0, {}))
     cpu = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    counts = {"candidates": len(offered), "held_out": len(held_out), "kept": found.report["kept"], "mix": len(mix)}
+    counts = {"candidates": len(offered), "held_out": len(held_out), "kept": selection.report["kept"], "mix": len(mix)}
     memory = {"gib": peak - empty_gib}
     print(json.dumps({**counts, "cpu": cpu, **memory, "minhash_cpu": _minhash_cpu_s(held_out + offered)}))
 
@@ -135,7 +135,7 @@ def _copies(problems: list[Problem], count: int, seed: int) -> Iterator[Problem]
 
 def _perturbed(question: str, chance: random.Random, words: list[str]) -> str:
     other = (chance.choice(words) if w.isalpha() and chance.random() < OTHER_WORDS else w for w in question.split(" "))
-    return re.sub(r"\d+", lambda found: str(int(found[0][:6]) + chance.randrange(1, 9)), " ".join(other))
+    return re.sub(r"\d+", lambda digits: str(int(digits[0][:6]) + chance.randrange(1, 9)), " ".join(other))
 
 
 if __name__ == "__main__":

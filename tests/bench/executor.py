@@ -77,8 +77,8 @@ class Batch(NamedTuple):
 def batch() -> list[Row]:
     """256 workflows of three steps on average, seven workers with limits: the median of three batches."""
     offered = [Worker(name=f"w{i}", model="local/none", concurrency=limit) for i, limit in enumerate(LIMITS)]
-    found = [asyncio.run(_batch(seed, offered)) for seed in range(BATCHES)]
-    closest = sorted(found, key=lambda one: one.ours / one.bound)[BATCHES // 2]
+    batches = [asyncio.run(_batch(seed, offered)) for seed in range(BATCHES)]
+    closest = sorted(batches, key=lambda batch: batch.ours / batch.bound)[BATCHES // 2]
     name = f"executor, {ROLLOUTS} rollouts over 7 workers with limits"
     return [
         Row(name, closest.ours, "max(critical path, work ÷ limit)", closest.bound, 1.15, "s"),
@@ -96,10 +96,15 @@ async def _batch(seed: int, offered: Sequence[Worker]) -> Batch:
     ours, serial, scheduler = Sleeper(latency), Sleeper(latency), Scheduler()
     started = time.perf_counter()
     traces = await asyncio.gather(
-        *(execute(one, f"Question {i}.", Team(offered, ours), scheduler=scheduler) for i, one in enumerate(workflows))
+        *(
+            execute(workflow, f"Question {i}.", Team(offered, ours), scheduler=scheduler)
+            for i, workflow in enumerate(workflows)
+        )
     )
     between = time.perf_counter()
-    await asyncio.gather(*(serially(one, f"Question {i}.", offered, serial) for i, one in enumerate(workflows)))
+    await asyncio.gather(
+        *(serially(workflow, f"Question {i}.", offered, serial) for i, workflow in enumerate(workflows))
+    )
     ended = time.perf_counter()
     busiest = max(ours.work[worker.name] / worker.concurrency for worker in offered)
     bound = max(busiest, *(trace.latency_s for trace in traces))

@@ -70,9 +70,9 @@ def _imposed(came: list[dict[str, Any]]) -> float:
     for entry in came:
         first.setdefault(entry["prompt"], entry["time"])
     all_asked = max(first.values())
-    told = [(e["time"] + LATENCY_S, e["time"] + LATENCY_S + RETRY_AFTER_S) for e in came if e["step"] == "429 after"]
+    pauses = [(e["time"] + LATENCY_S, e["time"] + LATENCY_S + RETRY_AFTER_S) for e in came if e["step"] == "429 after"]
     hung = [(max(e["time"], all_asked), e["time"] + TIMEOUT_S) for e in came if e["step"] in ("hang", "trickle")]
-    return _union(told + [(begin, end) for begin, end in hung if begin < end])
+    return _union(pauses + [(begin, end) for begin, end in hung if begin < end])
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:

@@ -116,8 +116,8 @@ def cells(judged: list[Judged]) -> str:
     columns = []
     for right in (True, False):
         rows = [row for row in judged if row.right is right]
-        asked = [row.reference for row in rows if row.reference is not None]
-        columns += [str(len(rows)), share([row.ours for row in rows]), share(asked)]
+        references = [row.reference for row in rows if row.reference is not None]
+        columns += [str(len(rows)), share([row.ours for row in rows]), share(references)]
     return " | ".join(columns)
 
 

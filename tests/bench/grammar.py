@@ -59,7 +59,7 @@ def _parse(texts: list[str]) -> None:
 def _read_naively(texts: list[str]) -> None:
     """What a short script does: no other spelling, no bound, no check of what it read."""
     for text in texts:
-        assert len([ast.literal_eval(found) for found in NAIVE.findall(text)]) == 3
+        assert len([ast.literal_eval(match) for match in NAIVE.findall(text)]) == 3
 
 
 def _fastest(count: int, *ways: Callable[[], None]) -> list[float]:

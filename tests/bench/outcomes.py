@@ -69,8 +69,8 @@ def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
     """o1-preview's responses (each `every`th) through replay, our extraction and our grader."""
     with gzip.open(O1, "rt", encoding="utf-8") as lines:
         outcomes = {str(row["question_id"]): row for row in map(json.loads, lines)}
-    problems = [one for one in statements() if one.id.removeprefix("lcb-") in outcomes][::every]
-    texts = {one.id: outcomes[one.id.removeprefix("lcb-")] for one in problems}
+    problems = [problem for problem in statements() if problem.id.removeprefix("lcb-") in outcomes][::every]
+    texts = {problem.id: outcomes[problem.id.removeprefix("lcb-")] for problem in problems}
     rows = [_row("o1-preview", name, 0, text=row["output_list"][0]) for name, row in texts.items()]
     worker = Worker(name="o1-preview", model="openai/o1-preview")
     with tempfile.TemporaryDirectory() as folder:
@@ -114,10 +114,11 @@ def _matrix(rows: Sequence[ResponseRow]) -> str:
         "| | accuracy in % ± standard error |",
         "| --- | ---: |",
     ]
-    ranked = sorted(workers, key=lambda one: -one.overall.accuracy)
+    ranked = sorted(workers, key=lambda worker: -worker.overall.accuracy)
     named = [(f"best single worker ({best.worker})", best.overall)]
     named += [("best worker of each problem (oracle)", best_of_each)]
-    named += [(one.worker, one.overall) for one in ranked[1:4]] + [(f"… {ranked[-1].worker}", ranked[-1].overall)]
+    named += [(worker.worker, worker.overall) for worker in ranked[1:4]]
+    named += [(f"… {ranked[-1].worker}", ranked[-1].overall)]
     lines += [f"| {name} | {100 * score.accuracy:.1f} ± {100 * score.se:.1f} |" for name, score in named]
     lines += ["", "| rollouts a question | groups whose rewards differ, forecast | … without chains of workers |"]
     lines += ["| ---: | ---: | ---: |"]
@@ -133,11 +134,11 @@ _OPTIONS: tuple[dict[str, Any], ...] = ({}, {"second": None})
 
 def _replay(verdicts: Sequence[ReplayedGrade]) -> str:
     def count(public: bool, hidden: bool) -> int:
-        return sum((one.public, one.hidden) == (public, hidden) for one in verdicts)
+        return sum((verdict.public, verdict.hidden) == (public, hidden) for verdict in verdicts)
 
-    wrong = [one.problem for one in verdicts if one.hidden and not one.public]
-    told = count(False, False) + len(wrong)
-    same = sum(one.same_program for one in verdicts)
+    wrong = [verdict.problem for verdict in verdicts if verdict.hidden and not verdict.public]
+    failures = count(False, False) + len(wrong)
+    same = sum(verdict.same_program for verdict in verdicts)
     lines = [
         f"{len(verdicts)} responses of o1-preview, replayed through extraction and grader:",
         f"{same} of the extracted programs are the published ones to the letter.",
@@ -149,7 +150,8 @@ def _replay(verdicts: Sequence[ReplayedGrade]) -> str:
         f"| pass | fail | {count(True, False)} |",
         f"| fail | pass | {len(wrong)} |",
         "",
-        f"Public tests suffice to tell only where they fail ({told} responses): then the hidden ones must fail too. "
+        f"Public tests suffice to tell only where they fail ({failures} responses): "
+        "then the hidden ones must fail too. "
         + (f"Disagreements: {', '.join(wrong)}." if wrong else "There is no disagreement."),
     ]
     return "\n".join(lines)

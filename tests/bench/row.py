@@ -49,6 +49,6 @@ def report(rows: list[Row], file: Path) -> bool:
         table.add_row("✓" if row.holds else "✗", row.name, *measured, f"{row.ratio:.3f}", f"{row.at_most:g}")
     Console(width=160).print(table)
     file.parent.mkdir(parents=True, exist_ok=True)
-    found = [{**asdict(row), "ratio": round(row.ratio, 4), "holds": row.holds} for row in rows]
-    file.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
+    entries = [{**asdict(row), "ratio": round(row.ratio, 4), "holds": row.holds} for row in rows]
+    file.write_text(json.dumps(entries, indent=1, ensure_ascii=False), encoding="utf-8")
     return all(row.holds for row in rows)

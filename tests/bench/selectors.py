@@ -68,9 +68,9 @@ def shared() -> Path:
 def load(folder: Path) -> Outcomes:
     """The published outcomes; a question that a model lacks is left out."""
     with gzip.open(folder / OUTCOMES, "rt", encoding="utf-8") as file:
-        found = json.load(file)["performances"]
-    by_name = {str(row["question_id"]): row for row in found}
-    rates = {(row["model"], str(row["question_id"])): row["pass@1"] for row in found}
+        rows = json.load(file)["performances"]
+    by_name = {str(row["question_id"]): row for row in rows}
+    rates = {(row["model"], str(row["question_id"])): row["pass@1"] for row in rows}
     models = sorted({model for model, _ in rates})
     names = [name for name in sorted(by_name) if all((model, name) in rates for model in models)]
     passed = np.array([[round(rates[model, name] * SAMPLES / 100) for name in names] for model in models])
@@ -104,33 +104,33 @@ def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.G
     return Split(tallies, (passed - seen).sum(axis=0), (SAMPLES - samples) * len(pool))
 
 
-def disagree(found: Split, group: int) -> Array:
+def disagree(draw: Split, group: int) -> Array:
     """Per question: the probability that `group` of the fresh samples, drawn without replacement, disagree."""
 
     def same(count: NDArray[np.int64]) -> Array:
         with np.errstate(invalid="ignore"):
             ways = gammaln(count + 1) - gammaln(np.maximum(count - group, 0) + 1)
-        whole = gammaln(found.fresh + 1) - gammaln(found.fresh - group + 1)
+        whole = gammaln(draw.fresh + 1) - gammaln(draw.fresh - group + 1)
         return np.where(count >= group, np.exp(ways - whole), 0.0)
 
-    return np.asarray(1 - same(found.right) - same(found.fresh - found.right))
+    return np.asarray(1 - same(draw.right) - same(draw.fresh - draw.right))
 
 
-def by_prior(found: Split, group: int) -> Array:
+def by_prior(draw: Split, group: int) -> Array:
     """The forecast that ships, without chains: these outcomes are of single models."""
-    return np.array(list(group_signals(found.tallies, group, second=None).values()))
+    return np.array(list(group_signals(draw.tallies, group, second=None).values()))
 
 
-def plugged_in(found: Split, group: int) -> Array:
+def plugged_in(draw: Split, group: int) -> Array:
     """The observed mean rate, taken for the truth."""
-    rates = np.array([np.mean([t.right / t.samples for t in ones.values()]) for ones in found.tallies.values()])
+    rates = np.array([np.mean([t.right / t.samples for t in ones.values()]) for ones in draw.tallies.values()])
     return np.asarray(1 - rates**group - (1 - rates) ** group)
 
 
-def worker_by_worker(found: Split, group: int) -> Array:
+def worker_by_worker(draw: Split, group: int) -> Array:
     """Each worker's rate under Jeffreys's prior of its own; the mixture over workers by 400 draws."""
     chance = np.random.default_rng(0)
-    tallies = np.array([[(t.right, t.samples) for t in ones.values()] for ones in found.tallies.values()])
+    tallies = np.array([[(t.right, t.samples) for t in ones.values()] for ones in draw.tallies.values()])
     right, samples = tallies[..., 0], tallies[..., 1]
     rates = chance.beta(JEFFREYS.right + right, JEFFREYS.wrong + samples - right, (400, *right.shape)).mean(axis=2)
     return np.asarray((1 - rates**group - (1 - rates) ** group).mean(axis=0))
@@ -151,9 +151,9 @@ def agreement_rows(outcomes: Outcomes) -> list[str]:
         pools = [chance.permutation(len(outcomes.models))[: len(outcomes.models) // 2].tolist() for _ in range(POOLS)]
         splits = [split(outcomes, pool, samples, chance, other) for pool in pools]
         for group in (g for g in GROUPS if g <= splits[0].fresh):
-            truths = [disagree(found, group) for found in splits]
+            truths = [disagree(draw, group) for draw in splits]
             for name, way in FORECASTS.items():
-                guesses = [way(found, group) for found in splits]
+                guesses = [way(draw, group) for draw in splits]
                 pairs = list(zip(guesses, truths, strict=True))
                 # Brier against single groups: the squared error of the chance, and the noise of a yes or no.
                 brier = np.mean([((g - t) ** 2 + t * (1 - t)).mean() for g, t in pairs])
@@ -174,8 +174,8 @@ def calibration_rows(outcomes: Outcomes, samples: int = 2) -> list[str]:
         pairs = []
         for _ in range(POOLS):
             pool = chance.permutation(len(outcomes.models))[: len(outcomes.models) // 2].tolist()
-            found = split(outcomes, pool, samples, chance)
-            pairs.append((by_prior(found, group), disagree(found, group)))
+            draw = split(outcomes, pool, samples, chance)
+            pairs.append((by_prior(draw, group), disagree(draw, group)))
         guesses, truths = np.concatenate([g for g, _ in pairs]), np.concatenate([t for _, t in pairs])
         for low in np.arange(0, 1, 0.2):
             inside = (guesses >= low) & (guesses < low + 0.2 if low < 0.8 else guesses <= 1)
@@ -196,13 +196,13 @@ def selector_rows(outcomes: Outcomes, samples: int = 1, pools: int = POOLS) -> l
     place = {problem.id: number for number, problem in enumerate(outcomes.problems)}
     for seed in range(pools):
         pool = chance.permutation(len(outcomes.models))[: len(outcomes.models) // 2].tolist()
-        found = split(outcomes, pool, samples, chance)
+        draw = split(outcomes, pool, samples, chance)
         for group in GROUPS:
-            truth = disagree(found, group)
+            truth = disagree(draw, group)
             for name in names:
                 chains = {"rescued": 0.0} if name == ALONE else {}
                 settings = Curation(selector=name.split(",")[0], per_domain=places, **chains)
-                kept = choose_in_domain(outcomes.problems, Evidence(settings, seed, found.tallies, group), "code")
+                kept = choose_in_domain(outcomes.problems, Evidence(settings, seed, draw.tallies, group), "code")
                 shares.setdefault((name, group), []).append(float(truth[[place[p.id] for p in kept]].mean()))
             shares.setdefault(("(the best possible)", group), []).append(float(np.sort(truth)[-places:].mean()))
     return [

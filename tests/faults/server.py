@@ -118,8 +118,8 @@ def answer(step: str, body: dict[str, Any], key: str) -> Reply:
         elif step == "429 date":
             headers = {"retry-after": formatdate(time.time() + 2, usegmt=True)}
         return reply(int(step[:3]), {"error": error}, headers)
-    asked = [message["content"] for message in body["messages"]]
-    text = {"empty text": "", "echo": "\n".join(["You asked:", *asked])}.get(step, f"Answer: {len(asked[-1])}")
+    texts = [message["content"] for message in body["messages"]]
+    text = {"empty text": "", "echo": "\n".join(["You asked:", *texts])}.get(step, f"Answer: {len(texts[-1])}")
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     return reply(
         200,
@@ -179,11 +179,11 @@ async def send_huge(writer: asyncio.StreamWriter, whole: Reply, *, chunked: bool
     pieces = [before + text, *[piece] * (HUGE_BYTES // len(piece)), after]
     if chunked:
         writer.write(b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
-        pieces = [b"%x\r\n%s\r\n" % (len(one), one) for one in [*pieces, b""]]
+        pieces = [b"%x\r\n%s\r\n" % (len(part), part) for part in [*pieces, b""]]
     else:
         writer.write(packed((whole[0], {"content-length": str(sum(map(len, pieces)))}, b"")))
-    for one in pieces:
-        writer.write(one)
+    for part in pieces:
+        writer.write(part)
         await writer.drain()
 
 

@@ -61,7 +61,7 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
         server.order(plan=["429 date", "ok", "hang"])  # two seconds from then, and thirty
         return await run(1), await run(2)
 
-    told, slow = asyncio.run(night())
-    assert (told.status, told.retries) == ("answered", 1)
+    paused, slow = asyncio.run(night())
+    assert (paused.status, paused.retries) == ("answered", 1)
     assert (slow.status, slow.steps[0].status) == ("timed_out", "timed_out")
     assert client.ledger.in_flight("run") == 0

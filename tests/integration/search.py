@@ -26,7 +26,9 @@ def holders(folder: Path, wanted: bytes) -> set[str]:
     """The files below `folder` whose name or content holds `wanted`, as paths from it, `/` between the parts."""
     files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
     return {
-        name for name, file in files.items() if wanted in name.encode() or any(wanted in one for one in pieces(file))
+        name
+        for name, file in files.items()
+        if wanted in name.encode() or any(wanted in piece for piece in pieces(file))
     }
 
 
@@ -63,9 +65,9 @@ def _inside(data: bytes) -> Iterator[bytes]:
         frame = pd.read_parquet(io.BytesIO(data))
         for column in frame.columns:
             yield "\n".join(map(str, frame[column].tolist())).encode()
-    for found in _BASE64.finditer(data):
+    for match in _BASE64.finditer(data):
         try:
-            yield base64.b64decode(found[0] + b"=" * (-len(found[0]) % 4))
+            yield base64.b64decode(match[0] + b"=" * (-len(match[0]) % 4))
         except binascii.Error:  # a long word
             continue
 

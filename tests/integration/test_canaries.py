@@ -121,11 +121,11 @@ def configure(workspace: Workspace, server: FaultServer) -> None:
 
 def places(life: Life, wanted: str) -> set[str]:
     """Where in all that the run wrote `wanted` is."""
-    found = set()
+    homes = set()
     for name in holders(life.folder, wanted.encode()):
         inner = name.removeprefix("project/")
-        found.add(next((home for home in HOMES if inner.startswith(f"{home}/")), inner))
-    return found
+        homes.add(next((home for home in HOMES if inner.startswith(f"{home}/")), inner))
+    return homes
 
 
 def test_questions_are_where_the_work_is_done_and_nowhere_else(life: Life) -> None:

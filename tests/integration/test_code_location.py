@@ -26,6 +26,6 @@ def test_the_code_location_is_podium_and_runs_of_the_command_line_belong_to_it(
     command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
     done = subprocess.run(command, cwd=project.dagster_home, capture_output=True, text=True, check=True)
     [answer] = [line for line in done.stdout.splitlines() if line.startswith("{")]  # beside the server's log
-    [found] = json.loads(answer)["data"]["repositoriesOrError"]["nodes"]
-    assert found["location"]["name"] == "podium"
-    assert this_process()[".dagster/repository"] == f"{found['name']}@podium"
+    [repository] = json.loads(answer)["data"]["repositoriesOrError"]["nodes"]
+    assert repository["location"]["name"] == "podium"
+    assert this_process()[".dagster/repository"] == f"{repository['name']}@podium"

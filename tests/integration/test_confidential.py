@@ -82,8 +82,8 @@ def instance(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     prepare(project)
-    with dg.DagsterInstance.get() as found:
-        yield found
+    with dg.DagsterInstance.get() as dagster:
+        yield dagster
 
 
 class Echo:
@@ -106,10 +106,10 @@ def questions(podium: Podium) -> list[Problem]:
 
 def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
     """Else the tests below could not fail."""
-    asked = questions(podium)
-    assert len(asked) == 5
-    assert all(CANARY in problem.question and CANARY in "".join(problem.choices) for problem in asked)
-    rows = asyncio.run(evaluate(Echo(), asked, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
+    problems = questions(podium)
+    assert len(problems) == 5
+    assert all(CANARY in problem.question and CANARY in "".join(problem.choices) for problem in problems)
+    rows = asyncio.run(evaluate(Echo(), problems, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
     assert all(CANARY in row.completion and CANARY in row.answer for row in rows)
 
 
@@ -174,8 +174,8 @@ def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path,
 
 def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> None:
     workspace = podium.load().workspace
-    asked = questions(podium)
-    rows = asyncio.run(evaluate(Echo(), asked, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
+    problems = questions(podium)
+    rows = asyncio.run(evaluate(Echo(), problems, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
     file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
     save_rows(rows, file)
     stored = load_rows(file)
@@ -183,7 +183,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
         (row.problem_key, row.correct, row.steps, row.workers, row.tokens) for row in rows
     ]
     assert {(row.completion, row.answer) for row in stored} == {("", "")}
-    alone = asyncio.run(precache(asked, WORKER, Echo()))
+    alone = asyncio.run(precache(problems, WORKER, Echo()))
     assert all(CANARY in row.response.text for row in alone)
     responses = workspace.state / "responses" / "gpqa_diamond.parquet"
     write_responses(alone, responses)

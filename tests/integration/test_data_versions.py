@@ -88,8 +88,8 @@ def state(workspace: Workspace) -> dict[str, bytes]:
     outs = ("settings.yaml", "raw", "shortlist.jsonl", "contamination.json", "responses", "profiles.json")
     outs += ("training_mix.jsonl", "data_card.md")
     files = [file for out in outs for file in (workspace.data / out, *(workspace.data / out).rglob("*"))]
-    found = {str(file.relative_to(workspace.root)): file.read_bytes() for file in files if file.is_file()}
-    return found | {"dvc.lock": (workspace.root / "dvc.lock").read_bytes()}
+    contents = {str(file.relative_to(workspace.root)): file.read_bytes() for file in files if file.is_file()}
+    return contents | {"dvc.lock": (workspace.root / "dvc.lock").read_bytes()}
 
 
 def write_recipe(workspace: Workspace, **changes: Any) -> None:

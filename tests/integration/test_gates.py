@@ -53,8 +53,8 @@ def instance(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     prepare(project)
-    with dg.DagsterInstance.get() as found:
-        yield found
+    with dg.DagsterInstance.get() as dagster:
+        yield dagster
 
 
 def write_recipe(project: Workspace, recipe: dict[str, Any]) -> Podium:
@@ -91,10 +91,10 @@ def load_raw(podium: Podium) -> None:
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
-    return {found.check_name: found for found in result.get_asset_check_evaluations()}
+    return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
 
 
-def told(result: dg.ExecuteInProcessResult) -> str:
+def failure(result: dg.ExecuteInProcessResult) -> str:
     """Why the run's first failed step failed."""
     failed = next(event for event in result.all_node_events if event.is_step_failure)
     return str(failed.step_failure_data.error_display_string)
@@ -117,14 +117,15 @@ def test_a_failed_check_keeps_what_follows_in_the_run_from_running(
     load_raw(podium)
     chosen = materialize_shortlist(podium.load()).problems
     wrong = program("wrong", "def f(x):\n    return 2 * x + 1")
-    write_problems(project.data / "shortlist.jsonl", [*(one for one in chosen if one.domain != "code"), wrong])
+    others = [problem for problem in chosen if problem.domain != "code"]
+    write_problems(project.data / "shortlist.jsonl", [*others, wrong])
     write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
     result = materialize(podium, instance, "training_mix", "base_policy")
     assert not result.success
     assert materialized(result) == {"training_mix"}
-    found = evaluations(result)
-    assert found["fit_to_train_on"].passed
-    gold = found["gold_answers_score_one"]
+    checks = evaluations(result)
+    assert checks["fit_to_train_on"].passed
+    gold = checks["gold_answers_score_one"]
     assert not gold.passed
     assert "livecodebench/wrong" in str(gold.description)
     assert "f(2) gave 5" in str(gold.description)
@@ -150,8 +151,8 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     key = dg.MultiPartitionKey({"worker": "guesser", "benchmark": "math500"})
     alone = materialize(podium, instance, "worker_responses", partition=key)
     assert not alone.success
-    assert "gold_answers_score_one" in told(alone)
-    assert "livecodebench/off" in told(alone)
+    assert "gold_answers_score_one" in failure(alone)
+    assert "livecodebench/off" in failure(alone)
     assert not project.ledger.exists()
     recipe["benchmarks"]["livecodebench"] = {"train": 8, "test": 2}
     load_raw(write_recipe(project, recipe))

@@ -70,8 +70,8 @@ def shortlisted(project: Workspace) -> Workspace:
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as found:
-        yield found
+    with dg.DagsterInstance.ephemeral() as dagster:
+        yield dagster
 
 
 def materialize(
@@ -146,7 +146,7 @@ def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(sho
     assert (before.to_make, before.measured) == (2 * COLUMN, 0)
     notes: list[tuple[int, int, str]] = []
     with pytest.raises(OverBudget, match=rf"of {2 * COLUMN} calls are done.*would cost about \$"):
-        materialize_responses(Setup(shortlisted, poor, pool), client, on_progress=lambda *told: notes.append(told))
+        materialize_responses(Setup(shortlisted, poor, pool), client, on_progress=lambda *note: notes.append(note))
     done = client.counts.live
     assert 0 < done < 2 * COLUMN
     assert client.counts.usd <= 0.01
@@ -164,8 +164,8 @@ def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Worksp
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     setup = Setup(shortlisted, recipe, pool)
     materialize_responses(setup, open_client(setup, "precache"))
-    found = {one.worker: one for one in materialize_profiles(setup).workers}
-    librarian = found["librarian"]
+    workers = {worker.worker: worker for worker in materialize_profiles(setup).workers}
+    librarian = workers["librarian"]
     assert set(librarian.by_domain) == {"math", "mmlu", "rlpr", "code"}
     assert sum(score.n for score in librarian.by_subject.values()) == COLUMN
     assert all(key.partition("/")[0] in librarian.by_domain for key in librarian.by_subject)
@@ -215,9 +215,9 @@ def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shor
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    told = re.search(r"Workers\s+no call made, 0 answered from the cache, (\d+) replayed.*\$0 spent", run.stdout)
-    assert told, run.stdout
-    assert int(told[1]) > 0
+    summary = re.search(r"Workers\s+no call made, 0 answered from the cache, (\d+) replayed.*\$0 spent", run.stdout)
+    assert summary, run.stdout
+    assert int(summary[1]) > 0
     ledger = Ledger(shortlisted.ledger)
     assert sum(spent.calls for spent in ledger.by_run().values()) == paid.counts.live
     left = {path.name for path in shortlisted.state.iterdir()}

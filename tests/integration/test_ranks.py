@@ -33,11 +33,11 @@ STEPS, ROLLOUTS = 8, 8
 
 
 class Ranks(NamedTuple):
-    """A finished run of two ranks, what was told when one was killed, and what the second attempt added."""
+    """A finished run of two ranks, the message when one was killed, and what the second attempt added."""
 
     plan: RunPlan
     folder: Path
-    told: str
+    message: str
     left_alive: list[int]
     checkpoint_when_killed: str
     result: RunResult
@@ -111,8 +111,8 @@ def test_deepspeed_divides_the_optimizer_among_both_ranks(ranks: Ranks) -> None:
 
 
 def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_nobody(ranks: Ranks) -> None:
-    assert "\n" not in ranks.told
-    assert "SIGKILL" in ranks.told and "memory" in ranks.told
+    assert "\n" not in ranks.message
+    assert "SIGKILL" in ranks.message and "memory" in ranks.message
     assert ranks.left_alive == []
 
 

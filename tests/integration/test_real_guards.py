@@ -77,6 +77,6 @@ def test_an_evaluation_question_in_the_mix_is_named(made: tuple[Workspace, Recip
     planted = replace(held_out[3], id="planted", split="train", question=respaced)
     first = next(index for index, problem in enumerate(mix) if problem.domain == "math")
     write_problems(file, [*mix[:first], planted, *mix[first + 1 :]])
-    found = stages.training_mix(without_workers(workspace, recipe))
+    report = stages.training_mix(without_workers(workspace, recipe))
     write_problems(file, mix)
-    assert found.failures == ["repeats an evaluation question: math500/planted"]
+    assert report.failures == ["repeats an evaluation question: math500/planted"]

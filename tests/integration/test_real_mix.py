@@ -53,11 +53,11 @@ CONFIG = Path(__file__).parents[2] / "config"
 
 
 def curate(root: Path, folder: Path) -> tuple[Workspace, Mix]:
-    workspace, asked = Workspace(root), recipe(folder)
-    for name in asked.benchmarks:
-        materialize_raw(without_workers(workspace, asked), name)
-    materialize_shortlist(without_workers(workspace, asked))
-    return workspace, materialize_mix(Setup(workspace, asked, load_pool(CONFIG, asked.pool)))
+    workspace, settings = Workspace(root), recipe(folder)
+    for name in settings.benchmarks:
+        materialize_raw(without_workers(workspace, settings), name)
+    materialize_shortlist(without_workers(workspace, settings))
+    return workspace, materialize_mix(Setup(workspace, settings, load_pool(CONFIG, settings.pool)))
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +69,15 @@ def test_the_mix_is_four_times_240_and_clean(made: tuple[Workspace, Mix]) -> Non
     workspace, mix = made
     assert Counter(problem.benchmark for problem in mix.problems) == dict.fromkeys(FILES.keys() - {"bigcodebench"}, 240)
     assert len({(problem.benchmark, problem.id) for problem in mix.problems}) == 960
-    held_out = [one for asked in evaluation_questions(workspace, recipe(SHARED)).values() for one in asked]
+    by_benchmark = evaluation_questions(workspace, recipe(SHARED))
+    held_out = [problem for questions in by_benchmark.values() for problem in questions]
     assert len(held_out) == 500 + 4000 + 949 + 148
     assert leaks(mix.problems, held_out) == []
     pairs = json.loads((workspace.data / "contamination.json").read_text(encoding="utf-8"))["pairs"]
-    found = {(pair["problem"], pair["other"]): pair["kind"] for pair in pairs if pair["cause"] == "contamination"}
-    assert found["mmlu/mmlu-val-clinical_knowledge-8", "mmlu/mmlu-test-college_medicine-156"] == "exact"
-    assert found["rlpr/webinstruct-400", "rlpr/webinstruct-3984"] == "reworded"
-    assert set(found.values()) == {"exact", "near", "reworded"}
+    kinds = {(pair["problem"], pair["other"]): pair["kind"] for pair in pairs if pair["cause"] == "contamination"}
+    assert kinds["mmlu/mmlu-val-clinical_knowledge-8", "mmlu/mmlu-test-college_medicine-156"] == "exact"
+    assert kinds["rlpr/webinstruct-400", "rlpr/webinstruct-3984"] == "reworded"
+    assert set(kinds.values()) == {"exact", "near", "reworded"}
 
 
 def test_the_mix_covers_subjects_and_levels(made: tuple[Workspace, Mix]) -> None:

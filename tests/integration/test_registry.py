@@ -197,8 +197,8 @@ def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:
 
 
 def champion_version(workspace: Workspace) -> str | None:
-    found = registry.champion(workspace)
-    return found.version if found else None
+    champion = registry.champion(workspace)
+    return champion.version if champion else None
 
 
 def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path) -> None:
@@ -235,14 +235,14 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
         cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    outputs = told["answer"]["custom_outputs"]
-    assert "42" in told["answer"]["output"][0]["content"][0]["text"]
+    reply = json.loads(done.stdout.splitlines()[-1])
+    outputs = reply["answer"]["custom_outputs"]
+    assert "42" in reply["answer"]["output"][0]["content"][0]["text"]
     assert outputs["workflow"] == WORKFLOW
     assert [step["worker"] for step in outputs["steps"]] == ["algebraist", "algebraist"]
     assert outputs["cost_usd"] > 0 and outputs["prompt_tokens"] > 0
-    assert Path(told["ops"]).is_relative_to(released.mlflow_artifacts), "ops must come with the model"
-    assert "site-packages" in told["mlflow"]
+    assert Path(reply["ops"]).is_relative_to(released.mlflow_artifacts), "ops must come with the model"
+    assert "site-packages" in reply["mlflow"]
     assert list(elsewhere.iterdir()) == []
     assert (released.cache / "responses.sqlite").is_file()
 
@@ -297,12 +297,12 @@ def test_the_champion_is_served_over_http_until_ctrl_c(released: Workspace, tmp_
         while not answers(f"{url}/ping"):
             assert server.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.5)
-        asked = {"input": [{"role": "user", "content": QUESTION}]}
-        told = httpx.post(f"{url}/invocations", json=asked, timeout=120, trust_env=False).raise_for_status().json()
+        body = {"input": [{"role": "user", "content": QUESTION}]}
+        reply = httpx.post(f"{url}/invocations", json=body, timeout=120, trust_env=False).raise_for_status().json()
     finally:
         server.send_signal(signal.SIGINT)
         status = server.wait(60)
-    assert "42" in told["output"][0]["content"][0]["text"]
+    assert "42" in reply["output"][0]["content"][0]["text"]
     assert (status, "Traceback" in log.read_text(encoding="utf-8")) == (0, False), log.read_text(encoding="utf-8")
     assert not answers(f"{url}/ping")
 
@@ -320,8 +320,8 @@ def test_promotion_by_override_and_rollback_are_commands(
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
     by = ("--by", "Ada", "--reason", "cheaper from May")
     assert podium("promote", *by) == podium("promote", "1", *by) == podium("rollback", "--reason", "why") == 1
-    told = capsys.readouterr().err.splitlines()
-    assert [line.partition(".")[0] for line in told] == [
+    errors = capsys.readouterr().err.splitlines()
+    assert [line.partition(".")[0] for line in errors] == [
         "error: There is no challenger: `podium run` registers one",
         "error: There is no version 1 of conductor: nothing is registered yet",
         "error: There is no champion to roll back",

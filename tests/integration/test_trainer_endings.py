@@ -31,7 +31,7 @@ sys.exit(1)
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """What the asset says of a trainer that is this program, after one that named an error of its own."""
     recipe = load_recipe(ROOT / "config", "quickstart")
     pool = load_pool(ROOT / "config", recipe.pool)
@@ -54,8 +54,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str
     return run
 
 
-def test_a_killed_trainer_is_one_line(told: Callable[[str], str], tmp_path: Path) -> None:
-    line = told("import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.SIGKILL)")
+def test_a_killed_trainer_is_one_line(message: Callable[[str], str], tmp_path: Path) -> None:
+    line = message("import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.SIGKILL)")
     assert "\n" not in line
     assert "SIGKILL" in line and "memory" in line
     assert "grpo.micro_batch (now 256)" in line and "grpo.rollouts_per_question (now 16)" in line
@@ -63,29 +63,29 @@ def test_a_killed_trainer_is_one_line(told: Callable[[str], str], tmp_path: Path
     assert str(tmp_path / conductor.LOG) in line
 
 
-def test_a_killed_rank_is_the_cause_and_not_the_ranks_that_the_launcher_ended(told: Callable[[str], str]) -> None:
-    line = told(RANK_KILLED)
+def test_a_killed_rank_is_the_cause_and_not_the_ranks_that_the_launcher_ended(message: Callable[[str], str]) -> None:
+    line = message(RANK_KILLED)
     assert "\n" not in line
     assert "SIGKILL" in line and "memory" in line
 
 
 @pytest.mark.parametrize(("name", "cause"), [("SIGTERM", "another process sent"), ("SIGSEGV", "native code")])
-def test_another_signal_has_another_cause(told: Callable[[str], str], name: str, cause: str) -> None:
-    line = told(f"import os, signal; os.kill(os.getpid(), signal.{name})")
+def test_another_signal_has_another_cause(message: Callable[[str], str], name: str, cause: str) -> None:
+    line = message(f"import os, signal; os.kill(os.getpid(), signal.{name})")
     assert "\n" not in line
     assert name in line and cause in line and "memory" not in line
 
 
-def test_an_error_that_the_trainer_names_is_its_line(told: Callable[[str], str]) -> None:
-    line = told("import sys; print('error: the cap of 10.00 USD is reached', file=sys.stderr); sys.exit(1)")
+def test_an_error_that_the_trainer_names_is_its_line(message: Callable[[str], str]) -> None:
+    line = message("import sys; print('error: the cap of 10.00 USD is reached', file=sys.stderr); sys.exit(1)")
     assert line.startswith("training failed: the cap of 10.00 USD is reached")
     assert "earlier attempt" not in line
 
 
-def test_an_unknown_end_shows_the_end_of_the_log(told: Callable[[str], str]) -> None:
-    text = told("print('about to fail'); raise KeyError('nobody knows')")
+def test_an_unknown_end_shows_the_end_of_the_log(message: Callable[[str], str]) -> None:
+    text = message("print('about to fail'); raise KeyError('nobody knows')")
     assert "about to fail" in text and "KeyError: 'nobody knows'" in text
 
 
-def test_a_trainer_that_ends_without_a_word_has_trained_nothing(told: Callable[[str], str]) -> None:
-    assert "without a result" in told("pass")
+def test_a_trainer_that_ends_without_a_word_has_trained_nothing(message: Callable[[str], str]) -> None:
+    assert "without a result" in message("pass")

@@ -67,12 +67,12 @@ class Watch(threading.Thread):
                     text = reply.read().decode()
             except OSError:
                 continue
-            found = {
+            gauges = {
                 name: sum(map(float, re.findall(rf"^vllm:{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)))
                 for name in ("num_requests_running", "generation_tokens_total", "iteration_tokens_total_count")
             }
-            self.most_at_once = max(self.most_at_once, found["num_requests_running"])
-            self.totals = found
+            self.most_at_once = max(self.most_at_once, gauges["num_requests_running"])
+            self.totals = gauges
 
 
 class Precached(NamedTuple):
@@ -119,7 +119,7 @@ def _configure(workspace: Workspace) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    [worker] = [one for one in pool["workers"] if one["name"] == WORKER]
+    [worker] = [entry for entry in pool["workers"] if entry["name"] == WORKER]
     worker |= {"api_base": f"http://127.0.0.1:{port}/v1", "max_tokens": MAX_TOKENS}
     worker["serve"]["model_path"] = str(ROOT / worker["serve"]["model_path"])
     file.write_text(yaml.safe_dump(pool), encoding="utf-8")
@@ -165,17 +165,17 @@ def test_the_second_time_nobody_is_asked(precached: Precached) -> None:
 
 
 def test_the_profile_says_what_the_model_is_like(precached: Precached, capsys: pytest.CaptureFixture[str]) -> None:
-    [found] = profile(precached.rows)
-    assert set(found.by_benchmark) == set(training_benchmarks())
-    assert found.calls == PROBLEMS
-    assert 0 <= found.overall.accuracy < 0.6, "a model of 135 million parameters is seldom right here"
-    assert found.truncated == sum(row.response.finish_reason == "length" for row in precached.rows)
-    assert 0 < found.latency_s.p50 <= found.latency_s.p90 <= found.latency_s.p99
+    [worker] = profile(precached.rows)
+    assert set(worker.by_benchmark) == set(training_benchmarks())
+    assert worker.calls == PROBLEMS
+    assert 0 <= worker.overall.accuracy < 0.6, "a model of 135 million parameters is seldom right here"
+    assert worker.truncated == sum(row.response.finish_reason == "length" for row in precached.rows)
+    assert 0 < worker.latency_s.p50 <= worker.latency_s.p90 <= worker.latency_s.p99
     totals = precached.watch.totals
     with capsys.disabled():
         print(
-            f"\nSmolLM2-135M: {100 * found.overall.accuracy:.1f} ± {100 * found.overall.se:.1f} % of {PROBLEMS}; "
-            f"{found.truncated} of {PROBLEMS} answers cut at {MAX_TOKENS} tokens\n"
+            f"\nSmolLM2-135M: {100 * worker.overall.accuracy:.1f} ± {100 * worker.overall.se:.1f} % of {PROBLEMS}; "
+            f"{worker.truncated} of {PROBLEMS} answers cut at {MAX_TOKENS} tokens\n"
             f"{precached.watch.most_at_once:.0f} requests at once; {totals['generation_tokens_total']:.0f} tokens "
             f"generated in {totals['iteration_tokens_total_count']:.0f} iterations"
         )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ops.config import Execution, Pool, PretrainedPolicy, Prompting, Settings
+from ops.config import STORED, Execution, Pool, PretrainedPolicy, Prompting, Settings
 from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.workers.types import Client
@@ -19,8 +19,6 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
-_SETTINGS_OF_BEFORE = ("discount",)
-"""Of recursion, in cards of earlier checkouts."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
@@ -48,11 +46,8 @@ class PolicyCard(Settings):
         """The card of a policy folder. Raises `DataError`."""
         file = folder / CARD
         try:
-            row = json.loads(file.read_text(encoding="utf-8"))
-            for name in _SETTINGS_OF_BEFORE:  # policies outlive settings
-                row.get("execution", {}).get("recursion", {}).pop(name, None)
-            return cls.model_validate(row)
-        except (OSError, ValueError, AttributeError) as error:
+            return cls.model_validate_json(file.read_text(encoding="utf-8"), context=STORED)
+        except (OSError, ValueError) as error:
             raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
 
     def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NOBODY) -> Team:

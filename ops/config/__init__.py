@@ -7,7 +7,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 
 from ops.config.base import Settings, digest
 from ops.config.data import BenchmarkSource, Curation
-from ops.config.execution import Execution, Recursion
+from ops.config.execution import STORED, Execution
 from ops.config.grading import Grading
 from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
 from ops.config.pool import Pool, Price, Serve, Worker
@@ -21,6 +21,7 @@ from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, S
 from ops.config.versions import Versions
 
 __all__ = [
+    "STORED",
     "BenchmarkSource",
     "Budget",
     "ColdStart",
@@ -36,7 +37,6 @@ __all__ = [
     "PromotionGate",
     "Prompting",
     "Recipe",
-    "Recursion",
     "Replay",
     "ScratchPolicy",
     "Serve",

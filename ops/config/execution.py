@@ -1,21 +1,17 @@
-"""The part of a recipe that says how workflows are run: limits, rounds, what is kept to look at."""
+"""The part of a recipe that says how workflows are run: limits, what is kept to look at."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any
+
+from pydantic import Field, ValidationInfo, model_validator
 
 from ops.config.base import Settings
 
-
-class Recursion(Settings):
-    """Rounds in which the Conductor reads its own answer and may write again (Section 3.2 of arXiv:2512.04388)."""
-
-    rounds: int = Field(default=0, ge=0)
-    """At most so many after the first; 0: none."""
-    calls_ratio: float = Field(default=2.0, ge=1)
-    """All rounds together may make at most so many times the first round's calls."""
-    answer_tokens: int | None = Field(default=None, ge=16)
-    """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
+STORED = {"stored": True}
+"""Validation context of what a checkout wrote itself: policies and runs outlive settings."""
+_SETTINGS_OF_BEFORE = {"recursion"}
+"""In cards, plans and snapshots of earlier checkouts."""
 
 
 class Execution(Settings):
@@ -28,7 +24,13 @@ class Execution(Settings):
     """Longest response, in tokens, that later steps are shown; longer ones lose their middle. None: whole."""
     traces: int = Field(default=2, ge=0)
     """Executions per benchmark whose traces an evaluation exports to MLflow."""
-    recursion: Recursion = Recursion()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readable_for_ever(cls, values: Any, info: ValidationInfo) -> Any:
+        if info.context is not STORED or not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name not in _SETTINGS_OF_BEFORE}
 
     @property
     def what_answers_depend_on(self) -> dict[str, object]:

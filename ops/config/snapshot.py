@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config.base import Settings, digest
+from ops.config.execution import STORED
 from ops.config.loading import load_gate, load_pool, load_recipe
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
@@ -48,7 +49,7 @@ class Snapshot(Settings):
         """The snapshot that `write` stored under `key`. Raises `DataError`."""
         file = _file(folder, key)
         try:
-            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+            return cls.model_validate_json(file.read_text(encoding="utf-8"), context=STORED)
         except (OSError, ValueError) as error:
             remedy = "It is what the run works from: start a new run"
             raise DataError(file, "(file)", f"is no snapshot of a run ({error})", remedy) from None

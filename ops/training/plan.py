@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.registry import training_domains
-from ops.config import Pool, Recipe, Settings, Setup, digest, resolved
+from ops.config import STORED, Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.reward_term import TERMS
@@ -46,7 +46,7 @@ class RunPlan(Settings):
     def read(cls, folder: Path) -> RunPlan:
         """Raises `DataError` when the folder holds no plan."""
         try:
-            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
+            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"), context=STORED)
         except (OSError, ValueError) as error:
             raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
 

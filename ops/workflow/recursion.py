@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import Execution
 from ops.core.problem import Problem
 from ops.core.response import Message
+from ops.workflow.carry import carried
 from ops.workflow.execution import Previous, execute
 from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.prompt import recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Trace
@@ -25,8 +26,19 @@ Stop = Literal["kept", "cap", "budget", "loop", "invalid", "unreachable", "refus
 used up. "budget": the next workflow would make too many calls. "loop": it is one that was run before. "invalid": no
 workflow was written. The last three: a round gave no answer. All but those and a first "invalid" leave an answer."""
 
-Write = Callable[[list[Message]], Awaitable[str]]
-WriteMany = Callable[[list[list[Message]]], Awaitable[list[str]]]
+Write = Callable[[list[list[Message]]], Awaitable[list[str]]]
+
+
+@dataclass(frozen=True)
+class RoundLimits:
+    """What bounds the rounds of one question (Section 3.2 of arXiv:2512.04388)."""
+
+    rounds: int = 1
+    """At most so many after the first; 0: none."""
+    calls_ratio: float = 2.0
+    """All rounds together may make at most so many times the first round's calls."""
+    answer_tokens: int | None = None
+    """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +91,6 @@ class RecursiveTrace:
         """Seconds of the rounds' critical paths together: a round waits for the one before."""
         return sum(trace.latency_s for trace in self.traces)
 
-    def as_row(self, *, texts: bool = True) -> dict[str, Any]:
-        """A JSON-ready row: one `Trace.as_row` per executed round; without `texts` no completion either."""
-        rounds = [
-            ({"completion": round_.text} if texts else {})
-            | {"failure": str(round_.parsed.failure or "")}
-            | {"trace": round_.trace.as_row(texts=texts) if round_.trace else None}
-            for round_ in self.rounds
-        ]
-        totals = {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd, "latency_s": self.latency_s}
-        return {"stop": self.stop, **totals, **({"answer": self.answer} if texts else {}), "rounds": rounds}
 
 @dataclass
 class _Conversation:
@@ -102,7 +104,7 @@ class _Conversation:
     def ran(self) -> list[tuple[Workflow, Trace]]:
         return [(round_.trace.workflow, round_.trace) for round_ in self.rounds if round_.trace is not None]
 
-    def admit(self, text: str, parsed: Parsed, settings: Execution) -> Workflow | None:
+    def admit(self, text: str, parsed: Parsed, limits: RoundLimits) -> Workflow | None:
         """The workflow to run now; None, with the reason in `stop`, when there is none."""
         workflow, ran = parsed.workflow, self.ran
         if workflow is None:
@@ -113,37 +115,26 @@ class _Conversation:
             self.stop = "loop"
         elif ran:
             made = sum(_planned(earlier) for earlier, _ in ran) + _planned(workflow)
-            if made > settings.recursion.calls_ratio * _planned(ran[0][0]):
+            if made > limits.calls_ratio * _planned(ran[0][0]):
                 self.stop = "budget"
         if self.stop is not None:
             self.rounds.append(Round(text, parsed))
             return None
         return workflow
 
-    def record(self, text: str, parsed: Parsed, trace: Trace, settings: Execution) -> None:
+    def record(self, text: str, parsed: Parsed, trace: Trace, limits: RoundLimits) -> None:
         self.rounds.append(Round(text, parsed, trace))
         if trace.status != "answered":
             self.stop = trace.status
-        elif len(self.rounds) > settings.recursion.rounds:
+        elif len(self.rounds) > limits.rounds:
             self.stop = "cap"
 
 
 async def recurse(
-    problem: Problem, write: Write, team: Team, *, sample: int = 0, scheduler: Scheduler | None = None
-) -> RecursiveTrace:
-    """`recurse_many` for one problem, with a `write` that takes one prompt."""
-
-    async def write_many(prompts: list[list[Message]]) -> list[str]:
-        return [await write(prompt) for prompt in prompts]
-
-    [trace] = await recurse_many([problem], write_many, team, sample=sample, scheduler=scheduler)
-    return trace
-
-
-async def recurse_many(
     problems: Sequence[Problem],
-    write: WriteMany,
+    write: Write,
     team: Team,
+    limits: RoundLimits = RoundLimits(),
     *,
     sample: int = 0,
     scheduler: Scheduler | None = None,
@@ -151,20 +142,22 @@ async def recurse_many(
     """Let the Conductor work in rounds on every problem; one `RecursiveTrace` each, in their order.
 
     All prompts of a round are written at once (a batch for the policy), and its workflows run together.
-    `team.execution` bounds each execution, and its `recursion` the rounds and the calls. Raises `OverBudget`
+    `team.execution` bounds each execution, `limits` the rounds and the calls. Raises `OverBudget`
     and `ConfigError` as the client does, once the calls in flight have ended.
     """
-    settings, scheduler = team.execution, scheduler or Scheduler()
+    scheduler = scheduler or Scheduler()
     talks = [_Conversation(problem) for problem in problems]
 
     def prompt(talk: _Conversation) -> list[Message]:
+        first = team.messages(talk.problem)
         if not talk.ran:
-            return team.messages(talk.problem)
-        return team.messages_again(talk.problem, talk.rounds[-1].text, talk.ran[-1][1].answer or "")
+            return first
+        answer = carried(talk.ran[-1][1].answer or "", limits.answer_tokens).text
+        return recursive_messages(first, talk.rounds[-1].text, answer, style=team.prompting.style)
 
     async def run(talk: _Conversation, text: str) -> None:
         parsed = team.read(text, recursive=bool(talk.ran))
-        workflow = talk.admit(text, parsed, settings)
+        workflow = talk.admit(text, parsed, limits)
         if workflow is None:
             return
         trace = await execute(
@@ -175,7 +168,7 @@ async def recurse_many(
             scheduler=scheduler,
             previous=_ending(talk.ran[-1]) if talk.ran else None,
         )
-        talk.record(text, parsed, trace, settings)
+        talk.record(text, parsed, trace, limits)
 
     while going := [talk for talk in talks if talk.stop is None]:
         texts = await write([prompt(talk) for talk in going])

@@ -10,10 +10,9 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
-from ops.workflow.carry import carried
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import Parsed, parse
-from ops.workflow.prompt import conductor_messages, recursive_messages
+from ops.workflow.prompt import conductor_messages
 
 
 class _Nobody:
@@ -37,7 +36,7 @@ class Team:
     cards: Sequence[WorkerCard] = ()
     """What was measured of the workers, by ordinal; shown where `prompting.cards` asks for it."""
     execution: Execution = field(default_factory=Execution)
-    """The limits of every workflow, and of its rounds."""
+    """The limits of every workflow."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -47,11 +46,6 @@ class Team:
     def messages(self, problem: Problem) -> list[Message]:
         """The chat that asks the Conductor for a workflow. Raises as `conductor_messages` does."""
         return conductor_messages(problem, len(self.workers), self.prompting, self.few_shots, cards=self.cards)
-
-    def messages_again(self, problem: Problem, previous: str, answer: str) -> list[Message]:
-        """The chat of the round after completion `previous`, whose workflow gave `answer` (shown up to its limit)."""
-        shown = carried(answer, self.execution.recursion.answer_tokens).text
-        return recursive_messages(self.messages(problem), previous, shown, style=self.prompting.style)
 
     def read(self, completion: str, *, recursive: bool = False) -> Parsed:
         """The workflow in a completion; `recursive`: of a later round, where three empty lists keep the answer."""

@@ -60,7 +60,7 @@ def test_a_question_with_control_tokens_is_one_turn(conductor: Conductor) -> Non
 def test_a_card_of_an_earlier_checkout_is_read(conductor: Conductor, tmp_path: Path) -> None:
     conductor.card.write(tmp_path)
     row = json.loads((tmp_path / "podium.json").read_text(encoding="utf-8"))
-    row["execution"]["recursion"]["discount"] = 0.2
+    row["execution"]["recursion"] = {"rounds": 1}
     (tmp_path / "podium.json").write_text(json.dumps(row), encoding="utf-8")
     assert PolicyCard.read(tmp_path) == conductor.card
     (tmp_path / "podium.json").write_text("[]", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None
     assert Snapshot.read(project.snapshots, snapshot.key) == snapshot
     assert snapshot.write(project.snapshots) == file
     assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
+
+
+def test_one_with_a_setting_that_is_no_more_is_read(project: Workspace) -> None:
+    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    row = asked.model_dump(mode="json")
+    row["recipe"]["execution"]["recursion"] = {"rounds": 0}
+    asked.write(project.snapshots).write_text(json.dumps(row), encoding="utf-8")
+    assert Snapshot.read(project.snapshots, asked.key) == asked
 
 
 def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.conductor.rollout import roll_out
-from ops.config import Execution, Prompting, Worker
+from ops.config import Prompting, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
@@ -18,7 +18,7 @@ from ops.release.registry import connected
 from ops.release.tracing import TraceSample, export
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import recurse
+from ops.workflow.recursion import RoundLimits, recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
@@ -109,13 +109,12 @@ def test_without_texts_the_store_has_no_word_of_it(store: Workspace) -> None:
 def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     texts = iter([WORKFLOW.render(), Workflow.single(1, "Again.").render(), Workflow(()).render()])
 
-    async def write(_: list[Message]) -> str:
-        return next(texts)
+    async def write(_: list[list[Message]]) -> list[str]:
+        return [next(texts)]
 
     problem = Problem("p", "math500", "math", "test", QUESTION, "42", "math")
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
-    limits = Execution.model_validate({"recursion": {"rounds": 3}})
-    rounds = asyncio.run(recurse(problem, write, Team(WORKERS, Tool(), prompting, execution=limits)))
+    [rounds] = asyncio.run(recurse([problem], write, Team(WORKERS, Tool(), prompting), RoundLimits(rounds=3)))
     stored = read(export(rounds, "rounds"))
     spans = {span.span_id: span for span in stored.data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}

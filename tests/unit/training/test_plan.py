@@ -47,6 +47,7 @@ def test_the_plan_prints_without_importing_torch() -> None:
     [
         ({"grpo": {"step": 3}}, "grpo.step", "not a known key"),
         ({"grpo": {"steps": "many"}}, "grpo.steps", "integer"),
+        ({"execution": {"recursion": {"rounds": 1}}}, "execution.recursion", "not a known key"),
         ({"grpo": {"micro_batch": 7}}, "grpo", "not a multiple"),
         ({"pool": None}, "pool", "string"),
         ({"benchmarks": {"mmlu": {}, "mmul": {}}}, "benchmarks", "unknown benchmark mmul; known: aime25, bigcodebench"),
@@ -127,6 +128,10 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = _plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
+    assert RunPlan.read(tmp_path) == plan
+    row = plan.model_dump(mode="json")
+    row["recipe"]["execution"]["recursion"] = {"rounds": 0}  # of an earlier checkout
+    (tmp_path / "run.json").write_text(json.dumps(row), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     with pytest.raises(DataError, match=r"run\.json"):
         RunPlan.read(tmp_path / "nowhere")

@@ -24,7 +24,7 @@ from ops.precaching.precache import solo_messages
 from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.prompt import FewShot
+from ops.workflow.prompt import FewShot, recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 
@@ -216,7 +216,7 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
     kind_tokenizer = tokenizer(kind)
     for build in (
         lambda words: team.messages(problem(words)),
-        lambda words: team.messages_again(problem(words), words, words),
+        lambda words: recursive_messages(team.messages(problem(words)), words, words, style=team.prompting.style),
     ):
         calm, attack = build("A question?"), build(WORDS)
         assert [m["role"] for m in calm] == [m["role"] for m in attack]

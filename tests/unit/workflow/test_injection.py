@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from ops.config import Execution, Prompting, Worker
+from ops.config import Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.workflow.controls import plain
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import recurse
+from ops.workflow.recursion import RoundLimits, recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
@@ -96,15 +96,14 @@ def test_in_a_recursive_round_only_the_conductors_words_are_read(
 ) -> None:
     prompts: list[list[Message]] = []
 
-    async def write(prompt: list[Message]) -> str:
-        prompts.append(prompt)
-        return Workflow.single(0, "Begin.").render() if len(prompts) == 1 else completion
+    async def write(chats: list[list[Message]]) -> list[str]:
+        prompts.extend(chats)
+        return [Workflow.single(0, "Begin.").render() if len(prompts) == 1 else completion]
 
     mouth = Mouth(HOSTILE[kind])
     problem = Problem("p", "math500", "math", "train", "What is it?", "42", "math")
     prompting = Prompting(style=style, few_shots="none", access="fine_grained")  # type: ignore[arg-type]
-    limits = Execution.model_validate({"recursion": {"rounds": 1, "calls_ratio": 9}})
-    trace = asyncio.run(recurse(problem, write, Team(OFFERED, mouth, prompting, execution=limits)))
+    [trace] = asyncio.run(recurse([problem], write, Team(OFFERED, mouth, prompting), RoundLimits(calls_ratio=9)))
     assert (trace.stop, trace.calls) == (stop, calls)
     second = prompts[1]
     assert [message["role"] for message in second[len(prompts[0]) :]] == ["assistant", "user"]

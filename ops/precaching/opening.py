@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems
@@ -12,6 +12,7 @@ from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -25,18 +26,14 @@ def open_client(setup: Setup, purpose: str) -> WorkerClient:
     (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
     """
     recipe = setup.recipe
-    arguments = (open_cache(setup.workspace.cache), Ledger(setup.workspace.ledger), purpose)
-    settings: dict[str, Any] = {
-        "run": setup.run,
-        "cap_usd": recipe.budget.run_usd,
-        "month_cap_usd": recipe.budget.month_usd,
-        "pool_file": setup.pool_file,
-    }
+    cache, ledger = open_cache(setup.workspace.cache), Ledger(setup.workspace.ledger)
+    account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
-        return WorkerClient(*arguments, **settings)
+        return WorkerClient(cache, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient
 
-    return ReplayClient(*arguments, **settings, replay=recipe.replay, recorded=_recorded(setup))
+    recorded = _recorded(setup)
+    return ReplayClient(cache, ledger, account, replay=recipe.replay, recorded=recorded, pool_file=setup.pool_file)
 
 
 def _recorded(setup: Setup) -> Recorded:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from ops.cache import cache_key
+from ops.cache import ResponseCache, cache_key
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
+from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 _SUBTASK = "\n\nSubtask: "
@@ -65,8 +67,17 @@ class Recorded:
 class ReplayClient(WorkerClient):
     """A client that answers from the response cache and from `recorded`; see `Replay` for its policies."""
 
-    def __init__(self, *arguments: Any, replay: Replay, recorded: Recorded, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(
+        self,
+        cache: ResponseCache,
+        ledger: Ledger,
+        account: Account,
+        *,
+        replay: Replay,
+        recorded: Recorded,
+        pool_file: Path | str = "config/pools",
+    ) -> None:
+        super().__init__(cache, ledger, account, pool_file=pool_file)
         self._replay, self._recorded = replay, recorded
         self._counting = threading.Lock()
 

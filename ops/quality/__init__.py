@@ -6,13 +6,15 @@ read (`ops.benchmarks.rows`), blocking (`assets.checks`).
 """
 
 from ops.quality.gold import check_gold, gold_response
-from ops.quality.problems import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, check_problems
+from ops.quality.problems import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, Balance, HeldOut, check_problems
 from ops.quality.responses import check_responses
 from ops.quality.suite import QualityReport
 
 __all__ = [
     "MAX_ANSWER_CHARS",
     "MAX_QUESTION_CHARS",
+    "Balance",
+    "HeldOut",
     "QualityReport",
     "check_gold",
     "check_problems",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, get_args
 
-from ops.benchmarks.registry import BENCHMARKS, training_domains
+from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
@@ -19,31 +20,44 @@ MAX_TESTS_CHARS = 20_000_000
 """Of one problem together: hidden tests run to megabytes, and beyond this a row is damaged."""
 
 
+@dataclass(frozen=True)
+class Balance:
+    """How many problems each of `domains` has."""
+
+    domains: Sequence[Domain]
+    exactly: int | None = None
+    at_least: int | None = None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Evaluation questions, which none may repeat: in text, by id, or with a word 5-gram similarity of at least
+    `threshold` (1.0: the same text)."""
+
+    questions: Sequence[Problem] = ()
+    threshold: float = 1.0
+
+
 def check_problems(
     problems: Sequence[Problem],
     *,
-    per_domain: int | None = None,
-    at_least: int | None = None,
-    domains: Sequence[Domain] | None = None,
-    evaluation: Iterable[Problem] = (),
-    threshold: float = 1.0,
+    balance: Balance | None = None,
+    held_out: HeldOut | None = None,
     distinct: bool = False,
     name: str = "problems",
     workspace: Workspace | None = None,
 ) -> QualityReport:
     """Whether every problem is well formed and readable by its grader, and the set as a whole is as asked.
 
-    `per_domain`: each of the `domains` (None: all that are trained on) has exactly so many; `at_least`: no
-    fewer. `evaluation`: questions that none may repeat, in text, by id or with a word 5-gram similarity of at least
-    `threshold` (1.0: the same text). `distinct`: no two have the same text. With a workspace, Data
-    Docs get the page `name`. Nothing to check is a failure.
+    `distinct`: no two have the same text. With a workspace, Data Docs get the page `name`. Nothing to check is a
+    failure.
     """
-    held_out = list(evaluation)
-    repeated = {item.problem: item.other for item in leaks(problems, held_out, threshold)} if held_out else {}
-    ids = {problem.key for problem in held_out}
+    evaluation, threshold = (held_out.questions, held_out.threshold) if held_out else ((), 1.0)
+    repeated = {item.problem for item in leaks(problems, evaluation, threshold)} if evaluation else set()
+    ids = {problem.key for problem in evaluation}
     rows = [_facts(problem, repeated, ids) for problem in problems]
     rules = _rules()
-    if held_out:
+    if evaluation:
         rules += [
             Rule("repeats an evaluation question", true("repeats_evaluation", wanted=False)),
             Rule("id of an evaluation question", true("id_is_held_out", wanted=False)),
@@ -51,11 +65,12 @@ def check_problems(
     if distinct:
         _mark_repeats(rows, problems)
         rules.append(Rule("the text of another problem", true("repeats_another", wanted=False)))
-    rules += _balance(per_domain, at_least, training_domains() if domains is None else domains)
+    if balance is not None:
+        rules += _balance(balance)
     return run(name, rows, rules, workspace=workspace)
 
 
-def _facts(problem: Problem, repeated: dict[str, str], held_out_ids: set[str]) -> dict[str, Any]:
+def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict[str, Any]:
     """Numbers and names only: no question or answer enters the table."""
     name = problem.key
     return {
@@ -104,17 +119,17 @@ def _rules() -> list[Rule]:
     ]
 
 
-def _balance(per_domain: int | None, at_least: int | None, domains: Sequence[Domain]) -> list[Rule]:
+def _balance(balance: Balance) -> list[Rule]:
     from great_expectations.expectations.row_conditions import Column
 
     gxe = gallery()
     rules = []
-    for domain in domains:
+    for domain in balance.domains:
         here = Column("domain") == domain
-        if per_domain is not None:
-            words = f"not {per_domain} problems of domain {domain!r}"
-            rules.append(Rule(words, gxe.ExpectTableRowCountToEqual(value=per_domain, row_condition=here)))
-        if at_least is not None:
-            words = f"fewer than {at_least} problems of domain {domain!r}"
-            rules.append(Rule(words, gxe.ExpectTableRowCountToBeBetween(min_value=at_least, row_condition=here)))
+        if (exactly := balance.exactly) is not None:
+            words = f"not {exactly} problems of domain {domain!r}"
+            rules.append(Rule(words, gxe.ExpectTableRowCountToEqual(value=exactly, row_condition=here)))
+        if (least := balance.at_least) is not None:
+            words = f"fewer than {least} problems of domain {domain!r}"
+            rules.append(Rule(words, gxe.ExpectTableRowCountToBeBetween(min_value=least, row_condition=here)))
     return rules

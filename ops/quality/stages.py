@@ -14,7 +14,7 @@ from ops.core.problem import Problem, Split
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.quality.gold import check_gold
-from ops.quality.problems import check_problems
+from ops.quality.problems import Balance, HeldOut, check_problems
 from ops.quality.responses import check_responses
 from ops.quality.suite import QualityReport
 
@@ -47,10 +47,8 @@ def shortlist(setup: Setup) -> QualityReport:
     """Enough candidates in each domain, well formed, none like an evaluation question."""
     return check_problems(
         read_problems(setup.workspace.data / "shortlist.jsonl"),
-        at_least=setup.recipe.curation.per_domain,
-        domains=training_domains(setup.recipe.benchmarks),
-        evaluation=_held_out(setup),
-        threshold=setup.recipe.curation.near_duplicate_jaccard,
+        balance=Balance(training_domains(setup.recipe.benchmarks), at_least=setup.recipe.curation.per_domain),
+        held_out=_held_out(setup),
         distinct=True,
         name="shortlist",
         workspace=setup.workspace,
@@ -78,10 +76,8 @@ def training_mix(setup: Setup) -> QualityReport:
     """The mix is balanced, well formed, without repetition, and no part of it is like an evaluation question."""
     return check_problems(
         read_problems(setup.workspace.data / "training_mix.jsonl"),
-        per_domain=setup.recipe.curation.per_domain,
-        domains=training_domains(setup.recipe.benchmarks),
-        evaluation=_held_out(setup),
-        threshold=setup.recipe.curation.near_duplicate_jaccard,
+        balance=Balance(training_domains(setup.recipe.benchmarks), exactly=setup.recipe.curation.per_domain),
+        held_out=_held_out(setup),
         distinct=True,
         name="training_mix",
         workspace=setup.workspace,
@@ -125,6 +121,7 @@ def _raw(
     return raw
 
 
-def _held_out(setup: Setup) -> Sequence[Problem]:
+def _held_out(setup: Setup) -> HeldOut:
     by_benchmark = evaluation_questions(setup.workspace, setup.recipe)
-    return [problem for questions in by_benchmark.values() for problem in questions]
+    problems = [problem for questions in by_benchmark.values() for problem in questions]
+    return HeldOut(problems, setup.recipe.curation.near_duplicate_jaccard)

@@ -124,11 +124,12 @@ class Service:
         from ops.benchmarks.prompts import worker_prompt
         from ops.cache import open_cache
         from ops.spending.ledger import Ledger
+        from ops.workers.call import Account
         from ops.workers.client import WorkerClient
         from ops.workflow.execution import execute
 
         cache, ledger = open_cache(self.workspace.cache), Ledger(self.workspace.ledger)
-        client = WorkerClient(cache, ledger, "serving", f"serving-{written.problem.id}", cap_usd)
+        client = WorkerClient(cache, ledger, Account(f"serving-{written.problem.id}", "serving", cap_usd))
         try:
             return await execute(written.workflow, worker_prompt(written.problem), replace(self.team, client=client))
         finally:

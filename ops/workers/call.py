@@ -38,12 +38,15 @@ _LONGEST_BACKOFF_S = 30.0
 
 @dataclass(frozen=True)
 class Account:
-    """Who pays: the run and its cap, the month's cap (USD), the purpose that the ledger notes."""
+    """Who pays, and for what."""
 
     run: str
     purpose: str
+    """What the ledger notes: "precache", "training", "evaluation" …"""
     cap_usd: float
+    """Bounds the run, over all processes."""
     month_cap_usd: float | None = None
+    """Bounds the calendar month."""
 
 
 @dataclass

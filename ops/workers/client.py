@@ -39,12 +39,11 @@ class Counts:
 
 
 class WorkerClient:
-    """Asks workers on behalf of one run, for one purpose ("precache", "training", "evaluation" …).
+    """Asks workers at the expense of one account.
 
     One client serves any number of tasks, event loops and threads, and keeps each worker's
     limits over all of them, and over all processes of this machine that use the same ledger:
-    they share the files in `limits` beside it. `cap_usd` bounds the run, over all processes; `month_cap_usd` the
-    calendar month. `pool_file` is what error messages name; `backoff_s` is the first pause
+    they share the files in `limits` beside it. `pool_file` is what error messages name; `backoff_s` is the first pause
     before a retry (doubling, with jitter).
     """
 
@@ -55,16 +54,12 @@ class WorkerClient:
         self,
         cache: ResponseCache,
         ledger: Ledger,
-        purpose: str,
-        run: str,
-        cap_usd: float,
+        account: Account,
         *,
-        month_cap_usd: float | None = None,
         pool_file: Path | str = "config/pools",
         backoff_s: float = 0.5,
     ) -> None:
         self.cache, self.ledger = cache, ledger
-        self.purpose, self.run, self.cap_usd, self.month_cap_usd = purpose, run, cap_usd, month_cap_usd
         self.counts = Counts()
         self._pool_file = pool_file
         self._seats: dict[str, Seat] = {}
@@ -74,7 +69,7 @@ class WorkerClient:
         self._caller = Caller(
             ledger=ledger,
             desk=BookingDesk(cache, ledger),
-            account=Account(run, purpose, cap_usd, month_cap_usd),
+            account=account,
             pool_file=pool_file,
             backoff_s=backoff_s,
             on_retry=lambda: self._count(retries=1),

@@ -28,6 +28,7 @@ from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.bench.row import Row
 
@@ -106,7 +107,7 @@ class _ByHand:
 
 def _client(state: Path, *, memory_chars: int = 64_000_000) -> WorkerClient:
     cache = ResponseCache(state / "cache", memory_chars=memory_chars)
-    return WorkerClient(cache, Ledger(state / "ledger.sqlite"), "bench", run="bench", cap_usd=10.0)
+    return WorkerClient(cache, Ledger(state / "ledger.sqlite"), Account("bench", "bench", 10.0))
 
 
 # ── a table made again ───────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import litellm, request_settings
 from tests.bench.row import Row
@@ -61,7 +62,7 @@ def rows() -> list[Row]:
 def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     """Ours and bare, per call."""
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
-    client = WorkerClient(cache, ledger, "bench", run="bench", cap_usd=10.0)
+    client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
     settings = request_settings(worker, "bench")
 
     async def ours(messages: list[Message]) -> object:

@@ -21,6 +21,7 @@ from ops.config import Worker, load_pool
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import ensure_registered
 from ops.workers.types import Client
@@ -166,7 +167,7 @@ def cpu() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         ledger = Ledger(state / "ledger.sqlite")
-        client = WorkerClient(ResponseCache(state / "cache"), ledger, "bench", run="bench", cap_usd=10.0)
+        client = WorkerClient(ResponseCache(state / "cache"), ledger, Account("bench", "bench", 10.0))
         asyncio.run(bare())  # LiteLLM's first calls import and set up
         reference = _cpu_ms(bare)
         whole = _cpu_ms(lambda: ours(client))

@@ -13,6 +13,7 @@ from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.bench.row import Row
 from tests.faults.remote import FaultServer
@@ -43,7 +44,7 @@ def _night(folder: Path, rate: float) -> tuple[float, float, int]:
         server.order(latency_s=LATENCY_S, seed=1)
         worker = server.worker(concurrency=64, requests_per_minute=PER_MINUTE, timeout_s=TIMEOUT_S, retries=8)
         cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
-        client = WorkerClient(cache, ledger, "bench", run="bench", cap_usd=10.0)
+        client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
         taken, unreachable = asyncio.run(_ask(client, worker, server, rate))
         waits = _imposed([entry for entry in server.log() if entry["event"] == "came"])
         cache.close()

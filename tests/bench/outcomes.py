@@ -27,6 +27,7 @@ from ops.precaching.precache import precache
 from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from pipelines.pages import write_between
 from tests.loading import sound_problems
 
@@ -75,7 +76,7 @@ def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
     worker = Worker(name="o1-preview", model="openai/o1-preview")
     with tempfile.TemporaryDirectory() as folder:
         client = ReplayClient(
-            ResponseCache(Path(folder)), Ledger(Path(folder) / "ledger.sqlite"), "rehearsal", "run", 1.0,
+            ResponseCache(Path(folder)), Ledger(Path(folder) / "ledger.sqlite"), Account("run", "rehearsal", 1.0),
             replay=Replay(match="problem"), recorded=Recorded(rows, problems),
         )  # fmt: skip
         graded = asyncio.run(precache(problems, worker, client))

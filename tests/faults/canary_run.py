@@ -14,6 +14,7 @@ from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.faults.server import FAULTS
 
@@ -24,9 +25,8 @@ KEY_VARIABLE = "CANARY_KEY"
 def main(url: str, folder: Path) -> None:
     """Every fault, through both of LiteLLM's ways; what is raised is logged and printed with its chain."""
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    client = WorkerClient(
-        ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite"), "precache", "run", 10.0, backoff_s=0.01
-    )
+    cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
+    client = WorkerClient(cache, ledger, Account("run", "precache", 10.0), backoff_s=0.01)
     for model in ("openai/some-model", "hosted_vllm/some-model"):
         worker = Worker.model_validate(
             {

@@ -10,6 +10,7 @@ import pytest
 
 from ops.cache import ResponseCache
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.faults.remote import FaultServer
 
@@ -26,7 +27,7 @@ def make_client(tmp_path: Path) -> Iterator[Callable[..., WorkerClient]]:
 
     def make(cap_usd: float = 10.0, **settings: Any) -> WorkerClient:
         cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
-        made.append(WorkerClient(cache, ledger, "test", "run", cap_usd, **{"backoff_s": 0.02, **settings}))
+        made.append(WorkerClient(cache, ledger, Account("run", "test", cap_usd), **{"backoff_s": 0.02, **settings}))
         return made[-1]
 
     yield make

@@ -11,6 +11,7 @@ from typing import Any
 from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 WARM_UP = "LiteLLM's first call takes its time"
@@ -41,7 +42,7 @@ async def _ask_all(order: Order, end: Connection) -> None:
         } | order.settings
     )  # fmt: skip
     cache, ledger = ResponseCache(order.folder / order.name), Ledger(order.folder / "ledger.sqlite")
-    client = WorkerClient(cache, ledger, "test", "run", 10.0)
+    client = WorkerClient(cache, ledger, Account("run", "test", 10.0))
     warm = worker.model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
     await client.complete(warm, [{"role": "user", "content": WARM_UP}])
     end.send("ready")

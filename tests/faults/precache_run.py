@@ -11,6 +11,7 @@ from ops.config import Worker
 from ops.core.problem import Problem
 from ops.precaching.precache import precache
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 PROBLEMS, CONCURRENCY = 120, 8
@@ -31,7 +32,8 @@ def main(url: str, folder: Path) -> None:
             "price": {"input": 1.0, "output": 2.0}, "timeout_s": 5, "concurrency": CONCURRENCY,
         }
     )  # fmt: skip
-    client = WorkerClient(ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite"), "precache", "run", 10.0)
+    cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
+    client = WorkerClient(cache, ledger, Account("run", "precache", 10.0))
     rows = asyncio.run(precache(problems, worker, client))
     print(len(rows), {row.status for row in rows}, client.counts)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.faults.processes import Process
 
@@ -63,4 +64,4 @@ async def _ask_all(order: Order, end: Connection) -> None:
 
 def _client(order: Order, name: str) -> WorkerClient:
     cache, ledger = ResponseCache(order.folder / name / "cache"), Ledger(order.folder / name / "ledger.sqlite")
-    return WorkerClient(cache, ledger, "test", "run", order.cap_usd, backoff_s=0.01)
+    return WorkerClient(cache, ledger, Account("run", "test", order.cap_usd), backoff_s=0.01)

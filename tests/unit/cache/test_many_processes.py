@@ -25,6 +25,7 @@ from ops.cache import ResponseCache
 from ops.config import Price, Worker
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 PROCESSES = 8
@@ -91,7 +92,7 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
     """One process: asks questions that the others ask as well, writes rows of its own, reads everybody's."""
     os.environ["SOAK_KEY"] = f"sk-process-{process}"
     cache = open_place(place)
-    client = WorkerClient(cache, Ledger(Path(ledger)), "test", "run", 1e6, backoff_s=0.01)
+    client = WorkerClient(cache, Ledger(Path(ledger)), Account("run", "test", 1e6), backoff_s=0.01)
     worker = Worker(
         name="remote", model="openai/some-model", api_base=url, api_key_env="SOAK_KEY",
         price=Price(input=1.0, output=1.0), max_tokens=64, concurrency=32,

@@ -7,7 +7,7 @@ import pytest
 from tests.loading import sound_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
-from ops.quality import check_gold, check_problems
+from ops.quality import HeldOut, check_gold, check_problems
 from ops.core.workspace import Workspace
 
 
@@ -21,7 +21,7 @@ def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace)
     if entry.trains:
         train = sound_problems(entry, "train", source, workspace, 5)
         assert len(train) == 12
-        assert check_problems(train, evaluation=test).failures == []
+        assert check_problems(train, held_out=HeldOut(test)).failures == []
         problems += train
     assert {(p.benchmark, p.domain, p.grader) for p in problems} == {(name, entry.domain, entry.grader)}
     gold = check_gold(problems)

@@ -12,7 +12,7 @@ import pytest
 from ops.core.response import NO_RESPONSE, Response
 from ops.grading import unreadable
 from ops.core.problem import CodeTest, Problem
-from ops.quality import check_gold, check_problems, check_responses
+from ops.quality import HeldOut, check_gold, check_problems, check_responses
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
 from ops.quality.suite import docs_folder
@@ -204,7 +204,7 @@ def test_the_newest_result_replaces_the_last(make: Make, workspace: Workspace) -
 def test_nothing_of_a_confidential_problem_is_shown_but_its_id(make: Make, workspace: Workspace) -> None:
     hidden = [secret(make), replace(secret(make), grader="choice", choices=(CANARY, "other"), id="s2")]
     reports = [
-        check_problems(hidden, evaluation=hidden, distinct=True, name="raw_problems", workspace=workspace),
+        check_problems(hidden, held_out=HeldOut(hidden), distinct=True, name="raw_problems", workspace=workspace),
         check_gold(hidden, name="raw_gold", workspace=workspace),
     ]
     text = "\n".join(failure for report in reports for failure in report.failures)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ops.core.problem import Problem
-from ops.quality import MAX_QUESTION_CHARS, check_problems, gold_response
+from ops.core.problem import Domain, Problem
+from ops.quality import MAX_QUESTION_CHARS, Balance, HeldOut, check_problems, gold_response
 
 Make = Callable[..., Problem]
-DOMAINS = ("math", "mmlu", "rlpr", "code")
+DOMAINS: tuple[Domain, ...] = ("math", "mmlu", "rlpr", "code")
+EACH_3 = Balance(DOMAINS, exactly=3)
 
 
 def sound(make: Make) -> list[Problem]:
@@ -19,7 +20,7 @@ def sound(make: Make) -> list[Problem]:
 
 
 def test_a_sound_set_passes(make: Make) -> None:
-    report = check_problems(sound(make), per_domain=3, evaluation=[make("t", "Another?", split="test")])
+    report = check_problems(sound(make), balance=EACH_3, held_out=HeldOut([make("t", "Another?", split="test")]))
     assert (report.success, report.failures, report.checked) == (True, [], 12)
 
 
@@ -42,7 +43,7 @@ def test_a_sound_set_passes(make: Make) -> None:
 )
 def test_each_fault_is_named_with_its_row(make: Make, fault: dict[str, Any], words: str) -> None:
     planted = make("planted", **{"question": "Planted?", **fault})
-    report = check_problems([*sound(make), planted], evaluation=[make("t", "Held out?", split="test")])
+    report = check_problems([*sound(make), planted], held_out=HeldOut([make("t", "Held out?", split="test")]))
     assert not report.success
     assert any(words in failure and "math500/planted" in failure for failure in report.failures), (
         report.failures
@@ -55,9 +56,9 @@ def test_duplicate_ids_are_named(make: Make) -> None:
 
 
 def test_each_domain_must_have_its_exact_share(make: Make) -> None:
-    report = check_problems([p for p in sound(make) if p.id != "code2"], per_domain=3)
+    report = check_problems([p for p in sound(make) if p.id != "code2"], balance=EACH_3)
     assert report.failures == ["not 3 problems of domain 'code': found 2"]
-    without = check_problems([p for p in sound(make) if p.domain != "math"], per_domain=3)
+    without = check_problems([p for p in sound(make) if p.domain != "math"], balance=EACH_3)
     assert without.failures == ["not 3 problems of domain 'math': found 0"]
 
 

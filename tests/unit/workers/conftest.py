@@ -18,6 +18,7 @@ import pytest
 from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 
@@ -142,7 +143,7 @@ def make_client(tmp_path: Path) -> Iterator[Any]:
 
     def make(cap_usd: float = 10.0, run: str = "run", **settings: Any) -> WorkerClient:
         cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
-        client = WorkerClient(cache, ledger, "test", run, cap_usd, **{"backoff_s": 0.01, **settings})
+        client = WorkerClient(cache, ledger, Account(run, "test", cap_usd), **{"backoff_s": 0.01, **settings})
         made.append(client)
         return client
 

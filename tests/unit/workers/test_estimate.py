@@ -20,6 +20,7 @@ from ops.miniature.problems import generate
 from ops.precaching.estimate import MeanTokens, cost_estimate, measured_usage, precache_asks, stopped, usual_answer
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 
@@ -81,7 +82,7 @@ def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: P
     """Before anything was measured: within three times of what the calls then cost, and never above the most."""
     pool = load_pool(Workspace.find().config, "quickstart")
     questions = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
-    client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
+    client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), Account("run", "precache", 1.0))
     before = cost_estimate(precache_asks(questions, pool.workers, 1), client.cache)
     assert before.total.measured == before.total.alike == 0
     assert "nothing was measured yet" in str(before)
@@ -139,7 +140,7 @@ def test_each_worker_has_its_share(cache: ResponseCache) -> None:
 def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     loopback: Any, cache: ResponseCache, tmp_path: Path
 ) -> None:
-    client = WorkerClient(cache, Ledger(tmp_path / "ledger.sqlite"), "precache", "run", 1.0)
+    client = WorkerClient(cache, Ledger(tmp_path / "ledger.sqlite"), Account("run", "precache", 1.0))
     remote = loopback.worker()
     asks = list(precache_asks(problems(8), [remote], 2))
     before = cost_estimate(asks, client.cache).total

@@ -107,12 +107,13 @@ _PRECACHE = """
     from ops.config import Worker
     from ops.core.problem import Problem
     from ops.cache import ResponseCache
+    from ops.workers.call import Account
     from ops.workers.client import WorkerClient
     from ops.spending.ledger import Ledger
     from ops.precaching.precache import precache, write_responses
     folder = Path(sys.argv[1])
     task = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
-    client = WorkerClient(ResponseCache(folder), Ledger(folder / "ledger.sqlite"), "precache", "run", 1.0)
+    client = WorkerClient(ResponseCache(folder), Ledger(folder / "ledger.sqlite"), Account("run", "precache", 1.0))
     rows = asyncio.run(
         precache([Problem.from_row(row) for row in task["problems"]], Worker(**task["worker"]), client)
     )

@@ -22,6 +22,7 @@ from ops.precaching.replay import Recorded, ReplayClient
 from ops.precaching.stored import Cell
 from ops.spending.ledger import Ledger
 from ops.stages.responses import materialize_responses
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
@@ -48,7 +49,7 @@ def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **polic
     """A replay client on the same cache and ledger."""
     problems = [problem(number) for number in range(10)]
     return ReplayClient(
-        like.cache, like.ledger, "rehearsal", "rehearsal", 10.0,
+        like.cache, like.ledger, Account("rehearsal", "rehearsal", 10.0),
         replay=Replay(**policy), recorded=Recorded(rows or [], problems),
     )  # fmt: skip
 
@@ -209,7 +210,7 @@ def test_the_outcome_of_another_process_is_replayed(tmp_path: Path) -> None:
     """Cache and ledger are opened by path: nothing of the first client is needed."""
     cache = ResponseCache(tmp_path / "cache")
     client = ReplayClient(
-        cache, Ledger(tmp_path / "ledger.sqlite"), "x", "x", 1.0, replay=Replay(match="problem"),
+        cache, Ledger(tmp_path / "ledger.sqlite"), Account("x", "x", 1.0), replay=Replay(match="problem"),
         recorded=Recorded([recorded(0)], [problem(0)]),
     )  # fmt: skip
     assert ask(client, Worker(name="remote", model="local/none", api_key_env="NOT_SET")).text == "Answer: 0"

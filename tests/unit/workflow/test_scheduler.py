@@ -14,6 +14,7 @@ from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.response import Message, Response
 from ops.spending.ledger import Ledger
+from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
@@ -156,7 +157,7 @@ def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pyt
 
     async def scenario() -> tuple[bool, list[bool]]:
         ledger = Ledger(tmp_path / "ledger.sqlite")
-        client = WorkerClient(ResponseCache(tmp_path / "cache"), ledger, "test", run="test", cap_usd=1.0)
+        client = WorkerClient(ResponseCache(tmp_path / "cache"), ledger, Account("test", "test", 1.0))
         await execute(workflow, "What is 1 + 1?", Team([tool], client))
         scheduler = Scheduler()
         async with scheduler.slot(tool, lambda: 1.0):  # the only slot is taken

@@ -1,75 +1,76 @@
-"""The mix of 960 from real rows beside the project, without any response: raw, shortlist, mix, card, twice."""
+"""The mix of 960 from real rows beside the project, without any response: raw, shortlist, mix, card, twice.
+
+And the guards on it, as it is and with an evaluation question planted in it.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
+import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Recipe, Setup, load_pool
+from ops.benchmarks.store import read_problems, write_problems
+from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
+from ops.quality import stages
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from tests.setups import without_workers
 
-SHARED = Path(__file__).parents[3] / "shared" / "benchmarks"
-FILES: dict[str, dict[str, list[str]]] = {
-    "math500": {"train_file": ["math_train"], "test_file": ["math500"]},
-    "mmlu": {"train_file": ["mmlu_val", "mmlu_dev"], "test_file": ["mmlu_test_part"]},
-    "rlpr": {"train_file": ["webinstruct_train"], "test_file": ["webinstruct_test"]},
-    "livecodebench": {"train_file": ["livecodebench_v1"]},
-    "bigcodebench": {"test_file": ["bigcodebench_hard"]},
-}
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = ROOT.parent / "shared" / "benchmarks"
+TRAINED = {"math500", "mmlu", "rlpr", "livecodebench"}
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not SHARED.is_dir(), reason=f"no real benchmark rows at {SHARED}"),
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not ROWS.is_dir(), reason=f"no real benchmark rows at {ROWS}"),
 ]
 
 
-def recipe(folder: Path) -> Recipe:
-    """960 problems from the files of `folder`, by proxies."""
-    sources = {
-        name: {key: [str(folder / f"{file}.jsonl.gz") for file in files] for key, files in own.items()}
-        for name, own in FILES.items()
-    }
-    values: dict[str, Any] = {
-        "name": "real",
-        "pool": "paper",
-        "benchmarks": {name: {"source": "file", **files} for name, files in sources.items()},
-        "policy": {"kind": "pretrained", "model": "none"},
-        "curation": {"selector": "proxy", "shortlist_factor": 1.25},
-    }
-    return Recipe.model_validate(values)
+class Curated(NamedTuple):
+    """The recipe `files`, with a choice to make, materialized up to the mix; nobody was asked."""
+
+    setup: Setup
+    mix: Mix
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.setup.workspace
 
 
-CONFIG = Path(__file__).parents[2] / "config"
-
-
-def curate(root: Path, folder: Path) -> tuple[Workspace, Mix]:
-    workspace, settings = Workspace(root), recipe(folder)
-    for name in settings.benchmarks:
-        materialize_raw(without_workers(workspace, settings), name)
-    materialize_shortlist(without_workers(workspace, settings))
-    return workspace, materialize_mix(Setup(workspace, settings, load_pool(CONFIG, settings.pool)))
+def curate(root: Path, rows: Path) -> Curated:
+    """From the files in the folder `rows`."""
+    workspace = Workspace(root)
+    shutil.copytree(ROOT / "config", workspace.config)
+    (root / "benchmarks").symlink_to(rows)
+    recipe = load_recipe(workspace.config, "files")
+    recipe = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"shortlist_factor": 1.25})})
+    setup = without_workers(workspace, recipe)
+    for name in recipe.benchmarks:
+        materialize_raw(setup, name)
+    materialize_shortlist(setup)
+    return Curated(setup, materialize_mix(Setup(workspace, recipe, load_pool(workspace.config, recipe.pool))))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Mix]:
-    return curate(tmp_path_factory.mktemp("real"), SHARED)
+def made(tmp_path_factory: pytest.TempPathFactory) -> Curated:
+    return curate(tmp_path_factory.mktemp("real"), ROWS)
 
 
-def test_the_mix_is_four_times_240_and_clean(made: tuple[Workspace, Mix]) -> None:
-    workspace, mix = made
-    assert Counter(problem.benchmark for problem in mix.problems) == dict.fromkeys(FILES.keys() - {"bigcodebench"}, 240)
+def test_the_mix_is_four_times_240_and_clean(made: Curated) -> None:
+    workspace, mix = made.workspace, made.mix
+    assert Counter(problem.benchmark for problem in mix.problems) == dict.fromkeys(TRAINED, 240)
     assert len({(problem.benchmark, problem.id) for problem in mix.problems}) == 960
-    by_benchmark = evaluation_questions(workspace, recipe(SHARED))
+    by_benchmark = evaluation_questions(workspace, made.setup.recipe)
     held_out = [problem for questions in by_benchmark.values() for problem in questions]
     assert len(held_out) == 500 + 4000 + 949 + 148
     assert leaks(mix.problems, held_out) == []
@@ -80,16 +81,16 @@ def test_the_mix_is_four_times_240_and_clean(made: tuple[Workspace, Mix]) -> Non
     assert set(kinds.values()) == {"exact", "near", "reworded"}
 
 
-def test_the_mix_covers_subjects_and_levels(made: tuple[Workspace, Mix]) -> None:
-    mix = made[1].problems
+def test_the_mix_covers_subjects_and_levels(made: Curated) -> None:
+    mix = made.mix.problems
     assert len({problem.subject for problem in mix if problem.domain == "mmlu"}) == 57
     math = Counter((problem.subject, problem.level) for problem in mix if problem.domain == "math")
     assert len({subject for subject, _ in math}) == 7 and {level for _, level in math} >= {"1", "2", "3", "4", "5"}
     assert set(Counter(problem.level for problem in mix if problem.domain == "code")) == {"easy", "medium", "hard"}
 
 
-def test_the_card_says_what_was_chosen_and_why(made: tuple[Workspace, Mix]) -> None:
-    workspace, mix = made
+def test_the_card_says_what_was_chosen_and_why(made: Curated) -> None:
+    workspace, mix = made.workspace, made.mix
     card = (workspace.data / "data_card.md").read_text(encoding="utf-8")
     assert card == mix.card
     for words in (
@@ -104,20 +105,62 @@ def test_the_card_says_what_was_chosen_and_why(made: tuple[Workspace, Mix]) -> N
     assert "gpqa" not in card.casefold()
 
 
-def test_it_is_the_same_from_shuffled_files(made: tuple[Workspace, Mix], tmp_path: Path) -> None:
-    mix = made[1]
-    for file in (SHARED / f"{name}.jsonl.gz" for own in FILES.values() for names in own.values() for name in names):
+def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path) -> None:
+    mix = made.mix
+    for file in ROWS.glob("*.jsonl.gz"):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             rows = lines.readlines()
         with gzip.open(tmp_path / file.name, "wt", encoding="utf-8", compresslevel=1) as out:
             out.writelines(random.Random(file.name).sample(rows, len(rows)))
-    shuffled = curate(tmp_path / "shuffled", tmp_path)[1]
+    shuffled = curate(tmp_path / "shuffled", tmp_path).mix
     assert {(p.benchmark, p.id) for p in shuffled.problems} == {(p.benchmark, p.id) for p in mix.problems}
     assert shuffled.card == mix.card
 
 
+def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
+    setup, workspace = made.setup, made.workspace
+    reports = {
+        "raw": stages.raw_problems(setup),
+        "raw gold": stages.raw_gold(setup),
+        "shortlist": stages.shortlist(setup),
+        "shortlist gold": stages.shortlist_gold(workspace),
+        "mix": stages.training_mix(setup),
+        "mix gold": stages.training_mix_gold(workspace),
+    }
+    assert {name: report.failures for name, report in reports.items() if not report} == {}
+    assert reports["mix"].checked == 960
+    assert reports["mix gold"].skipped == 240, "LiveCodeBench has no reference programs"
+    assert reports["raw"].checked > 16_000
+
+
+def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:
+    setup, workspace = made.setup, made.workspace
+    file = workspace.data / "raw" / "livecodebench-v1-train.jsonl"
+    rows = read_problems(file)
+    write_problems(file, [replace(rows[0], tests=()), *rows[1:]])
+    damaged = stages.raw_problems(setup, ["livecodebench"])
+    file.unlink()
+    gone = stages.raw_problems(setup, ["livecodebench"])
+    write_problems(file, rows)
+    assert f"program without tests: livecodebench/{rows[0].id}" in damaged.failures
+    assert [failure for failure in gone.failures if file.name in failure]
+
+
+def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
+    setup, workspace = made.setup, made.workspace
+    file = workspace.data / "training_mix.jsonl"
+    mix, held_out = read_problems(file), evaluation_questions(workspace, setup.recipe)["math500"]
+    respaced = held_out[3].question.replace(" ", "  ").upper()
+    planted = replace(held_out[3], id="planted", split="train", question=respaced)
+    first = next(index for index, problem in enumerate(mix) if problem.domain == "math")
+    write_problems(file, [*mix[:first], planted, *mix[first + 1 :]])
+    report = stages.training_mix(setup)
+    write_problems(file, mix)
+    assert report.failures == ["repeats an evaluation question: math500/planted"]
+
+
 @pytest.mark.soak  # test_data_versions.py: the same bytes again, of a small recipe
-def test_it_is_the_same_again(made: tuple[Workspace, Mix], tmp_path: Path) -> None:
-    again = curate(tmp_path, SHARED)[0]
+def test_it_is_the_same_again(made: Curated, tmp_path: Path) -> None:
+    again = curate(tmp_path / "again", ROWS).workspace
     for name in ("shortlist.jsonl", "contamination.json", "training_mix.jsonl", "data_card.md"):
-        assert (again.data / name).read_bytes() == (made[0].data / name).read_bytes()
+        assert (again.data / name).read_bytes() == (made.workspace.data / name).read_bytes()

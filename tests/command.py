@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,19 @@ def podium(*arguments: str) -> int:
     with pytest.raises(SystemExit) as end:
         main.podium(list(arguments), prog_name="podium")
     return int(end.value.code or 0)
+
+
+def start_run(root: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`podium run` of the project in `root`, in a process group of its own, which prints into one pipe."""
+    return subprocess.Popen(
+        [*PODIUM, "run", *arguments],
+        env=os.environ | {"PODIUM_ROOT": str(root), "COLUMNS": "120"},
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def script(folder: Path) -> Path:

@@ -35,7 +35,7 @@ from ops.spending.ledger import Ledger
 from ops.training.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
-from tests.command import PODIUM, podium
+from tests.command import podium, start_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -99,19 +99,6 @@ class Edit(NamedTuple):
     """Booked before and after that job."""
 
 
-def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
-    """The command, in a process group of its own."""
-    return subprocess.Popen(
-        [*PODIUM, "run", *arguments],
-        env=os.environ | {"PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"},
-        cwd=workspace.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     """`kill -9` of the one process (not of its children) as soon as `reached`."""
     wait_for(process, reached)
@@ -167,10 +154,10 @@ def curve(workspace: Workspace) -> list[dict[str, object]]:
 def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
     workspace = make(tmp_path_factory.mktemp("life") / "project")
     write_recipe(workspace)
-    kill_when(start(workspace, "mini"), lambda: calls(workspace) >= 20)
-    without_trainer = kill_trainer(start(workspace, "mini"), workspace)
+    kill_when(start_run(workspace.root, "mini"), lambda: calls(workspace) >= 20)
+    without_trainer = kill_trainer(start_run(workspace.root, "mini"), workspace)
     steps = len(curve(workspace))
-    process = start(workspace, "mini")
+    process = start_run(workspace.root, "mini")
     begun = read_until(process, "precaching")
     edit_price(workspace)
     printed = begun + finish(process)
@@ -377,8 +364,8 @@ def test_the_champion_answers_in_a_process_of_its_own(life: Life, tmp_path: Path
 @pytest.mark.soak  # `make test` kills the trainer there and the command earlier, and test_lifeline.py who asked for one
 def test_killed_while_it_trains_it_goes_on_from_the_last_checkpoint(project: Workspace) -> None:
     write_recipe(project)
-    kill_when(start(project, "mini"), lambda: len(curve(project)) >= 2)
+    kill_when(start_run(project.root, "mini"), lambda: len(curve(project)) >= 2)
     whole = [row for row in curve(project) if row["step"] == 1]
-    finish(start(project, "mini"))
+    finish(start_run(project.root, "mini"))
     assert [row["step"] for row in curve(project)] == [1, 2, 3, 4]
     assert curve(project)[:1] == whole, "what the checkpoint holds is not done again"

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 
 import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from tests.command import PODIUM
+from tests.command import start_run
 
 pytestmark = pytest.mark.slow
-
-
-def start(project: Workspace, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PODIUM, "run", *arguments],
-        env=os.environ | {"PODIUM_ROOT": str(project.root), "COLUMNS": "120"},
-        cwd=project.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def test_a_mistake_in_the_configuration_is_one_line(project: Workspace) -> None:
     recipes = project.config / "recipes"
     values = yaml.safe_load((recipes / "quickstart.yaml").read_text(encoding="utf-8"))
     (recipes / "wrong.yaml").write_text(yaml.safe_dump({**values, "sed": 1}), encoding="utf-8")
-    process = start(project, "wrong")
+    process = start_run(project.root, "wrong")
     printed, _ = process.communicate()
     assert process.returncode == 1
     assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed)
 
 
 def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:
-    process = start(project, "quickstart")
+    process = start_run(project.root, "quickstart")
     assert process.stdout is not None
     while "problems" not in process.stdout.readline():
         assert process.poll() is None

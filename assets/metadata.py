@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,8 +46,12 @@ def percent(score: Score | None) -> str:
 
 
 def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """`facts` with every float cut to six significant digits."""
-    return {name: float(f"{fact:.6g}") if isinstance(fact, float) else fact for name, fact in facts.items()}
+    """`facts` with every float cut to six significant digits; a dash where there was nothing to measure (NaN)."""
+    return {name: _rounded(fact) if isinstance(fact, float) else fact for name, fact in facts.items()}
+
+
+def _rounded(fact: float) -> float | str:
+    return "–" if math.isnan(fact) else float(f"{fact:.6g}")
 
 
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:

@@ -187,15 +187,15 @@ def _habits(scores: list[Summary]) -> list[str | int | float]:
     written = {id(s): s.rows * s.format_compliance for s in scores}
     workflows = sum(written.values())
 
-    def per_workflow(field: str) -> float:
-        total = sum(getattr(s, field) * written[id(s)] for s in scores if written[id(s)])
-        return float(total / workflows) if workflows else float("nan")
+    def per_workflow(field: str, form: str) -> str:
+        if not workflows:
+            return "–"
+        return format(sum(getattr(s, field) * written[id(s)] for s in scores if written[id(s)]) / workflows, form)
 
-    steps, several = per_workflow("steps"), per_workflow("multi_worker_share")
     return [
-        f"{steps:.2f}",
+        per_workflow("steps", ".2f"),
         f"{workflows / rows:.1%}",
-        f"{several:.1%}",
+        per_workflow("multi_worker_share", ".1%"),
         sum(s.unscorable for s in scores),
     ]
 

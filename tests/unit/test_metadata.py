@@ -38,3 +38,8 @@ def test_a_row_that_does_not_fit_its_head_is_an_error() -> None:
 def test_an_accuracy_is_never_without_its_error() -> None:
     assert metadata.percent(Score(100, 0.71, 0.0454)) == "71.0\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}4.5"
     assert metadata.percent(None) == "–"
+
+
+def test_what_was_not_measured_is_a_dash_among_rounded_figures() -> None:
+    facts = {"usd": 0.123456789, "mean_steps": float("nan"), "patterns": 3}
+    assert metadata.rounded(facts) == {"usd": 0.123457, "mean_steps": "–", "patterns": 3}

@@ -84,6 +84,11 @@ def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows
     assert "SECRET" not in str(tables)
 
 
+def test_a_system_that_wrote_no_workflow_has_no_mean_of_them() -> None:
+    silent = rows("mmlu", 0, 4, workers=(), steps=0, format_ok=False)
+    assert report.tables(report.leaderboard(silent, {}))["workflows"].rows == [["Conductor", "–", "0.0%", "–", 0]]
+
+
 @pytest.mark.parametrize(
     ("amount", "shown"),
     [(0, "$0"), (1.234, "$1.23"), (0.0238, "$0.024"), (0.000123, "$0.00012"), (math.nan, "–")],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from ops.config import Setup, Snapshot
 from ops.core.progress import time_left
@@ -45,8 +45,10 @@ class Podium(dg.ConfigurableResource):
     the run has done so (`launch_tags`). Every later process of the run and every retry of it read that snapshot.
     """
 
-    root: str = ""
-    """The project's folder; empty: the one that this process runs in."""
+    model_config = ConfigDict(use_attribute_docstrings=True)  # a launchpad shows them
+
+    root: str | None = None
+    """The project's folder, unless it is the one that this process runs in."""
     recipe: str = "quickstart"
     """A file in config/recipes, without `.yaml`."""
     seed: int | None = None
@@ -125,10 +127,10 @@ def choosing(podium: Podium) -> type[Podium]:
     names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
     default = names(podium.recipe) if podium.recipe in files else names(files[0])
     return type("Podium", (Podium,), {
-        "__doc__": Podium.__doc__,
+        "__doc__": "What the run is about: a recipe, and with which seed.",
         "__module__": __name__,
         "__annotations__": {"recipe": names},
-        "recipe": default,
+        "recipe": Field(default, description=Podium.model_fields["recipe"].description),
     })  # fmt: skip
 
 

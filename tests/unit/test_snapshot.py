@@ -155,6 +155,13 @@ def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
     assert stage.tags[SNAPSHOT] == whole.tags[SNAPSHOT]
 
 
+def test_a_launchpad_explains_what_it_offers() -> None:
+    resource = definitions(Podium()).resolve_job_def("train").resource_defs["podium"]
+    fields = resource.config_schema.as_field().config_type.fields  # type: ignore[attr-defined]
+    assert set(fields) == {"recipe", "root", "seed"}
+    assert all(field.description for field in fields.values())
+
+
 def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:
     job = definitions(podium).resolve_job_def("lifecycle")
 

@@ -32,8 +32,8 @@ QUIET = {
 CODE_LOCATION = "podium"
 """What the UI calls this code; pyproject.toml says the same to `dagster dev` in the project's folder."""
 
-PROCESS = "podium/process"
-"""Run tag: the process that executes a run, so that a later one can tell whether it still lives."""
+PROCESS = ".dagster/podium_process"
+"""Run tag: the process that executes a run, so that a later one can tell whether it still lives. No page shows it."""
 
 
 def quiet() -> None:

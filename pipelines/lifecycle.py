@@ -9,6 +9,7 @@ own process: over all partitions of the stage at once, recorded in the instance 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+from uuid import uuid4
 
 import dagster as dg
 
@@ -110,7 +111,10 @@ def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
         }  # fmt: skip
         with only_one(podium.load().workspace):
             for span in _partition_tags(stage, podium, context.instance):
+                run_id = str(uuid4())
+                context.log.info(f"/runs/{run_id} makes {', '.join(stage.assets)}")
                 job.execute_in_process(
+                    run_id=run_id,
                     instance=context.instance,
                     asset_selection=[dg.AssetKey(name) for name in stage.assets],
                     run_config={

@@ -153,6 +153,8 @@ def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
     whole = instance.get_run_by_id(done.run_id)
     assert whole is not None
     assert stage.tags[SNAPSHOT] == whole.tags[SNAPSHOT]
+    logged = [entry.user_message for entry in instance.all_logs(done.run_id)]
+    assert f"/runs/{stage.run_id} makes worker_pool" in logged  # where the page of the job's run leads on
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:

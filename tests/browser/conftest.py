@@ -70,7 +70,7 @@ class Tab(NamedTuple):
                 time.sleep(0.5)
 
     def shoot(self, name: str) -> None:
-        self.page.wait_for_timeout(1000)  # for what is still being drawn
+        self.page.wait_for_timeout(3000)  # for what is still being drawn
         self.page.screenshot(path=self.pictures / f"{name}.png")
 
 

@@ -1,4 +1,5 @@
-"""The real order in which a person clicks: launch a life, edit a price while it runs, switch the sensor on."""
+"""The real order in which a person clicks: launch a life, edit a price while it runs, switch the sensor on, then do
+a part of the life again."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import yaml
 
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from pipelines.lifecycle import JOBS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -33,6 +35,7 @@ RECIPE = {
     },
 }  # fmt: skip
 CONFIG = "resources:\n  podium:\n    config:\n      recipe: tiny\n"
+DEFAULT = CONFIG.replace("tiny", "quickstart")
 DONE = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -60,16 +63,7 @@ def wait(reached: Callable[[], object], seconds: float = 900) -> None:
 
 def test_a_price_edited_while_a_life_runs(served: Any, tab: Any) -> None:
     workspace, page = served.workspace, tab.page
-    tab.visit(f"{served.dagster}/locations/podium/jobs/lifecycle/playground")
-    editor = page.locator(".cm-content, .CodeMirror").first
-    editor.click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(CONFIG)
-    tab.shoot("launchpad")
-    page.get_by_role("button", name="Launch Run").click()
-    page.wait_for_url("**/runs/*")
-    run_id = urlsplit(page.url).path.rpartition("/")[2]
-
+    run_id = launch(served, tab, "lifecycle")
     with dg.DagsterInstance.from_config(str(workspace.dagster_home)) as instance:
 
         def status(run_id: str) -> dg.DagsterRunStatus:
@@ -99,6 +93,36 @@ def test_a_price_edited_while_a_life_runs(served: Any, tab: Any) -> None:
         assert booked(workspace) == calls
         assert set(workspace.runs.iterdir()) == trained
         assert len(instance.get_runs(dg.RunsFilter(job_name="lifecycle"))) == 1
+
+        # Parts of the same life: everything that they need is there, so nobody is asked and nothing trained again.
+        for job in ("train", "evaluate"):
+            run_id = launch(served, tab, job)
+            wait(lambda run_id=run_id: status(run_id) in DONE)
+            assert status(run_id) == dg.DagsterRunStatus.SUCCESS
+            page.get_by_text("Success", exact=True).first.wait_for()
+            tab.shoot(job)
+        assert booked(workspace) == calls
+        assert set(workspace.runs.iterdir()) == trained
+    page.goto(f"{served.dagster}/jobs")
+    for job in JOBS:
+        page.locator(f"a[href$='/jobs/{job}']").get_by_text(job, exact=True).wait_for()
+    tab.shoot("jobs")
+
+
+def launch(served: Any, tab: Any, job: str) -> str:
+    """Launch a job of the tiny recipe from its launchpad; the run's id, with its page open."""
+    page = tab.page
+    tab.visit(f"{served.dagster}/locations/podium/jobs/{job}/playground")
+    editor = page.locator(".CodeMirror").first
+    page.get_by_text("quickstart", exact=True).first.wait_for()
+    assert editor.locator(".CodeMirror-line").all_inner_texts()[:-1] == DEFAULT.splitlines()
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(CONFIG)
+    tab.shoot(f"launchpad-{job}")
+    page.get_by_role("button", name="Launch Run").click()
+    page.wait_for_url("**/runs/*")
+    return urlsplit(page.url).path.rpartition("/")[2]
 
 
 def edit_price(workspace: Workspace) -> None:

@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+BROWSER_STAMP := $(VENV)/.playwright
 # DVC is a program that is called, in an environment of its own: its libraries and Dagster's exclude each other.
 DVC_VENV  := .venv-dvc
 DVC_STAMP := $(DVC_VENV)/.installed
@@ -50,6 +51,10 @@ $(DVC_STAMP): constraints-dvc.txt
 	$(DVC_VENV)/bin/python -m pip install --quiet --constraint constraints-dvc.txt dvc
 	@touch $@
 
+$(BROWSER_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
+	@touch $@
+
 run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
 	@$(BIN)/podium run $(RECIPE) $(if $(SEED),--seed $(SEED))
 
@@ -67,8 +72,7 @@ test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), w
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
 	$(BIN)/python -m pytest $(AT_ONCE) -m soak
 
-browser: $(STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
-	PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
+browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
 	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser
 
 lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops

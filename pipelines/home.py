@@ -67,7 +67,7 @@ def only_one(workspace: Workspace) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        message = "another lifecycle of this checkout is running. Wait for its end or stop it"
+        message = "another lifecycle of this workspace is running. Wait for its end or stop it"
         raise PodiumError(f"{lock.lock_file}: {message}") from None
     try:
         yield

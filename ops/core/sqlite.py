@@ -118,8 +118,8 @@ class SqliteFile:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > len(self._steps):
             raise DataError(
-                self.path, "schema", f"is version {version}, and this checkout knows up to {len(self._steps)}",
-                "Update the checkout, or move the file away to begin a new one",
+                self.path, "schema", f"is version {version}, and this Podium knows up to {len(self._steps)}",
+                "Update Podium, or move the file away to begin a new one",
             )  # fmt: skip
         return version
 

@@ -42,14 +42,15 @@ def program(workspace: Workspace) -> str:
     if named := os.environ.get(PROGRAM):
         if path := shutil.which(named):
             return path
-        raise PodiumError(f"${PROGRAM}: {named} is no program. Name DVC's, or unset it and run `make venv`")
+        raise PodiumError(f"${PROGRAM}: {named} is no program. Name DVC's, or unset it")
     for folder in (workspace.root, Path(sys.prefix).parent):
         if path := shutil.which("dvc", path=folder / ".venv-dvc" / "bin"):
             return path
     if path := shutil.which("dvc"):
         return path
     where = f"neither {workspace.root / '.venv-dvc'} nor the PATH has it"
-    raise PodiumError(f"DVC is not installed: {where}. Run `make venv`, or name the program in ${PROGRAM}")
+    remedy = f"Install it (in a checkout: `make venv`), or name the program in ${PROGRAM}"
+    raise PodiumError(f"DVC is not installed: {where}. {remedy}")
 
 
 def commit(workspace: Workspace, *stages: str) -> str:

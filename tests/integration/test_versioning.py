@@ -187,7 +187,7 @@ def test_the_program_of_the_environment_comes_first(
     commit(workspace, "one")
     assert (tmp_path / "called").is_file()
     monkeypatch.setenv("PODIUM_DVC", str(tmp_path / "absent"))
-    with pytest.raises(PodiumError, match=r"PODIUM_DVC: .*absent is no program.*make venv"):
+    with pytest.raises(PodiumError, match=r"PODIUM_DVC: .*absent is no program.*unset it"):
         commit(workspace, "one")
 
 

@@ -132,7 +132,7 @@ def test_a_file_of_a_later_version_is_not_touched(tmp_path: Path, what: str) -> 
         connection.execute("CREATE TABLE something (else_ TEXT)")
         connection.execute("PRAGMA user_version=99")
     connection.close()
-    with pytest.raises(DataError, match=r"sqlite: schema: is version 99.*Update the checkout"):
+    with pytest.raises(DataError, match=r"sqlite: schema: is version 99.*Update Podium"):
         ResponseCache(tmp_path).get("key") if what == "cache" else Ledger(file).spent("run")
     assert version(file) == 99
     assert [path.name for path in tmp_path.glob("*damaged*")] == []

@@ -119,13 +119,13 @@ def _pictures(curve: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
     sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)
     png = reward_curve([row["step"] for row in rows], [row["reward"] for row in rows])
-    found = {
+    shown = {
         "reward_curve": metadata.picture("mean reward by step", png),
         "strategies": metadata.picture("strategies by step", strategy_curve(rows)),
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
-        found["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", plan.offered))
+        shown["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", plan.offered))
         drawn = render(sample.workflow, "svg", plan.offered)
-        found["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
-    return found
+        shown["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
+    return shown

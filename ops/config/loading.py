@@ -75,12 +75,12 @@ def pool_file(config: Path, name: str) -> Path:
 def load_pool(config: Path, name: str) -> Pool:
     """The pool "NAME" as `config/pools/NAME.yaml` has it, or its variant "NAME:VARIANT". Raises `ConfigError`."""
     file = pool_file(config, name)
-    found = load(PoolFile, file)
+    pool_of_file = load(PoolFile, file)
     variant = name.partition(":")[2]
-    if variant and variant not in found.variants:
-        known = ", ".join(sorted(found.variants)) or "none"
+    if variant and variant not in pool_of_file.variants:
+        known = ", ".join(sorted(pool_of_file.variants)) or "none"
         raise ConfigError(file, f"variants.{variant}", "does not exist", f"Variants there: {known}")
-    return found.resolve(variant)
+    return pool_of_file.resolve(variant)
 
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:

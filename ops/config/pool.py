@@ -95,15 +95,15 @@ class Worker(Settings):
     @field_validator("api_base")
     @classmethod
     def _no_key_in_the_endpoint(cls, url: str | None) -> str | None:
-        if url is not None and (found := find_in_url(url)):
-            raise ValueError(found)
+        if url is not None and (secret := find_in_url(url)):
+            raise ValueError(secret)
         return url
 
     @field_validator("extra_body")
     @classmethod
     def _no_key_in_the_body(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if found := find_in(values):
-            raise ValueError(found)
+        if secret := find_in(values):
+            raise ValueError(secret)
         return values
 
     @model_validator(mode="after")

@@ -173,7 +173,7 @@ def last_run(setup: Setup) -> Actual | None:
     """The newest finished run of this recipe's GRPO settings with this pool; None where there is none."""
     recipe = setup.recipe
     finished = [folder for folder in setup.workspace.runs.glob("*") if RunResult.read(folder) is not None]
-    for folder in sorted(finished, key=lambda one: (one / CURVE).stat().st_mtime, reverse=True):
+    for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
         plan = RunPlan.read(folder)
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
             return _actual(folder, recipe.grpo.rollouts_per_step)
@@ -219,19 +219,19 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 
 def warnings(made: RunForecast) -> list[str]:
     """What a person should know before the run is started."""
-    found = []
+    warnings = []
     if made.usd.high > made.cap_usd:
-        found.append(
+        warnings.append(
             f"The run may need up to ${made.usd.high:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."
         )
     silent = [domain for domain, share in made.signal_by_domain.items() if share < 0.1]
     if silent:
-        found.append(
+        warnings.append(
             f"Fewer than one group in ten will teach anything on {', '.join(silent)}: more candidates "
             "(curation.shortlist_factor) or other workers would."
         )
-    return found
+    return warnings
 
 
 def _seconds(value: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenacity import (
     AsyncRetrying,
@@ -49,6 +49,17 @@ class Account:
     """Bounds the calendar month."""
 
 
+class Request(NamedTuple):
+    """What a worker is asked: the messages, and the index that tells repeated answers to them apart."""
+
+    messages: Sequence[Message]
+    sample: int
+    key: str
+    """The response's, in the cache."""
+    material: str
+    """What the key is the hash of."""
+
+
 @dataclass
 class Caller:
     """Makes live calls for one account; `backoff_s` is the first pause before a retry (doubling, with jitter).
@@ -67,13 +78,13 @@ class Caller:
         default_factory=weakref.WeakKeyDictionary
     )
 
-    async def call(self, seat: Seat, messages: Sequence[Message], key: str, material: str) -> Response:
+    async def call(self, seat: Seat, request: Request) -> Response:
         """Ask until there is an answer, the retries are over, or the worker's circuit is open.
 
         Raises as `ops.workers.types.Client` says, and `ClaimLost` when the key's claim proves to be another's:
         then nothing was sent.
         """
-        breaker, pauses = seat.breaker, _Pauses(self.backoff_s)
+        breaker, pauses, key = seat.breaker, _Pauses(self.backoff_s), request.key
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, Transient) and not breaker.is_probe(key)),
             stop=stop_after_attempt(seat.worker.retries + 1),
@@ -87,7 +98,7 @@ class Caller:
             async for attempt in attempts:
                 number = attempt.retry_state.attempt_number
                 with attempt:
-                    return await self._attempt(seat, messages, key, material, number - 1)
+                    return await self._attempt(seat, request, number - 1)
         except Transient as error:
             breaker.failed(key, str(error))
             raise _given_up(seat, number, error) from None
@@ -95,10 +106,9 @@ class Caller:
             breaker.left(key)
         raise AssertionError("tenacity ends with a response or an error")
 
-    async def _attempt(
-        self, seat: Seat, messages: Sequence[Message], key: str, material: str, retries: int
-    ) -> Response:
+    async def _attempt(self, seat: Seat, request: Request, retries: int) -> Response:
         """One request. Raises `Transient`, or what `call` raises."""
+        messages, key = request.messages, request.key
         prompt_chars = sum(len(message["content"]) for message in messages)
         async with my_turn():
             with waiting():
@@ -112,7 +122,7 @@ class Caller:
                         departure = Departure(reservation, self.account.purpose, seat.worker.name, key)
                         reservation = await self.desk.depart(departure, seat.worker.timeout_s)
                     sent = time.monotonic()
-                    reply = await self._send(seat, messages, sent)
+                    reply = await self._send(seat, request, sent)
                 except BaseException as error:
                     if reservation.sent and may_be_billed(error):
                         self.ledger.lose(reservation)
@@ -123,7 +133,8 @@ class Caller:
                 used = response.prompt_tokens + response.completion_tokens
                 problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file)
                 bill = self._bill(seat, reservation, response, key)
-                await self.desk.book(bill, key, material, response, keep=problem is None and bool(response.text))
+                keep = problem is None and bool(response.text)
+                await self.desk.book(bill, key, request.material, response, keep=keep)
                 self.on_paid(response.cost_usd)
             finally:
                 seat.limits.leave(taken, used)
@@ -161,10 +172,11 @@ class Caller:
                 await asyncio.sleep(_ROOM_POLL_S)
         return reservation
 
-    async def _send(self, seat: Seat, messages: Sequence[Message], sent: float) -> Any:
+    async def _send(self, seat: Seat, request: Request, sent: float) -> Any:
+        messages = request.messages
         try:
-            if not seat.remote:  # a tool in this process: no time-out could interrupt it
-                return await litellm().acompletion(messages=list(messages), **seat.settings)
+            if not seat.remote:  # in this process: no time-out could interrupt it, and its chance is the sample's
+                return await litellm().acompletion(messages=list(messages), sample=request.sample, **seat.settings)
             session = await session_of_loop()
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
             async with asyncio.timeout(seat.worker.timeout_s):

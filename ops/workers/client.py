@@ -17,7 +17,7 @@ from ops.core.errors import PodiumError
 from ops.core.response import Message, Response
 from ops.spending.ledger import Ledger
 from ops.workers.booking import BookingDesk
-from ops.workers.call import Account, Caller
+from ops.workers.call import Account, Caller, Request
 from ops.workers.seat import Seat, take_seat
 from ops.workers.turns import waiting
 
@@ -84,6 +84,7 @@ class WorkerClient:
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
+        request = Request(messages, sample, key, material)
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)
@@ -95,7 +96,7 @@ class WorkerClient:
                     own.set_running_or_notify_cancel()  # a cancelled follower must not cancel it
                     self._flights[key] = own
             if flight is None:
-                return await self._lead(worker, messages, key, material, own)
+                return await self._lead(worker, request, own)
             with waiting():
                 shared = await asyncio.wrap_future(flight)
             if shared is not None:
@@ -103,40 +104,33 @@ class WorkerClient:
                 return replace(shared, cached=True)
             # The leader was cancelled: look again, and perhaps lead.
 
-    async def _lead(
-        self,
-        worker: Worker,
-        messages: Sequence[Message],
-        key: str,
-        material: str,
-        flight: Future[Response | None],
-    ) -> Response:
+    async def _lead(self, worker: Worker, request: Request, flight: Future[Response | None]) -> Response:
         try:
             # Only now: whose answers are all cached needs neither a key nor LiteLLM.
-            response = await self._claimed(self._seat(worker), messages, key, material)
+            response = await self._claimed(self._seat(worker), request)
         except PodiumError as error:
             self._count(failed=1)
-            self._land(key)
+            self._land(request.key)
             flight.set_exception(error)
             raise
         except BaseException:
-            self._land(key)
+            self._land(request.key)
             flight.set_result(None)
             raise
-        self._land(key)
+        self._land(request.key)
         flight.set_result(response)
         return response
 
-    async def _claimed(self, seat: Seat, messages: Sequence[Message], key: str, material: str) -> Response:
+    async def _claimed(self, seat: Seat, request: Request) -> Response:
         """The call, or the response of the process that made it: of those that share a cache one at a time does."""
         while True:
             with waiting():
-                claim = await self.cache.claim(key)
+                claim = await self.cache.claim(request.key)
             if isinstance(claim, Response):
                 self._count(cached=1)
                 return claim
             try:
-                return await self._caller.call(seat, messages, key, material)
+                return await self._caller.call(seat, request)
             except ClaimLost:
                 continue  # nothing was sent: another process makes the call
             finally:

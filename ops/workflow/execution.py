@@ -24,6 +24,9 @@ from ops.workflow.trace import Previous, StepStatus, StepTrace, Trace, TraceStat
 
 __all__ = ["Previous", "StepTrace", "Trace", "execute", "messages_of", "worker_messages"]
 
+OPINION = 1_000_000
+"""Between the sample indices of steps of one workflow that ask the same worker the same: no run draws so many."""
+
 
 def worker_messages(
     workflow: Workflow, index: int, question: str, responses: Mapping[int, str], previous: Previous | None = None
@@ -167,14 +170,15 @@ class _Run:
         texts = {seen: self.shown[seen].text for seen in self.sees[index]}
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
         worker = self.team.workers[self.workflow.steps[index].worker]
-        self.keys[index] = cache_key(worker.identity, messages, self.sample)
+        sample = self._sample(index)
+        self.keys[index] = cache_key(worker.identity, messages, sample)
         started = self._elapsed()
         self.spans[index] = _Span(started, started, 0.0)
         before = max((self.work_s[seen] for seen in self.sees[index]), default=0.0)
         clock = WorkClock(before, self.team.execution.deadline_s, self._at_the_deadline)
         try:
             with waits_told_to(clock.waiting):
-                response = await self._response(index, worker, messages)
+                response = await self._response(index, worker, messages, sample)
             self.responses[index] = response
             self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
@@ -190,8 +194,21 @@ class _Run:
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
 
-    async def _response(self, index: int, worker: Worker, messages: list[Message]) -> Response:
-        asking = partial(self.team.client.complete, worker, messages, sample=self.sample)
+    def _sample(self, index: int) -> int:
+        """The step's sample index: who is asked the same thing again gives another opinion."""
+        steps, sees = self.workflow.steps, self.sees
+        same = (
+            earlier
+            for earlier in sorted(self.needed)
+            if earlier < index
+            and steps[earlier].worker == steps[index].worker
+            and steps[earlier].subtask == steps[index].subtask
+            and sees[earlier] == sees[index]
+        )
+        return self.sample + OPINION * sum(1 for _ in same)
+
+    async def _response(self, index: int, worker: Worker, messages: list[Message], sample: int) -> Response:
+        asking = partial(self.team.client.complete, worker, messages, sample=sample)
         scheduler = self.scheduler
         if scheduler is None:
             return await asking()

@@ -51,7 +51,7 @@ class Loopback:
         values = {
             "name": "remote", "model": "openai/some-model", "api_base": self.url,
             "api_key_env": "LOOPBACK_KEY", "price": {"input": 1.0, "output": 2.0},
-            "max_tokens": 64, "timeout_s": 5.0,
+            "max_tokens": 64, "timeout_s": 30.0,
         }  # fmt: skip
         return Worker.model_validate(values | settings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ops.core.resources import resources
@@ -44,10 +45,10 @@ def knowledge_table(name: str) -> dict[str, dict[str, str]]:
 @functools.cache
 def entities() -> dict[str, dict[str, str]]:
     """Every entity with its facts; a capital city is an entity whose only fact is its country."""
-    found = {**knowledge_table("materials"), **knowledge_table("countries")}
+    facts_of = {**knowledge_table("materials"), **knowledge_table("countries")}
     for country, facts in knowledge_table("countries").items():
-        found.setdefault(facts["capital"], {"country": country})
-    return found
+        facts_of.setdefault(facts["capital"], {"country": country})
+    return facts_of
 
 
 @functools.cache
@@ -63,8 +64,8 @@ def _by_lower_case() -> dict[str, str]:
 
 def find_entities(text: str) -> list[str]:
     """Entities named in the text, in order, without repetition."""
-    found = (_by_lower_case()[match.lower()] for match in _entity_pattern().findall(text))
-    return list(dict.fromkeys(found))
+    names = (_by_lower_case()[match.lower()] for match in _entity_pattern().findall(text))
+    return list(dict.fromkeys(names))
 
 
 def find_attribute(text: str) -> str | None:
@@ -76,11 +77,11 @@ def find_attribute(text: str) -> str | None:
 @functools.cache
 def units() -> dict[str, FactUnit]:
     """Every spelling of a unit → the unit."""
-    found = {}
+    spellings = {}
     for name, row in knowledge_table("units").items():
         for spelling in row["spellings"].split():
-            found[spelling] = FactUnit(name, row["dimension"], float(row["factor"]))
-    return found
+            spellings[spelling] = FactUnit(name, row["dimension"], float(row["factor"]))
+    return spellings
 
 
 def convert(value: float, unit: str, target: str) -> float | None:
@@ -89,3 +90,32 @@ def convert(value: float, unit: str, target: str) -> float | None:
     if source is None or goal is None or source.dimension != goal.dimension:
         return None
     return value * source.factor / goal.factor
+
+
+_QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
+TOLERANCE = 0.005
+"""Relative difference of two quantities that count as the same."""
+
+
+def quantity(text: str) -> tuple[float, str] | None:
+    """The first number of a text with its unit ("" without one)."""
+    match = _QUANTITY.search(text)
+    return (float(match[1]), match[2] or "") if match else None
+
+
+def choice_of(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
+    """The letter of the choice that equals `value`: the same text, or the same quantity, also in another unit."""
+    for letter, text in choices.items():
+        if text.strip().lower() == value.strip().lower() or _same_quantity(text, value, converting):
+            return letter
+    return None
+
+
+def _same_quantity(text: str, value: str, converting: bool) -> bool:
+    offered, given = quantity(text), quantity(value)
+    if not offered or not given:
+        return False
+    number: float | None = given[0]
+    if offered[1] and given[1] and offered[1] != given[1]:
+        number = convert(given[0], given[1], offered[1]) if converting else None
+    return number is not None and abs(number - offered[0]) <= TOLERANCE * abs(number)

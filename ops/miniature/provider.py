@@ -1,26 +1,34 @@
-"""The tool workers behind LiteLLM: a custom provider named `local`."""
+"""The embedded workers behind LiteLLM: a custom provider named `local`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import litellm
 
+from ops.miniature.generalists import SKILLS, think
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
 
 
 class ToolProvider(litellm.CustomLLM):  # type: ignore[misc]
-    """`local/NAME` answers with the tool of that name."""
+    """`local/NAME` answers with the tool or the generalist of that name."""
 
-    def completion(self, model: str, messages: list[Any], **_: Any) -> litellm.ModelResponse:
-        """One answer. Raises LiteLLM's `NotFoundError` for an unknown tool."""
-        name = model.removeprefix("local/")
-        if name not in TOOLS:
-            raise litellm.NotFoundError(
-                f"no tool {name!r}; there are: {', '.join(TOOLS)}", model=model, llm_provider="local"
-            )
-        text = TOOLS[name](read(messages))
+    def completion(
+        self, model: str, messages: list[Any], optional_params: Mapping[str, Any] | None = None, **_: Any
+    ) -> litellm.ModelResponse:
+        """One answer. Raises LiteLLM's `NotFoundError` for an unknown worker."""
+        name, settings = model.removeprefix("local/"), optional_params or {}
+        if name in TOOLS:
+            text = TOOLS[name](read(messages))
+        elif name in SKILLS:
+            text = think(
+                name, messages, sample=settings.get("sample", 0), temperature=settings.get("temperature", 1.0)
+            ).text
+        else:
+            known = ", ".join([*TOOLS, *SKILLS])
+            raise litellm.NotFoundError(f"no worker {name!r}; there are: {known}", model=model, llm_provider="local")
         prompt_tokens = sum(tokens(message["content"]) for message in messages)
         return litellm.ModelResponse(
             model=model,

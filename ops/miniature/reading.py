@@ -60,6 +60,17 @@ def read(messages: Sequence[Mapping[str, str]]) -> Task:
     )
 
 
+_ANSWER = re.compile(r"```python\n((?:.|\n)*?)```|\\boxed\{(.+)\}|^Answer: (.+)$", re.MULTILINE)
+
+
+def answers(task: Task) -> list[str]:
+    """The final answers among the visible responses, one a response at most, oldest first."""
+    last = (list(_ANSWER.finditer(response))[-1:] for response in task.context)
+    return [
+        next(group for group in match.groups() if group is not None).strip() for matches in last for match in matches
+    ]
+
+
 def state(task: Task, value: str) -> str:
     """A final answer in the form that the question asks for."""
     return f"\\boxed{{{value}}}" if task.form == "boxed" else f"Answer: {value}"

@@ -35,6 +35,8 @@ class Family:
     benchmark: str
     make: Callable[[Random], Draft]
     hard: bool = False
+    sure: bool = True
+    """Its known solution consists of tools alone, and so cannot fail; else of generalists, which can."""
 
 
 def look_up(attribute: str) -> tuple[str, str]:
@@ -47,6 +49,9 @@ READ_REST = ("analyst", "Read the rest.")
 COMPUTE = ("algebraist", "Compute the result.")
 CHOOSE = ("editor", "Choose the letter.")
 PROGRAM = ("programmer", "Write the program.")
+SOLVE_ALONE = ("solver", "Solve the problem.")
+CHECK = ("solver", "Check the answer.")
+VOTE = ("editor", "Take the most common answer.")
 
 
 def material(random: Random) -> tuple[str, dict[str, str]]:

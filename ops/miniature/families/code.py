@@ -11,10 +11,12 @@ from typing import Any
 
 from ops.core.problem import CodeTest
 from ops.miniature.families.base import (
+    CHECK,
     FORMALIZE,
     PLAN,
     PROGRAM,
     READ_REST,
+    SOLVE_ALONE,
     Draft,
     Family,
     look_up,
@@ -97,6 +99,17 @@ def from_examples(random: Random) -> Draft:
     return _program(random, names, question, (PROGRAM,))
 
 
+def from_more_examples(random: Random) -> Draft:
+    """A rule of three operations: deeper than the programmer's search, and easier to check than to find."""
+    names = pick(random, 3)
+    examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
+    shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
+    question = (
+        f"Read integers from one line and print what a machine makes of them. It was watched three times.\n{shown}"
+    )
+    return _program(random, names, question, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
+
+
 _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Given a line of integers")
 
 
@@ -163,4 +176,5 @@ FAMILIES = (
     Family("long_description", "livecodebench", long_description, hard=True),
     Family("tariff", "livecodebench", tariff),
     Family("tariff_with_fact", "livecodebench", tariff_with_fact, hard=True),
+    Family("from_more_examples", "livecodebench", from_more_examples, hard=True, sure=False),
 )

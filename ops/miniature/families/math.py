@@ -9,7 +9,8 @@ from random import Random
 
 import sympy
 
-from ops.miniature.families.base import COMPUTE, FORMALIZE, READ_REST, Draft, Family
+from ops.miniature import ledgers
+from ops.miniature.families.base import CHECK, COMPUTE, FORMALIZE, READ_REST, SOLVE_ALONE, Draft, Family
 from ops.miniature.formula import from_latex, parse
 
 _X = sympy.Symbol("x")
@@ -132,10 +133,72 @@ def long_story(random: Random) -> Draft:
     return Draft(text, _latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
+_PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
+
+
+def account(random: Random) -> Draft:
+    """What several people own, one clause after the other; no tool keeps more than one account."""
+    names = random.sample(_PEOPLE, 3)
+    first, second, third = names
+    sentences = [f"{first} owns {random.randint(20, 60)} {random.choice(_THINGS)}"]
+    for name, other in ((second, first), (third, second)):
+        many = random.randint(2, 15)
+        sentences.append(random.choice((
+            f"{name} owns {many} more than {other}",
+            f"{name} owns {many} fewer than {other}",
+            f"{name} owns twice as many as {other}",
+        )))  # fmt: skip
+    for _ in range(random.choice((2, 3))):
+        giver, taker = random.sample(names, 2)
+        many = random.randint(2, 12)
+        sentences.append(random.choice((
+            f"{giver} hands {many} to {taker}",
+            f"{giver} picks up {many}",
+            f"{giver} drops {many}",
+        )))  # fmt: skip
+    text = ". ".join(sentences)
+    name = random.choice((second, third))
+    value, again = _owned(sentences)[name], ledgers.run(ledgers.clauses(text))[name.lower()]
+    question = f"{text}. How many does {name} own now?"
+    return Draft(question, str(value), (value, again), (FORMALIZE, READ_REST, ("solver", "Compute the result.")))
+
+
+def _owned(sentences: list[str]) -> dict[str, int]:
+    """Who owns what in the end, word by word."""
+    owned: dict[str, int] = {}
+    for words in (sentence.split() for sentence in sentences):
+        match words:
+            case [name, "owns", "twice", "as", "many", "as", other]:
+                owned[name] = 2 * owned[other]
+            case [name, "owns", many, "more" | "fewer" as way, "than", other]:
+                owned[name] = owned[other] + (int(many) if way == "more" else -int(many))
+            case [name, "owns", many, _]:
+                owned[name] = int(many)
+            case [name, "hands", many, "to", other]:
+                owned[name], owned[other] = owned[name] - int(many), owned[other] + int(many)
+            case [name, "picks", "up", many]:
+                owned[name] += int(many)
+            case [name, "drops", many]:
+                owned[name] -= int(many)
+    return owned
+
+
+def hidden_pair(random: Random) -> Draft:
+    """Two numbers by their sum and product: easier to check than to find."""
+    first, second = random.randint(3, 30), random.randint(31, 70)
+    total, product = first + second, first * second
+    root = math.isqrt(total * total - 4 * product)
+    opening = random.choice(("Two whole numbers", "Two positive integers"))
+    question = f"{opening} add up to {total} and multiply to {product}. What is the larger one?"
+    return Draft(question, str(second), (second, (total + root) // 2), (SOLVE_ALONE, CHECK, CHECK, CHECK))
+
+
 FAMILIES = (
     Family("arithmetic", "math500", arithmetic),
     Family("polynomial", "math500", polynomial),
     Family("number_words", "math500", number_words),
     Family("story", "math500", story),
     Family("long_story", "math500", long_story, hard=True),
+    Family("account", "math500", account, hard=True, sure=False),
+    Family("hidden_pair", "math500", hidden_pair, hard=True, sure=False),
 )

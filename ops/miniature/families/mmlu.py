@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from random import Random
 
 from ops.miniature.families.base import (
@@ -9,6 +11,8 @@ from ops.miniature.families.base import (
     COMPUTE,
     COUNTRY_WORDS,
     FORMALIZE,
+    SOLVE_ALONE,
+    VOTE,
     Draft,
     Family,
     country,
@@ -129,10 +133,37 @@ def two_hops(random: Random) -> Draft:
     return Draft(question, letter, proof, (look_up("country"), look_up(attribute)), choices)
 
 
+def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
+    """Sentences, in any order, that put `names` (first to last) in a row, and the row that alone agrees with them."""
+    pairs = list(itertools.pairwise(names))
+    first, last = sorted(random.sample(range(len(names)), 2))
+    if last - first > 1:
+        pairs.append((names[first], names[last]))
+    random.shuffle(pairs)
+    sentences = [f"{a} {above} {b}" if random.random() < 0.5 else f"{b} {below} {a}" for a, b in pairs]
+    rows = [row for row in itertools.permutations(names) if all(row.index(a) < row.index(b) for a, b in pairs)]
+    assert len(rows) == 1  # neighbours settle the row
+    return ". ".join(sentences), list(rows[0])
+
+
+_PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
+
+
+def tallest(random: Random) -> Draft:
+    """Who stands where in a row of five or six: read sentence by sentence, no tool's trade."""
+    names = random.sample(_PEOPLE, random.choice((5, 6)))
+    text, row = in_a_row(random, names, "is taller than", "is shorter than")
+    words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))
+    choices, letter = lettered(random, names[place], names)
+    proof = (choices["ABCD".index(letter)], row[place])
+    return Draft(f"{text}. Who is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
+
+
 FAMILIES = (
     Family("fact", "mmlu", fact),
     Family("fact_in_other_words", "mmlu", fact_in_other_words),
     Family("extreme", "mmlu", extreme),
     Family("computed", "mmlu", computed),
     Family("two_hops", "mmlu", two_hops, hard=True),
+    Family("tallest", "mmlu", tallest, hard=True, sure=False),
 )

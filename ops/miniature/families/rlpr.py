@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from random import Random
 
 from ops.miniature.families.base import (
     COMPUTE,
     FORMALIZE,
     MATERIAL_FACTS,
+    SOLVE_ALONE,
+    VOTE,
     Draft,
     Family,
     country,
@@ -125,10 +128,35 @@ def claim(random: Random) -> Draft:
     return Draft(f"True or false: {first} {words} {second}.", str(truth), (truth, winner == first), solution)
 
 
+_RIDES = ("bus", "ferry", "coach", "tram")
+
+
+def arrival(random: Random) -> Draft:
+    """A time of day after several stretches of time: no tool tells the time."""
+    hour, minute = random.randint(6, 14), random.randint(0, 59)
+    stretches = [random.randint(5, 140) for _ in range(random.choice((4, 5)))]
+    verbs = ("drives for", "waits", "drives another", "stops for", "goes on for")
+    journey = ", ".join(f"{verb} {_stretch(minutes)}" for verb, minutes in zip(verbs, stretches, strict=False))
+    ride = random.choice(_RIDES)
+    question = f"A {ride} leaves at {hour}:{minute:02d}, {journey}. At what time does it arrive (24-hour clock)?"
+    total = hour * 60 + minute + sum(stretches)
+    clock = datetime(2001, 1, 1, hour, minute) + timedelta(minutes=sum(stretches))
+    value = f"{total // 60 % 24}:{total % 60:02d}"
+    return Draft(question, value, (value, f"{clock.hour}:{clock.minute:02d}"), (*[SOLVE_ALONE] * 4, VOTE))
+
+
+def _stretch(minutes: int) -> str:
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{rest} minutes"
+    return f"{hours} hour{'s' if hours > 1 else ''} and {rest} minutes"
+
+
 FAMILIES = (
     Family("fact_value", "rlpr", fact_value),
     Family("conversion", "rlpr", conversion),
     Family("rate", "rlpr", rate),
     Family("rate_with_fact", "rlpr", rate_with_fact, hard=True),
     Family("claim", "rlpr", claim),
+    Family("arrival", "rlpr", arrival, hard=True, sure=False),
 )

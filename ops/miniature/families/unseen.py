@@ -10,11 +10,14 @@ from random import Random
 
 from ops.core.problem import CodeTest
 from ops.miniature.families.base import (
+    CHECK,
     CHOOSE,
     COMPUTE,
     FORMALIZE,
     PLAN,
     PROGRAM,
+    SOLVE_ALONE,
+    VOTE,
     Draft,
     Family,
     lettered,
@@ -23,6 +26,7 @@ from ops.miniature.families.base import (
     number,
 )
 from ops.miniature.families.code import STEPS, inputs, meaning, pick
+from ops.miniature.families.mmlu import in_a_row
 from ops.miniature.knowledge import knowledge_table
 
 
@@ -120,11 +124,55 @@ def discount(random: Random) -> Draft:
     return Draft(question, program, (direct, again), (FORMALIZE, PROGRAM), (), tests)
 
 
+def two_squares(random: Random) -> Draft:
+    """A sum of two squares taken apart: found by trying, checked at once."""
+    while True:
+        first, second = random.randint(2, 18), random.randint(19, 40)
+        total = first**2 + second**2
+        sums = {a + b for a in range(1, 45) for b in range(a, 45) if a * a + b * b == total}
+        if len(sums) == 1:
+            break
+    question = f"The squares of two positive integers add up to {total}. What is the sum of the two integers?"
+    return Draft(question, str(first + second), (first + second, sums.pop()), (SOLVE_ALONE, CHECK, CHECK, CHECK))
+
+
+_SAMPLES = ("Kilo", "Lima", "Mike", "Oscar", "Papa", "Romeo", "Tango", "Yankee")
+
+
+def melting_order(random: Random) -> Draft:
+    """Samples in the order in which they melt, from comparisons alone."""
+    names = random.sample(_SAMPLES, 5)
+    text, row = in_a_row(random, names, "melts at more heat than", "melts at less heat than")
+    words, place = random.choice((("last to melt", 0), ("first to melt", -1), ("second last to melt", 1)))
+    choices, letter = lettered(random, names[place], names)
+    proof = (choices["ABCD".index(letter)], row[place])
+    return Draft(f"{text}. Which one is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
+
+
+def function_from_examples(random: Random) -> Draft:
+    """A function that three calls show."""
+    names = pick(random, 3)
+    examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
+    shown = "\n".join(f">>> g({xs})\n{meaning(names, xs)}" for xs in examples)
+    program = "def g(xs):\n" + "\n".join(f"    xs = {STEPS[name][2]}" for name in names) + "\n    return xs"
+    scope: dict[str, object] = {}
+    exec(program, scope)
+    given = inputs(random, 5)
+    direct = [meaning(names, xs) for xs in given]
+    again = [scope["g"](xs) for xs in given]  # type: ignore[operator]
+    tests = _unittest("g", [(f"g({xs})", str(wanted)) for xs, wanted in zip(given, direct, strict=True)])
+    question = f"Write the function `g(xs)` that these calls show.\n{shown}"
+    return Draft(question, program, (direct, again), (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK), (), tests)
+
+
 FAMILIES = (
     Family("digits_of_a_sum", "aime25", digits_of_a_sum),
     Family("border", "aime25", border),
+    Family("two_squares", "aime25", two_squares, hard=True, sure=False),
     Family("amount", "gpqa_diamond", amount, hard=True),
     Family("odd_one", "gpqa_diamond", odd_one),
+    Family("melting_order", "gpqa_diamond", melting_order, hard=True, sure=False),
     Family("list_function", "bigcodebench", list_function),
     Family("discount", "bigcodebench", discount),
+    Family("function_from_examples", "bigcodebench", function_from_examples, hard=True, sure=False),
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from ops.miniature import ledgers
+from ops.miniature.phrases import FORMULAS, OPERATIONS, STORY, Formula
 from ops.miniature.reading import Task
-from ops.miniature.tools.phrases import FORMULAS, OPERATIONS, STORY, Formula
 
 SPAN = 4
 _SIGNATURE = re.compile(r"`(\w+)\((\w(?:, \w)*)\)`")
@@ -24,6 +25,8 @@ def answer(task: Task) -> str:
             return _formula(task, formula, match)
     if steps := _clauses(question, OPERATIONS):
         return _part("PLAN", steps, "; ", task)
+    if clauses := ledgers.clauses(question):
+        return _part("PLAN", clauses, "; ", task)
     if clauses := _clauses(question, STORY):
         return _story(clauses, task)
     return "I find nothing here to write as a formula or a plan."
@@ -45,11 +48,11 @@ def _formula(task: Task, formula: Formula, match: re.Match[str]) -> str:
 
 def _clauses(question: str, phrases: dict[str, str]) -> list[str]:
     """The phrases' readings in the order in which the question says them."""
-    found: list[tuple[int, str]] = []
+    readings: list[tuple[int, str]] = []
     for pattern, reading in phrases.items():
         matches = re.finditer(pattern, question, re.IGNORECASE)
-        found.extend((match.start(), reading.format(*match.groups())) for match in matches)
-    return [reading for _, reading in sorted(found)]
+        readings.extend((match.start(), reading.format(*match.groups())) for match in matches)
+    return [reading for _, reading in sorted(readings)]
 
 
 def _span(clauses: list[str], task: Task) -> tuple[list[str], bool]:

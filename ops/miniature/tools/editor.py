@@ -1,23 +1,31 @@
 """Final forms: units, comparisons and lettered choices; works on what it is shown.
 
 It compares facts (the largest unless the subtask says smallest), judges a claim, turns a
-value into the letter of the choice that equals it, and converts units.
+value into the letter of the choice that equals it, converts units, and counts votes.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
-from ops.miniature.knowledge import convert, units
-from ops.miniature.reading import Task, state
+from ops.miniature.knowledge import choice_of, convert, units
+from ops.miniature.reading import Task, answers, state
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
 _FACT = re.compile(r"(?P<attribute>.+) of (?P<name>.+) = (?P<value>.+)")
 _RESULT = re.compile(r"(?:\\boxed\{(.+)\}|Answer: (.+))")
 
+_NOTHING = (
+    "There is nothing to edit yet. I pick the largest or smallest, choose the letter, convert units, "
+    "or take the most common answer."
+)
+
 
 def answer(task: Task) -> str:
     """The final answer in the form asked for."""
+    if "most" in task.subtask and answers(task):
+        return _vote(task)
     facts = [match for line in task.lines("FACT") if (match := _FACT.match(line))]
     if len(facts) >= 2:
         return _compare(task, [(match["name"], _number(match["value"])) for match in facts])
@@ -25,7 +33,7 @@ def answer(task: Task) -> str:
     if value is None and not task.choices:
         value = _first_quantity(task.question)
     if value is None:
-        return "There is nothing to edit yet. I pick the largest or smallest, choose the letter, convert units."
+        return _NOTHING
     if task.choices:
         return _choose(task, value)
     return state(task, _converted(value, task.question))
@@ -37,8 +45,8 @@ def _number(text: str) -> float:
 
 
 def _last_result(task: Task) -> str | None:
-    found = [match for response in task.context for match in _RESULT.findall(response)]
-    return next((boxed or short for boxed, short in reversed(found)), None)
+    results = [match for response in task.context for match in _RESULT.findall(response)]
+    return next((boxed or short for boxed, short in reversed(results)), None)
 
 
 def _first_quantity(question: str) -> str | None:
@@ -58,29 +66,24 @@ def _compare(task: Task, facts: list[tuple[str, float]]) -> str:
 
 
 def _choose(task: Task, value: str) -> str:
-    for letter, text in task.choices.items():
-        if text.strip().lower() == value.strip().lower() or _same_quantity(text, value):
-            return f"Answer: {letter}"
-    return f"None of the choices is {value}."
+    letter = choice_of(task.choices, value)
+    return f"Answer: {letter}" if letter else f"None of the choices is {value}."
 
 
-def _same_quantity(text: str, value: str) -> bool:
-    offered, given = _QUANTITY.search(text), _QUANTITY.search(value)
-    if not offered or not given:
-        return False
-    number: float | None = float(given[1])
-    if offered[2] and given[2] and offered[2] != given[2]:
-        number = convert(float(given[1]), given[2], offered[2])
-    return number is not None and abs(number - float(offered[1])) <= 0.005 * abs(number)
+def _vote(task: Task) -> str:
+    """The answer that most of the visible responses give; of equals the earliest."""
+    voices = Counter(answers(task))
+    answer = voices.most_common(1)[0][0]
+    return f"```python\n{answer}\n```" if task.form == "program" else state(task, answer)
 
 
 def _converted(value: str, question: str) -> str:
     """`value` in the unit that the question asks for ("in kilometres"), where it names one."""
     given = _QUANTITY.search(value)
-    asked = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
-    if not given or not given[2] or not asked or asked[1] not in units():
+    goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
+    if not given or not given[2] or not goal or goal[1] not in units():
         return value
-    number = convert(float(given[1]), given[2], asked[1])
+    number = convert(float(given[1]), given[2], goal[1])
     if number is None:
         return value
-    return f"{number:.4f}".rstrip("0").rstrip(".") + f" {units()[asked[1]].name}"
+    return f"{number:.4f}".rstrip("0").rstrip(".") + f" {units()[goal[1]].name}"

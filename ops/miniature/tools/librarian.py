@@ -31,8 +31,8 @@ def answer(task: Task) -> str:
 def _subjects(task: Task) -> list[str]:
     """What to look up: an earlier look-up's result, else what the question names, else its choices."""
     earlier = [line.partition(" = ")[2] for line in task.lines("FACT")]
-    found = [name for text in earlier[-1:] for name in find_entities(text)]
-    return found or find_entities(task.question) or find_entities("; ".join(task.choices.values()))
+    shown = [name for text in earlier[-1:] for name in find_entities(text)]
+    return shown or find_entities(task.question) or find_entities("; ".join(task.choices.values()))
 
 
 def _conclusion(task: Task, value: str) -> list[str]:

@@ -11,9 +11,11 @@ from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import load_pool
 from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.grading import grade
 from ops.miniature.families import FAMILIES, Draft, Family
+from ops.miniature.generalists import SKILLS, think
 from ops.miniature.problems import drafts, generate, split_of
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
@@ -21,11 +23,16 @@ from ops.precaching.precache import solo_messages
 from ops.workflow.execution import worker_messages
 from ops.workflow.grammar import Step, Workflow
 
-NAMES = tuple(TOOLS)
+NAMES = (*TOOLS, *SKILLS)
+SURE = [family for family in FAMILIES if family.sure]
 
 
 def split(family: Family) -> str:
     return "train" if family.benchmark in training_benchmarks() else "test"
+
+
+def answer(worker: str, messages: list[Message], sample: int = 0) -> str:
+    return TOOLS[worker](read(messages)) if worker in TOOLS else think(worker, messages, sample=sample).text
 
 
 def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
@@ -36,7 +43,7 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     )
     workflow, responses = Workflow(steps), {}
     for index, (worker, _) in enumerate(solution):
-        responses[index] = TOOLS[worker](read(worker_messages(workflow, index, worker_prompt(problem), responses)))
+        responses[index] = answer(worker, worker_messages(workflow, index, worker_prompt(problem), responses), index)
     return responses[len(solution) - 1]
 
 
@@ -68,15 +75,17 @@ def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family) -> Non
     made = list(itertools.islice(drafts(family, split(family), 5), 25))
     problems = [(as_problem(family, draft), draft) for draft in made]
     solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in problems]
-    # Examples can be explained by a wrong rule too: the search then fails honestly.
-    assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
+    if family.sure:  # examples can be explained by a wrong rule too: the search then fails honestly
+        assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
+    else:
+        assert statistics.mean(solved) >= 0.5
     gold = {"math": "\\boxed{%s}", "choice": "Answer: %s", "text": "Answer: %s", "code": "```python\n%s\n```"}
     for problem, draft in problems:
         verdict = grade(problem, gold[problem.grader] % draft.answer)
         assert verdict.correct, (draft.question, draft.answer, verdict)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", SURE, ids=lambda family: family.name)
 def test_dropping_the_first_step_breaks_a_chain(family: Family) -> None:
     made = list(itertools.islice(drafts(family, split(family), 7), 20))
     chains = [(as_problem(family, draft), draft.solution) for draft in made if len(draft.solution) > 1]
@@ -87,8 +96,8 @@ def test_dropping_the_first_step_breaks_a_chain(family: Family) -> None:
 def test_no_single_worker_wins_and_most_problems_need_several() -> None:
     mix = [problem for name in training_benchmarks() for problem in generate(name, "train", 60, 11)]
     for worker in NAMES:
-        right = [grade(problem, TOOLS[worker](read(solo_messages(problem)))).correct for problem in mix]
-        assert statistics.mean(right) <= 0.45
+        right = [grade(problem, answer(worker, solo_messages(problem))).correct for problem in mix]
+        assert statistics.mean(right) <= 0.55
     needs = [
         len(draft.solution)
         for family in FAMILIES
@@ -111,7 +120,7 @@ def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
     assert generate("mmlu", "train", 12, 4) != generate("mmlu", "train", 12, 5)
 
 
-def test_the_quickstart_pool_names_exactly_the_tools() -> None:
+def test_the_quickstart_pool_names_every_embedded_worker() -> None:
     pool = load_pool(Workspace.find().config, "quickstart")
     assert sorted(pool.names) == sorted(NAMES)
     prices = {(worker.price.input, worker.price.output) for worker in pool.workers if worker.price}

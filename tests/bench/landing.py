@@ -1,0 +1,213 @@
+"""`python -m tests.bench.landing`, what `make landing` calls: where the embedded pool lands, into docs.
+
+Every workflow of a stated set runs on the same questions, straight through the embedded workers: what a step is sent
+is the executor's (`worker_messages`), answers are graded by the real graders, costs are the pool's prices. What is
+best for a family is chosen on training questions and measured on others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ops.benchmarks.prompts import worker_prompt
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.config import Grading, load_pool
+from ops.core.problem import Problem
+from ops.core.response import Message
+from ops.core.workspace import Workspace
+from ops.evaluation.report import percent
+from ops.evaluation.statistics import mean_estimate
+from ops.grading import configure, grade_many
+from ops.miniature.families import FAMILIES
+from ops.miniature.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
+from ops.miniature.generalists import SKILLS, think
+from ops.miniature.problems import generate
+from ops.miniature.provider import tokens
+from ops.miniature.reading import read
+from ops.miniature.tools import TOOLS
+from ops.workflow.execution import OPINION, worker_messages
+from ops.workflow.grammar import Step, Workflow
+from pipelines.pages import write_between
+
+DOC = Path("docs") / "miniature.md"
+MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
+POOL = load_pool(Workspace.find().config, "quickstart")
+PER_FAMILY = 25
+"""Questions of each family: in one seed's training split to choose by, in another's test split to measure on."""
+
+
+class Result(NamedTuple):
+    right: bool
+    usd: float
+
+
+def workflow(flow: Flow) -> Workflow:
+    """In the grammar's terms, by the pool's order."""
+    return Workflow(
+        tuple(Step(POOL.names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps)
+    )
+
+
+class Bench:
+    """Answers and their costs, each made once."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[str, float]] = {}
+
+    def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
+        """The answer of a workflow to a problem, and its USD."""
+        responses: dict[int, str] = {}
+        graph = workflow(flow)
+        usd, asked = 0.0, defaultdict[str, int](int)
+        for index, step in enumerate(graph.steps):
+            messages = worker_messages(graph, index, worker_prompt(problem), responses)
+            key = f"{step.worker}{messages}"
+            responses[index], price = self._ask(POOL.names[step.worker], messages, sample + OPINION * asked[key])
+            asked[key] += 1
+            usd += price
+        return responses[len(graph.steps) - 1], usd
+
+    def _ask(self, name: str, messages: list[Message], sample: int) -> tuple[str, float]:
+        key = f"{name}{sample}{messages}"
+        if key not in self._answers:
+            worker = POOL.worker(name)
+            if name in TOOLS:
+                answer = TOOLS[name](read(messages))
+            else:
+                answer = think(name, messages, sample=sample, temperature=worker.temperature or 1.0).text
+            assert worker.price is not None  # the embedded pool states its prices
+            usd = worker.price.usd(sum(tokens(message["content"]) for message in messages), tokens(answer))
+            self._answers[key] = answer, usd
+        return self._answers[key]
+
+
+def measure(problems: Sequence[Problem], set_: Sequence[Flow]) -> dict[tuple[str, str], Result]:
+    """(problem's key, flow's name) → what became of it."""
+    bench = Bench()
+    made = {(problem.key, flow.name): (problem, *bench.run(problem, flow)) for problem in problems for flow in set_}
+    distinct = {(problem.key, answer): (problem, answer) for problem, answer, _ in made.values()}
+    grades = dict(zip(distinct, grade_many(list(distinct.values())), strict=True))
+    return {key: Result(grades[problem.key, answer].correct, usd) for key, (problem, answer, usd) in made.items()}
+
+
+def of_families(benchmarks: Iterable[str], split: str, seed: int) -> list[Problem]:
+    """`PER_FAMILY` problems of each family of the benchmarks."""
+    counts = {name: PER_FAMILY * sum(family.benchmark == name for family in FAMILIES) for name in benchmarks}
+    return [problem for name, count in counts.items() for problem in generate(name, split, count, seed)]  # type: ignore[arg-type]
+
+
+Results = Mapping[tuple[str, str], Result]
+
+
+def best(results: Results, problems: Sequence[Problem], names: Iterable[str]) -> str:
+    """The flow that is right most often; of equals the cheaper one."""
+    return max(
+        names,
+        key=lambda name: (
+            sum(results[p.key, name].right for p in problems),
+            -sum(results[p.key, name].usd for p in problems),
+        ),
+    )
+
+
+def share(results: Results, problems: Sequence[Problem], *names: str) -> str:
+    """Per cent of the problems that one of the flows answers, ± one standard error."""
+    return mean_text([float(any(results[p.key, name].right for name in names)) for p in problems])
+
+
+def mean_text(values: Sequence[float]) -> str:
+    """A mean in per cent, ± one standard error."""
+    return percent(mean_estimate(values))
+
+
+def tables() -> str:
+    """Where the pool lands, and what wins which family."""
+    configure(Grading(isolation="resource_limits"), Path())
+    set_ = flows()
+    known = of_families(training_benchmarks(), "train", 1)
+    seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), unseen_benchmarks()))
+    trained, tested = measure(known, set_), measure([*seen, *unseen], set_)
+    by_kind = {kind: [flow.name for flow in set_ if flow.kind == kind] for kind in KINDS}
+    singles = by_kind["alone"]
+    single = best(trained, known, singles)
+    lines = ["| of the test questions, % | target | in-domain | unseen |", "| --- | --- | --- | --- |"]
+
+    def row(title: str, target: str, *names: str) -> None:
+        lines.append(f"| {title} | {target} | {share(tested, seen, *names)} | {share(tested, unseen, *names)} |")
+
+    row(f"best single worker ({single})", "40–55", single)
+    row("four samples of it, counted by the editor", "", ballot("vote", *[single] * 4).name)
+    five = [voted(problems, single) for problems in (seen, unseen)]
+    lines.append(f"| five samples of it, the most common answer | +3–8 | {five[0]} | {five[1]} |")
+    row("it solves, then checks", "", chain("check", (single, SOLVE), (single, CHECK)).name)
+    row("the three generalists, then it checks", "", mixture().name)
+    row("oracle over single workers", "65–80", *singles)
+    row(f"the best of {len(set_)} workflows, with hindsight", "≥ 90", *(flow.name for flow in set_))
+    lines += ["", f"| family | {' | '.join(KINDS.values())} | the winner |", f"| --- |{' --- |' * len(KINDS)} --- |"]
+    for family in FAMILIES:
+        theirs = [p for p in (*seen, *unseen) if p.family == family.name]
+        # Of the unseen families nothing is known before: their best is hindsight's.
+        basis, by = ([p for p in known if p.family == family.name], trained)
+        if not basis:
+            basis, by = theirs, tested
+        chosen = {kind: best(by, basis, names) for kind, names in by_kind.items()}
+        winner = best(by, basis, chosen.values())
+        cells = []
+        for name in chosen.values():
+            right = 100 * sum(tested[p.key, name].right for p in theirs) / len(theirs)
+            cells.append(f"**{right:.0f}**" if name == winner else f"{right:.0f}")
+        lines.append(f"| {family.name} | {' | '.join(cells)} | {winner} |")
+    return "\n".join(lines) + "\n"
+
+
+def voted(problems: Sequence[Problem], name: str) -> str:
+    """Five samples of one worker by itself, the most common graded answer counted: right where most samples agree."""
+    bench, flow = Bench(), chain("alone", (name, SOLVE))
+    answers = {p.key: [bench.run(p, flow, sample)[0] for sample in range(5)] for p in problems}
+    pairs = [(p, answer) for p in problems for answer in answers[p.key]]
+    right = {(p.key, answer): grade.correct for (p, answer), grade in zip(pairs, grade_many(pairs), strict=True)}
+    values = []
+    for p in problems:
+        finals = [answer.splitlines()[-1] if "```" not in answer else answer for answer in answers[p.key]]
+        common = max(finals, key=lambda final: (finals.count(final), -finals.index(final)))
+        values.append(float(right[p.key, answers[p.key][finals.index(common)]]))
+    return mean_text(values)
+
+
+def traced() -> str:
+    """One wrong answer of each generalist, each by another kind of misstep, with what led to it."""
+    configure(Grading(isolation="resource_limits"), Path())
+    lines = ["| worker | question | its response | gold | the misstep |", "| --- | --- | --- | --- | --- |"]
+    kinds = set[str]()
+    for name in SKILLS:
+        for problem in of_families(training_benchmarks(), "test", 4):
+            if problem.grader == "code":
+                continue
+            messages = worker_messages(workflow(chain("alone", (name, SOLVE))), 0, worker_prompt(problem), {})
+            thought = think(name, messages, temperature=POOL.worker(name).temperature or 1.0)
+            new = {step.kind for step in thought.missteps} - kinds
+            if len(thought.missteps) == 1 and new and not grade_many([(problem, thought.text)])[0].correct:
+                step, kinds = thought.missteps[0], kinds | new
+                misstep = f"{step.kind}, {step.where}: {step.what}"
+                cells = (name, problem.question, thought.text, problem.answer, misstep)
+                lines.append("| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |")
+                break
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write the tables, or those that the command line names, into the page."""
+    made = {"landing": (MARK, tables), "traced": (TRACED, traced)}
+    for name in sys.argv[1:] or made:
+        mark, table = made[name]
+        write_between(Workspace.find().root / DOC, mark, table())
+        print(f"{DOC}: {name} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

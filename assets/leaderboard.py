@@ -8,7 +8,7 @@ from assets.benchmark_scores import benchmark_scores
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.evaluation.comparison import compare
-from ops.evaluation.report import accuracy_bars, tables
+from ops.evaluation.report import accuracy_bars, reach_tables, tables
 from ops.training.cold_start import base_policy_folder
 
 
@@ -16,10 +16,12 @@ from ops.training.cold_start import base_policy_folder
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()
-    board = compare(setup, run_folder(podium) / "policy", base_policy_folder(setup)).board
+    made = compare(setup, run_folder(podium) / "policy", base_policy_folder(setup))
+    board = made.board
     return dg.MaterializeResult(
         metadata={
             **{name: metadata.table(*columns) for name, columns in tables(board).items() if columns.rows},
+            **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
             "accuracy": metadata.picture("accuracy", accuracy_bars(board)),
         }
     )

@@ -6,18 +6,24 @@ from rich.console import Console
 
 from assets.conductor import run_folder
 from assets.resources import Calls, Podium
-from ops.evaluation.comparison import stored_comparison
-from ops.evaluation.report import leaderboard_table
+from ops.benchmarks.registry import training_benchmarks
+from ops.evaluation.comparison import Comparison, stored_comparison
+from ops.evaluation.report import leaderboard_table, percent
 from ops.release import registry
 from ops.spending.money import usd
 from ops.training.plan import RunResult
+
+STRATEGIES = 5
+"""Shapes of workflows that the ending names."""
 
 
 def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle") -> None:
     """What one of `pipelines.lifecycle.JOBS` came to. Raises `DataError` when it has not been run to its end."""
     console.print()
     if job != "train":
-        console.print(leaderboard_table(stored_comparison(podium.load(), run_folder(podium) / "policy").board))
+        comparison = stored_comparison(podium.load(), run_folder(podium) / "policy")
+        console.print(leaderboard_table(comparison.board))
+        _reach(console, comparison)
     if job != "evaluate":
         _training(console, podium)
     champion = registry.champion(podium.load().workspace)
@@ -33,6 +39,25 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     console.print("podium dev                the Dagster UI and the MLflow registry")
     if champion is not None:
         console.print('podium ask "…"            ask the champion a question', markup=False)
+
+
+def _reach(console: Console, comparison: Comparison) -> None:
+    for name, reach in comparison.reach.items():
+        console.print(
+            f"{name.capitalize():11} somebody here answers {reach.ceiling:.1%} of the questions, the Conductor "
+            f"{reach.reached:.1%} of those; {reach.valid:.1%} of its workflows are valid, {reach.right_if_valid:.1%} "
+            "of the valid ones right"
+        )
+    board = comparison.board
+    for system in board.systems:
+        if system == "Conductor" or comparison.best_worker in system:
+            accuracy, cost = board.mean(system, training_benchmarks()), board.cost(system, training_benchmarks())[1]
+            console.print(f"Price       {system}: {percent(accuracy)} % in-domain for {usd(cost)} a question")
+    for strategy in comparison.reach["in-domain"].strategies[:STRATEGIES] if "in-domain" in comparison.reach else ():
+        paid = f"; {strategy.paid} answers that no single worker gives" if strategy.paid else ""
+        console.print(f"Strategy    {strategy.shape} {strategy.share:.1%}, most on {strategy.where}{paid}")
+        if strategy.example:
+            console.print(f"            {strategy.example}", style="dim", markup=False)
 
 
 def _training(console: Console, podium: Podium) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
@@ -17,8 +18,9 @@ from ops.core.errors import DataError
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import of_worker
+from ops.evaluation.alone import of_worker, score_rows
 from ops.evaluation.baseline import Answers, standings
+from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import MeanEstimate
@@ -41,6 +43,8 @@ class Comparison:
     best_worker: str
     best_worker_rows: list[ScoreRow]
     """What the promotion gate pairs with the Conductor's rows."""
+    reach: dict[str, Reach] = field(default_factory=dict)
+    """In-domain, and on the unseen benchmarks: how far the Conductor comes."""
 
 
 def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
@@ -57,9 +61,20 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines)
     cold = stored_scores(setup, base_policy, COLD_START, list(domains)) if setup.recipe.cold_start else None
     board = leaderboard(conductor, baselines, cold)
-    made = Comparison(policy_key(policy), board, conductor, best, _with_domains(of_worker(alone, best), domains))
+    singles = score_rows(alone)
+    groups = {"in-domain": training_benchmarks(), "unseen": unseen_benchmarks()}
+    reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
+    made = Comparison(
+        policy=policy_key(policy),
+        board=board,
+        conductor=conductor,
+        best_worker=best,
+        best_worker_rows=_with_domains(of_worker(alone, best), domains),
+        reach={name: part for name, part in reaches.items() if part is not None},
+    )
     facts = _facts(setup, policy) | {
         "best_worker": best,
+        "reach": {name: asdict(part) for name, part in made.reach.items()},
         "systems": {
             name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
         },
@@ -86,6 +101,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
         best_worker_rows=_with_domains(of_worker(_answers(setup, [best]), best), domains),
+        reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
     )
 
 

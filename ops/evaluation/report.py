@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.evaluation.reach import Reach
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
 from ops.spending.money import usd
@@ -117,6 +118,22 @@ def percent(accuracy: MeanEstimate) -> str:
         return "–"
     error = "" if math.isnan(accuracy.standard_error) else f" ± {100 * accuracy.standard_error:.1f}"
     return f"{100 * accuracy.mean:.1f}{error}"
+
+
+def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
+    """`reach`: the ceiling and how much of it the Conductor reaches. `strategies that paid`: one of each shape."""
+    head = ["questions", "answered by somebody", "of those by the Conductor", "valid workflows", "right if valid"]
+    shares: list[list[str | int | float]] = [
+        [name, *(round(share, 4) for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
+        for name, part in reaches.items()
+    ]
+    shapes: list[list[str | int | float]] = [
+        [name, each.shape, round(each.share, 4), each.where, each.paid, each.example]
+        for name, part in reaches.items()
+        for each in part.strategies
+    ]
+    columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
+    return {"reach": Columns(head, shares), "strategies that paid": Columns(columns, shapes)}
 
 
 def _number(value: float) -> str:

@@ -60,6 +60,8 @@ class Grpo(Settings):
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     clip: float = Field(default=0.2, gt=0)
+    clip_high: float | None = Field(default=None, gt=0)
+    """Upper bound of the ratio, where it is another than the lower one (DAPO, arXiv:2503.14476)."""
     kl: float = Field(default=0.0, ge=0)
     """Weight of the KL term; 0: no reference model is loaded."""
     loss: Literal["grpo", "dapo", "dr_grpo", "bnpo"] = "grpo"
@@ -74,6 +76,12 @@ class Grpo(Settings):
     deepspeed: str | None = None
     """File in config/deepspeed, or None for a single process."""
     processes: int = Field(default=1, ge=1)
+    length_window: int = Field(default=1, ge=1)
+    """Steps among which questions are sorted by the length of their prompts, so that a step pads less; the steps come
+    in random order. 1: every step's questions are drawn alike."""
+    worker_samples: int = Field(default=1, ge=1)
+    """Answers of a worker to one prompt that training draws on: epoch n executes with sample index n modulo this.
+    1: every prompt is paid for once, and its one answer stands for the whole training."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints: what a crash can cost."""
     reward_terms: dict[str, float] = Field(default={})

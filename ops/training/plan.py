@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.registry import training_domains
-from ops.config import STORED, Pool, Recipe, Settings, Setup, digest, resolved
+from ops.config import STORED, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.reward_term import TERMS
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+
+
+_LATER = ("clip_high", "length_window", "worker_samples")
+"""Settings younger than some runs: left at their defaults, they change no run's key."""
 
 
 class RunPlan(Settings):
@@ -89,8 +93,11 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
     from ops.conductor.policy import PolicyCard
 
     mix = workspace.data / "training_mix.jsonl"
+    later = {name: getattr(recipe.grpo, name) for name in _LATER}
+    changed = {name: value for name, value in later.items() if value != Grpo.model_fields[name].default}
     key = digest([
-        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms"}}),
+        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms", *_LATER}}),
+        *([changed] if changed else []),
         *([terms] if (terms := recipe.grpo.reward_terms) else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,

@@ -143,19 +143,23 @@ def reward_function(
     team: Team,
     on_batch: Callable[[StepStatistics], None],
     weights: Mapping[str, float] | None = None,
+    worker_samples: int = 1,
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
 
-    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1.
+    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`.
     """
 
-    async def workflow_reward(completions: list[Any], problem: list[str], **_: Any) -> list[float | None]:
+    async def workflow_reward(
+        completions: list[Any], problem: list[str], trainer_state: Any = None, **_: Any
+    ) -> list[float | None]:
         started = time.perf_counter()
-        asked = [problems[name] for name in problem]
+        sample = int(getattr(trainer_state, "epoch", 0) or 0) % worker_samples
+        batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-        rollouts = await roll_out(texts, asked, team)
+        rollouts = await roll_out(texts, batch, team, sample=sample)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
-        on_batch(summarize(rollouts, asked, time.perf_counter() - started, added))
+        on_batch(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [
             None if rollout.reward is None else rollout.reward + sum(terms.values())
             for rollout, terms in zip(rollouts, added, strict=True)

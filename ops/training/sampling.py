@@ -19,6 +19,10 @@ STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
 STEPS_OTHERWISE = (0.2, 0.4, 0.3, 0.1)
 SEES_EARLIER = 0.85
 """Probability that a later step sees the earlier ones."""
+RELIABLE = 0.9
+"""Accuracy on a subject from which a worker is as good as sure: nothing better is sought there."""
+REPEATS = 0.3
+"""Probability that a step that is added repeats the one after it: another opinion, or another check."""
 _FLOOR, _SPOKEN_HERE, _SPOKEN_ELSEWHERE, _PLAIN = 0.01, 1.0, 1.0, 0.6
 
 
@@ -68,9 +72,9 @@ class WorkflowSampler:
         self._succeeded: dict[str, list[tuple[str, float]]] = {}
         self._texts: dict[tuple[str, str], str] = {}
         responses = [row for row in responses if row.worker in self._ordinals]
-        asked = Counter((row.worker, row.subject) for row in responses)
+        attempts = Counter((row.worker, row.subject) for row in responses)
         right = Counter((row.worker, row.subject) for row in responses if row.correct)
-        self._accuracy = {key: right[key] / count for key, count in asked.items()}
+        self._accuracy = {key: right[key] / count for key, count in attempts.items()}
         for row in responses:
             self._texts[row.worker, row.problem] = row.text.lower()
             if row.correct:
@@ -91,8 +95,8 @@ class WorkflowSampler:
         return {key: count / totals[key[0]] for key, count in spoken.items()}
 
     def solved_alone(self, problem: Problem) -> bool:
-        """Whether a worker that is mostly right on the subject answered the problem by itself."""
-        return any(trust >= 0.5 for _, trust in self._succeeded.get(problem.key, []))
+        """Whether a worker that is nearly always right on the subject answered the problem by itself."""
+        return any(trust >= RELIABLE for _, trust in self._succeeded.get(problem.key, []))
 
     def may_be_luck(self, worker: str, problem: Problem) -> bool:
         """Whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
@@ -133,6 +137,23 @@ class WorkflowSampler:
             subtask = SOLVE if plain and self._random.random() < 0.5 else self._subtask(worker, problem)
             sees = index > 0 and self._random.random() < SEES_EARLIER
             steps.append(Step(self._ordinals[worker], subtask, "all" if sees else "none"))
+        return Workflow(tuple(steps))
+
+    def vary(self, workflow: Workflow, problem: Problem) -> Workflow:
+        """The workflow with a step added (where there is room), changed or left out (where it has several)."""
+        steps = list(workflow.steps)
+        ways = ["change", *(["add"] * 2 if len(steps) < self._max_steps else []), *(["drop"] if len(steps) > 1 else [])]
+        way, at = self._random.choice(ways), self._random.randrange(len(steps))
+        if way == "drop":
+            del steps[at]
+        elif way == "add" and self._random.random() < REPEATS:
+            steps.insert(at, steps[at])
+        else:
+            worker = self._random.choice(list(self._ordinals))
+            sees = self._random.random() < SEES_EARLIER
+            step = Step(self._ordinals[worker], self._subtask(worker, problem), "all" if sees else "none")
+            steps[at : at + (way == "change")] = [step]
+        steps[0] = Step(steps[0].worker, steps[0].subtask, "none")
         return Workflow(tuple(steps))
 
     def _subtask(self, worker: str, problem: Problem) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -75,8 +76,10 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         max_grad_norm=grpo.max_grad_norm,
         beta=grpo.kl,
         epsilon=grpo.clip,
+        epsilon_high=grpo.clip_high,
         loss_type=grpo.loss,
         scale_rewards="group",
+        shuffle_dataset=grpo.length_window == 1,
         **_machine(grpo, ends),
         bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
@@ -127,7 +130,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     trainer = TimedTrainer(
         model=model,
-        reward_funcs=reward_function(problems, team, curve.batch, plan.recipe.grpo.reward_terms),
+        reward_funcs=reward_function(
+            problems, team, curve.batch, plan.recipe.grpo.reward_terms, plan.recipe.grpo.worker_samples
+        ),
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, list(problems.values()), team, tokenizer, context_tokens(model)),
         processing_class=tokenizer,
@@ -167,13 +172,34 @@ def dataset(
             room = context - plan.recipe.grpo.max_completion_tokens
             check_length(messages, problem, partial(chat_tokens, tokenizer), room)
         rows.append({"prompt": plain_messages(tokenizer, messages), "problem": problem.key})
+    grpo = plan.recipe.grpo
+    if grpo.length_window > 1:
+        rows = by_length(rows, grpo.questions_per_step, grpo.length_window, plan.recipe.seed)
     return Dataset.from_list(rows)
+
+
+def by_length(rows: Sequence[dict[str, Any]], step: int, window: int, seed: int) -> list[dict[str, Any]]:
+    """The rows in an order in which each `step` of them have prompts of like length, those of `window` steps being
+    sorted together; windows and steps are random."""
+    random = Random(seed)
+    drawn = random.sample(list(rows), len(rows))
+    steps = []
+    for start in range(0, len(drawn), step * window):
+        part = sorted(drawn[start : start + step * window], key=_length)
+        steps += [part[first : first + step] for first in range(0, len(part), step)]
+    whole = [part for part in steps if len(part) == step]
+    random.shuffle(whole)
+    return [row for part in (*whole, *(part for part in steps if len(part) < step)) for row in part]
+
+
+def _length(row: dict[str, Any]) -> int:
+    return sum(len(message["content"]) for message in row["prompt"])
 
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint that was written to its end; a half-written one is passed over."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    whole = [path for path in found if (path / "trainer_state.json").is_file() and _readable(path)]
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    whole = [path for path in checkpoints if (path / "trainer_state.json").is_file() and _readable(path)]
     return whole[-1] if whole else None
 
 

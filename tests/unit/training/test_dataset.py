@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from ops.config import Pool, Recipe, Worker, load_recipe
 from ops.core.problem import Problem
 from ops.training.plan import RunPlan
 from ops.training.tokenizer import train_tokenizer
-from ops.training.trainer import dataset
+from ops.training.trainer import by_length, dataset
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
@@ -64,3 +65,24 @@ def test_a_problem_too_long_for_the_model_is_named_before_training_starts(tokeni
     assert chat_tokens(tokenizer, dataset(made, [short], team, tokenizer, 300)[0]["prompt"]) < room
     with pytest.raises(PromptTooLongError, match=rf"rlpr problem p1: .* takes {room} before"):
         dataset(made, [short, long], team, tokenizer, 300)
+
+
+def test_steps_of_like_length_keep_every_row_and_differ_little_within() -> None:
+    rows = [{"prompt": [{"role": "user", "content": "x" * (7 * n % 101)}], "problem": str(n)} for n in range(96)]
+    ordered = by_length(rows, 8, 4, seed=1)
+    assert sorted(row["problem"] for row in ordered) == sorted(row["problem"] for row in rows)
+    assert ordered == by_length(rows, 8, 4, seed=1) != by_length(rows, 8, 4, seed=2)
+
+    def padded(some: list[dict[str, Any]]) -> int:
+        lengths = [len(row["prompt"][0]["content"]) for row in some]
+        return sum(8 * max(lengths[start : start + 8]) for start in range(0, 96, 8))
+
+    assert padded(ordered) < 0.75 * padded(rows)
+
+
+def test_an_unfinished_step_comes_last() -> None:
+    rows = [{"prompt": [{"role": "user", "content": "x" * n}], "problem": str(n)} for n in range(19)]
+    ordered = by_length(rows, 8, 2, seed=1)
+    last = sorted(len(row["prompt"][0]["content"]) for row in ordered[16:])
+    assert len(ordered) == 19
+    assert len(last) == 3

@@ -150,3 +150,33 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
         train(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
     assert "--mixed_precision bf16" in str(caught.value)
+
+
+def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was paid for is gone on with after an update; another value is another run."""
+    from ops.config import digest
+    from ops.training import plan
+
+    seen: list[list[object]] = []
+
+    def recording(parts: list[object]) -> str:
+        seen.append(parts)
+        return digest(parts)
+
+    monkeypatch.setattr(plan, "digest", recording)
+    recipe = load_recipe(CONFIG, "quickstart")
+    pool = load_pool(CONFIG, "quickstart")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")
+    base = tmp_path / "base"
+    base.mkdir()
+    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
+    card.write(base)
+
+    def parts(**changes: object) -> str:
+        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update=changes)})
+        write_run(Setup(Workspace(tmp_path), changed, pool), base)
+        return json.dumps(seen[-1])
+
+    assert not any(name in parts() for name in ("clip_high", "worker_samples", "length_window"))
+    assert '"worker_samples": 3' in parts(worker_samples=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,22 +40,37 @@ def step(completions: list[str], names: list[str]) -> tuple[list[float | None], 
 
 def test_a_step_counts_outcomes_and_strategies() -> None:
     completions = [ALONE, CHECKED, CHECKED, WRONG, "no", '{"model_id": [0]}', ALONE, ALONE]
-    rewards, found = step(completions, ["a", "a", "b", "b", "a", "a", "a", "a"])
+    rewards, statistics = step(completions, ["a", "a", "b", "b", "a", "a", "a", "a"])
     assert rewards == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 1.0, 1.0]
-    assert found.values["share/right"] == 5 / 8
-    assert found.values["invalid/no_assignment"] == found.values["invalid/mapping"] == 1 / 8
-    assert found.values["shape/single"] == 4 / 8
-    assert found.values["shape/verify_last"] == 2 / 8
-    assert {f"shape/{name}" for name in SHAPES} <= set(found.values)
-    assert found.values["patterns"] == 3
-    assert found.values["diversity"] == pytest.approx(1.4591479)  # shares 3/6, 2/6 and 1/6
-    assert found.patterns == {"0": 3, "1 0<0": 2, "1": 1}
-    assert found.use == {"code": {"knows": 1, "lies": 2}, "math": {"knows": 4, "lies": 1}}
-    assert found.sample == ALONE
+    assert statistics.values["share/right"] == 5 / 8
+    assert statistics.values["invalid/no_assignment"] == statistics.values["invalid/mapping"] == 1 / 8
+    assert statistics.values["shape/single"] == 4 / 8
+    assert statistics.values["shape/verify_last"] == 2 / 8
+    assert {f"shape/{name}" for name in SHAPES} <= set(statistics.values)
+    assert statistics.values["patterns"] == 3
+    assert statistics.values["diversity"] == pytest.approx(1.4591479)  # shares 3/6, 2/6 and 1/6
+    assert statistics.patterns == {"0": 3, "1 0<0": 2, "1": 1}
+    assert statistics.use == {"code": {"knows": 1, "lies": 2}, "math": {"knows": 4, "lies": 1}}
+    assert statistics.sample == ALONE
 
 
 def test_a_step_without_a_workflow_has_no_diversity() -> None:
-    rewards, found = step(["no", "never"], ["a", "b"])
+    rewards, statistics = step(["no", "never"], ["a", "b"])
     assert rewards == [0.0, 0.0]
-    assert (found.values["patterns"], found.values["diversity"]) == (0, 0.0)
-    assert found.use == found.patterns == {}
+    assert (statistics.values["patterns"], statistics.values["diversity"]) == (0, 0.0)
+    assert statistics.use == statistics.patterns == {}
+
+
+@pytest.mark.parametrize(("worker_samples", "epoch", "sample"), [(1, 3.7, 0), (2, 0.99, 0), (2, 1.0, 1), (2, 2.5, 0)])
+def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: float, sample: int) -> None:
+    samples = []
+
+    class Recorder:
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            samples.append(sample)
+            return Response("\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
+
+    team = Team(OFFERED, Recorder(), Prompting(style="compact"))
+    function = reward_function({"math500/a": problem("a", "math")}, team, lambda _: None, None, worker_samples)
+    asyncio.run(function(completions=[ALONE], problem=["math500/a"], trainer_state=SimpleNamespace(epoch=epoch)))  # type: ignore[arg-type]
+    assert samples == [sample]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -130,3 +131,13 @@ def test_a_lucky_guess_is_not_taught() -> None:
     assert not any(sampler.solved_alone(p) for p in problems)
     found = asyncio.run(explore(problems, sampler, 2, Team(OFFERED[:1], Scripted(), PROMPTING)))
     assert found == {}
+
+
+def test_what_worked_on_a_subject_is_lent_within_it_first() -> None:
+    """Subject "s" is won by the first worker, "t" by the second: neither is tried with the other's."""
+    problems = [replace(problem(f"p{i}", "B" if i % 2 else "C"), subject="s" if i % 2 else "t") for i in range(60)]
+    sampler = WorkflowSampler(["good", "bad"], [], [Subtask("Go.", "go")], success_share=0.7, max_steps=1, seed=1)
+    solved = asyncio.run(explore(problems, sampler, 4, Team(OFFERED[:2], Scripted(), PROMPTING)))
+    assert len(solved) == len(problems)
+    for problem_, workflows in ((each, solved[each.key]) for each in problems):
+        assert {workflow.steps[-1].worker for workflow in workflows} == {0 if problem_.subject == "s" else 1}

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ops.core.errors import ConfigError
+from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.training.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
-from ops.workflow.grammar import SOLVE, parse
+from ops.workflow.grammar import SOLVE, Step, Workflow, parse
 
 OFFERED = ("b", "a", "c")
 SUBTASKS = (Subtask("Look up the density.", "density"), Subtask("Write the program.", "program"))
@@ -67,3 +68,17 @@ def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) ->
     broken.write_text("- {say: x}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"subtasks\.yaml.*about"):
         load_subtasks(broken)
+
+
+def test_a_variation_is_a_workflow_that_differs_by_a_step() -> None:
+    problem = Problem("p", "mmlu", "mmlu", "train", "Why?", "A", "choice", choices=("x", "y"))
+    sampler = WorkflowSampler(["a", "b"], [], SUBTASKS, success_share=0.5, max_steps=3, seed=3)
+    start = Workflow((Step(0, "Plan."), Step(1, "Solve.", "all"), Step(0, "Check.", "all")))
+    varied = [sampler.vary(start, problem) for _ in range(300)]
+    assert {len(workflow.steps) for workflow in varied} == {2, 3}  # there is no room for a fourth
+    assert all(workflow.steps[0].access == "none" for workflow in varied)
+    assert all(sum(a != b for a, b in zip(w.steps, start.steps, strict=False)) <= 3 for w in varied)
+    longer = [sampler.vary(Workflow.single(1), problem) for _ in range(300)]
+    assert {len(workflow.steps) for workflow in longer} == {1, 2}  # the last step cannot be left out
+    pairs = [workflow.steps for workflow in longer if len(workflow.steps) == 2]
+    assert any((first.worker, first.subtask) == (second.worker, second.subtask) for first, second in pairs)

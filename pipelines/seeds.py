@@ -1,91 +1,214 @@
-"""The quickstart on several seeds, as a table in docs."""
+"""The quickstart on several seeds, greedy and sampled, beside opponents at equal cost, as tables in docs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from assets.resources import Podium
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import read_problems
 from ops.conductor.policy import Conductor
+from ops.config import Setup
+from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import stored_comparison
-from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.runner import evaluate, summarize
+from ops.evaluation.report import Leaderboard
+from ops.evaluation.runner import ScoreRow, evaluate, summarize
+from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
 from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder
 from ops.training.plan import RunResult
+from ops.workers.client import WorkerClient
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.strategy import diversity
+from ops.workflow.team import Team
 from pipelines.pages import write_between
 from pipelines.run import live
 
 FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `make seeds` -->"
+SAMPLED = 1.0
+"""The training temperature, at which policies are read beside greedily."""
+CHOSEN_BY = 40
+"""Problems of each domain of the mix on which the static workflow is chosen."""
+HEAD = ("seed", "greedy in-domain", "unseen", "valid", "right if valid", "entropy, bits", "steps", "reward", "minutes")
+"""Of the table of seeds; an arrow leads from the cold start to the Conductor."""
+SYSTEMS = ("Conductor, greedy", "cold start, greedy", "Conductor, sampled", "cold start, sampled")
+
+
+class Score(NamedTuple):
+    """Accuracies in [0, 1] and USD a question in-domain."""
+
+    seen: float
+    unseen: float
+    usd: float
 
 
 class Outcome(NamedTuple):
-    """One seed: its leaderboard, and both policies read greedily."""
+    """One seed."""
 
     seed: int
-    board: Leaderboard
-    greedy: Leaderboard
+    scores: Mapping[str, Score]
+    valid: tuple[float, float]
+    """Shares of well-formed workflows, greedy: cold start, Conductor."""
+    right_if_valid: tuple[float, float]
+    entropy: tuple[float, float]
+    """Of the patterns (bits), greedy: cold start, Conductor."""
+    steps: float
     trained: RunResult
+    minutes: float
 
 
 def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
-    """Run every seed and write the table between its marks in docs/results.md, which it gives. Raises `PodiumError`."""
+    """Run every seed and write the tables between their marks in docs/results.md. Raises `PodiumError`."""
     outcomes = []
     for seed in seeds:
+        began = time.monotonic()
         live(workspace, "quickstart", seed)
-        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed)))
-    write_between(workspace.root / FILE, MARK, _tables(outcomes))
+        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed), (time.monotonic() - began) / 60))
+    write_between(workspace.root / FILE, MARK, _tables(outcomes, opponents(Podium(root=str(workspace.root)).load())))
     return FILE
 
 
-def _outcome(podium: Podium) -> Outcome:
+def _outcome(podium: Podium, minutes: float) -> Outcome:
     from assets.conductor import run_folder
 
     setup = podium.load()
-    recipe = setup.recipe
     folder = run_folder(podium)
     trained = RunResult.read(folder)
     assert trained is not None  # the lifecycle has just ended well
-    policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}
     client = open_client(setup, "evaluation")
-    questions = [question for asked in evaluation_questions(setup.workspace, recipe).values() for question in asked]
-    settings = recipe.evaluation.model_copy(update={"temperature": 0.0})
-    greedy = {}
-    for name, policy in policies.items():
+    scores, greedy = {}, {}
+    for name, policy in {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}.items():
         conductor = Conductor.load(policy)
-        team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
-        rows = asyncio.run(evaluate(conductor, questions, team, settings))
-        greedy[name] = summarize(rows)
-    return Outcome(recipe.seed, stored_comparison(setup, folder / "policy").board, Leaderboard(greedy), trained)
+        team = conductor.card.team(setup.pool, setup.workspace.data, setup.recipe.execution, client)
+        for way, temperature in (("greedy", 0.0), ("sampled", SAMPLED)):
+            settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
+            rows = asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
+            scores[f"{name}, {way}"] = _score(rows)
+            if way == "greedy":
+                greedy[name] = rows
+    return Outcome(
+        seed=setup.recipe.seed,
+        scores=scores,
+        valid=_both(greedy, lambda rows: _share(row.format_ok for row in rows)),
+        right_if_valid=_both(greedy, lambda rows: _share(row.correct for row in rows if row.format_ok)),
+        entropy=_both(greedy, lambda rows: diversity(row.pattern for row in rows if row.format_ok).entropy),
+        steps=statistics.mean(row.steps for row in greedy["Conductor"]),
+        trained=trained,
+        minutes=minutes,
+    )
 
 
-def _tables(outcomes: Sequence[Outcome]) -> str:
-    lines = ["| seed | system | in-domain mean | unseen mean | USD a question |", "| --- | --- | --- | --- | --- |"]
-    for outcome in outcomes:
-        for board, suffix in ((outcome.board, ""), (outcome.greedy, ", greedy")):
-            for name in board.systems:
-                seen = percent(board.mean(name, training_benchmarks()))
-                unseen = percent(board.mean(name, unseen_benchmarks()))
-                usd = board.cost(name, training_benchmarks())[1]
-                lines.append(f"| {outcome.seed} | {name}{suffix} | {seen} | {unseen} | {usd:.6f} |")
+def questions(setup: Setup) -> list[Problem]:
+    """Every evaluation question; they do not depend on the seed."""
+    return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
+
+
+def _both(rows: Mapping[str, list[ScoreRow]], of: Callable[[list[ScoreRow]], float]) -> tuple[float, float]:
+    return of(rows["cold start"]), of(rows["Conductor"])
+
+
+def _share(flags: object) -> float:
+    return statistics.mean(map(float, flags))  # type: ignore[call-overload, no-any-return]
+
+
+def _score(rows: Sequence[ScoreRow]) -> Score:
+    board = Leaderboard({"it": summarize(rows)})
+    seen, unseen = (board.mean("it", names()).mean for names in (training_benchmarks, unseen_benchmarks))
+    return Score(seen, unseen, board.cost("it", training_benchmarks())[1])
+
+
+# ── opponents ────────────────────────────────────────────────────────────────
+
+
+class Static:
+    """A writer of one workflow, whatever is asked."""
+
+    def __init__(self, flow: Flow, setup: Setup) -> None:
+        names = setup.pool.names
+        steps = [Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps]
+        self._text = Workflow(tuple(steps)).render()
+
+    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        """The workflow, once a prompt."""
+        return [self._text] * len(prompts)
+
+
+def opponents(setup: Setup) -> dict[str, Score]:
+    """Systems that need no training, on the same questions; the static workflow is chosen on the training mix."""
+    client = open_client(setup, "opponents")
+    mix = read_problems(setup.workspace.data / "training_mix.jsonl")
+    Random(0).shuffle(mix)
+    domains = sorted({problem.domain for problem in mix})
+    known = [problem for name in domains for problem in [p for p in mix if p.domain == name][:CHOSEN_BY]]
+    best = max(flows(), key=lambda flow: _share(row.correct for row in _run(flow, known, setup, client)))
+    chosen = {
+        f"best worker ({STRONGEST})": chain("alone", (STRONGEST, SOLVE)),
+        "five samples of it, voted": five_voices(),
+        "it solves, then checks": chain("check", (STRONGEST, SOLVE), (STRONGEST, CHECK)),
+        "Mixture-of-Agents": mixture(),
+        f"best static workflow ({best.name})": best,
+    }
+    return {name: _score(_run(flow, questions(setup), setup, client)) for name, flow in chosen.items()}
+
+
+def _run(flow: Flow, problems: Sequence[Problem], setup: Setup, client: WorkerClient) -> list[ScoreRow]:
+    recipe = setup.recipe
+    # Five voices and who counts them are six steps: more than a Conductor may write.
+    prompting = recipe.prompting.model_copy(update={"max_steps": max(recipe.prompting.max_steps, len(flow.steps))})
+    team = Team(setup.pool.workers, client, prompting, execution=recipe.execution)
+    return asyncio.run(evaluate(Static(flow, setup), problems, team, recipe.evaluation))
+
+
+# ── tables ───────────────────────────────────────────────────────────────────
+
+
+def _tables(outcomes: Sequence[Outcome], others: Mapping[str, Score]) -> str:
+    lines = ["| system | in-domain, % | unseen, % | USD a question |", "| --- | --- | --- | --- |"]
+    for name in SYSTEMS:
+        scores = [outcome.scores[name] for outcome in outcomes]
+        usd = statistics.mean(score.usd for score in scores)
+        seen, unseen = _over([score.seen for score in scores]), _over([score.unseen for score in scores])
+        lines.append(f"| {name} | {seen} | {unseen} | {usd:.6f} |")
+    lines += [f"| {name} | {100 * s.seen:.1f} | {100 * s.unseen:.1f} | {s.usd:.6f} |" for name, s in others.items()]
+    lines += ["", "| Conductor, greedy, minus | in-domain, points | unseen, points |", "| --- | --- | --- |"]
+    best = [outcome.scores[SYSTEMS[0]] for outcome in outcomes]
+    paired = {SYSTEMS[1]: [outcome.scores[SYSTEMS[1]] for outcome in outcomes]}
+    for name, theirs in {**paired, **{name: [score] * len(best) for name, score in others.items()}}.items():
+        pairs = list(zip(best, theirs, strict=True))
+        seen = _over([ours.seen - other.seen for ours, other in pairs])
+        lines.append(f"| {name} | {seen} | {_over([ours.unseen - other.unseen for ours, other in pairs])} |")
     lines += [
         "",
-        "| seed | reward before | after | format compliance | more than one worker |",
-        "| --- | --- | --- | --- | --- |",
+        f"| {' | '.join(HEAD)} |",
+        f"|{' --- |' * len(HEAD)}",
     ]
-    for outcome in outcomes:
-        scores = [outcome.board.systems["Conductor"][name] for name in training_benchmarks()]
-        compliance = sum(score.format_compliance for score in scores) / len(scores)
-        several = sum(score.multi_worker_share for score in scores) / len(scores)
-        trained = outcome.trained
-        lines.append(
-            f"| {outcome.seed} | {trained.reward_before:.3f} | {trained.reward_after:.3f} "
-            f"| {compliance:.1%} | {several:.1%} |"
+    for made in outcomes:
+        before, after = made.scores[SYSTEMS[1]], made.scores[SYSTEMS[0]]
+        cells = (
+            f"{100 * before.seen:.1f} → {100 * after.seen:.1f}",
+            f"{100 * before.unseen:.1f} → {100 * after.unseen:.1f}",
+            f"{100 * made.valid[0]:.1f} → {100 * made.valid[1]:.1f} %",
+            f"{100 * made.right_if_valid[0]:.1f} → {100 * made.right_if_valid[1]:.1f} %",
+            f"{made.entropy[0]:.2f} → {made.entropy[1]:.2f}",
+            f"{made.steps:.2f}",
+            f"{made.trained.reward_before:.3f} → {made.trained.reward_after:.3f}",
+            f"{made.minutes:.1f}",
         )
+        lines.append(f"| {made.seed} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _over(values: Sequence[float]) -> str:
+    """Mean over the seeds, in per cent, ± its standard error."""
+    error = f" ± {100 * statistics.stdev(values) / math.sqrt(len(values)):.1f}" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.1f}{error}"

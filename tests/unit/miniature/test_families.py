@@ -24,6 +24,8 @@ from ops.workflow.execution import worker_messages
 from ops.workflow.grammar import Step, Workflow
 
 NAMES = (*TOOLS, *SKILLS)
+FEW = {"two_squares": 200}
+"""Families that hold no more questions than this."""
 SURE = [family for family in FAMILIES if family.sure]
 
 
@@ -65,6 +67,7 @@ def as_problem(family: Family, draft: Draft) -> Problem:
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_distinct_proven_problems(family: Family, count: int) -> None:
+    count = min(count, FEW.get(family.name, count))
     made = list(itertools.islice(drafts(family, split(family), 3), count))
     assert len({(draft.question, draft.choices) for draft in made}) == count
     assert all(draft.proof[0] == draft.proof[1] for draft in made)

@@ -26,8 +26,10 @@ QUIET = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "TOKENIZERS_PARALLELISM": "false",
     "TQDM_DISABLE": "1",
+    # MLflow asks for git, and without it GitPython fills a page.
+    "GIT_PYTHON_REFRESH": "quiet",
 }
-"""No tool reports home. What the user has set stays."""
+"""No tool reports home or says what nobody asked. What the user has set stays."""
 
 CODE_LOCATION = "podium"
 """What the UI calls this code; pyproject.toml says the same to `dagster dev` in the project's folder."""

@@ -1,9 +1,9 @@
-"""The embedded world: seeded problem families, and tool workers that can solve parts of them.
+"""The embedded world: seeded problem families, tools that can solve parts of them, generalists that try all.
 
 What belongs here: everything that exists only so that the quickstart can run without
 a download or a key. What does not: anything that real benchmarks or real models use.
-Only `ops.benchmarks.base` and `ops.workers.providers` know this room.
+Only `ops.benchmarks.base` and `ops.workers.providers` know this room, and `pipelines.seeds`, which measures it.
 
-The families (who asks) and the tools (who answers) share the fact tables in
-`data/knowledge` and nothing else: a tool reads only the messages that it is sent.
+The families (who asks) and the workers (who answers) share the fact tables in `data/knowledge` and the meaning of
+formal clauses (`ledgers`): a worker reads only the messages that it is sent.
 """

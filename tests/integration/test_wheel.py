@@ -115,7 +115,7 @@ def folder(command: Path, tmp_path: Path) -> Path:
 def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> None:
     podium(command, folder, "data", "raw", "--recipe", "mini")
     assert "20 problems" in podium(command, folder, "data", "shortlist", "--recipe", "mini")
-    assert "120 calls" in podium(command, folder, "data", "responses", "--recipe", "mini")
+    assert "180 calls" in podium(command, folder, "data", "responses", "--recipe", "mini")
 
 
 @pytest.mark.soak

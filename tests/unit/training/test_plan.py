@@ -174,7 +174,8 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
     card.write(base)
 
     def parts(**changes: object) -> str:
-        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update=changes)})
+        younger = {"clip_high": None, "worker_samples": 1, "length_window": 1}
+        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={**younger, **changes})})
         write_run(Setup(Workspace(tmp_path), changed, pool), base)
         return json.dumps(seen[-1])
 

@@ -6,28 +6,62 @@ writes one, and one that saw a lucky combination learns luck.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, product
 from random import Random
 
 from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
 from ops.training.sampling import WorkflowSampler
-from ops.workflow.grammar import Workflow
+from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 
 BATCH = 256
 """Workflows in flight at once."""
 KEPT = 2
-"""Workflows of a subject that are taught: those that were right most reliably."""
+"""Workflows that are taught for a problem: the most reliable ones."""
 VARIED = 0.4
-"""Share of the second round's workflows that are variations of what worked in the domain; the others worked on the
-subject as they are."""
+"""Share of the second round's workflows that are variations of what works best."""
+TRUSTED = 0.8
+"""Reliability on a subject from which a workflow is taught for problems on which it was not tried."""
 
 Progress = Callable[[int, int], None]
 Pairs = Sequence[tuple[Problem, Workflow]]
 Subject = tuple[str, str]
 """Domain and subject."""
+
+
+class Tally:
+    """How often which workflow was right on a subject."""
+
+    def __init__(self) -> None:
+        self._tries: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
+        self._wins: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
+
+    def count(self, subject: Subject, workflow: Workflow, right: bool) -> None:
+        """Book one try."""
+        self._tries[subject][workflow] += 1
+        self._wins[subject][workflow] += right
+
+    def reliability(self, subject: Subject, workflow: Workflow) -> float:
+        """The expected share of right answers, in (0, 1): half before anything was tried."""
+        return (self._wins[subject][workflow] + 1) / (self._tries[subject][workflow] + 2)
+
+    def promising(self, subject: Subject, random: Random) -> Workflow | None:
+        """A workflow that was right on the subject, drawn as Thompson does: the surer the better, the less tried the
+        more often. None where none was."""
+        drawn = {
+            workflow: random.betavariate(wins + 1, self._tries[subject][workflow] - wins + 1)
+            for workflow, wins in self._wins[subject].items()
+            if wins
+        }
+        return max(drawn, key=drawn.__getitem__) if drawn else None
+
+    def best(self, subject: Subject) -> list[Workflow]:
+        """The workflows that were right on the subject, the most reliable first; of equals the shorter."""
+        right = [workflow for workflow, wins in self._wins[subject].items() if wins]
+        return sorted(right, key=lambda workflow: (-self.reliability(subject, workflow), len(workflow.steps)))
 
 
 async def explore(
@@ -37,59 +71,65 @@ async def explore(
     team: Team,
     on_progress: Progress | None = None,
 ) -> dict[str, list[Workflow]]:
-    """Problem's key → workflows that answered it, for the problems that no worker reliably solves alone.
+    """Problem's key → workflows to be taught for it, for the problems that no worker reliably solves alone.
 
-    First `attempts` random workflows a problem; then as many of those that worked on other problems of its subject
-    (of its domain, where none did), as they are or with a step added, changed or left out. Of what answered a problem,
-    the workflows that are most reliable on its subject are kept. Raises `OverBudget` and `ConfigError`; what was
+    First `attempts` workflows a problem: on each subject every pair of workers in a chain once, then random ones. Then
+    as many of those that work best on the subject, as they are or (of any subject of the domain) with a step added,
+    changed or left out. What is taught answered the problem, or nearly always answers its subject; where choices are
+    offered, what is right hardly more often than chance is luck. Raises `OverBudget` and `ConfigError`; what was
     answered by then is in the response cache.
     """
     hard = [problem for problem in problems if not sampler.solved_alone(problem)]
-    total, random = 2 * attempts * len(hard), Random(attempts)
-    solved: dict[str, list[Workflow]] = {}
-    tries, wins = Counter[tuple[Subject, Workflow]](), Counter[tuple[Subject, Workflow]]()
+    total, random, tally = 2 * attempts * len(hard), Random(attempts), Tally()
+    solved: dict[str, set[Workflow]] = defaultdict(set)
 
-    async def attempt(pairs: Pairs, before: int) -> None:
-        for start in range(0, len(pairs), BATCH):
-            batch = pairs[start : start + BATCH]
-            rollouts = await roll_out([workflow.render() for _, workflow in batch], [each for each, _ in batch], team)
-            for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
-                tries[_subject(problem), workflow] += 1
-                if rollout.outcome != "right":
-                    continue
-                if sampler.may_be_luck(team.workers[workflow.steps[-1].worker].name, problem):
-                    continue
-                wins[_subject(problem), workflow] += 1
-                if workflow not in solved.setdefault(problem.key, []):
-                    solved[problem.key].append(workflow)
-            if on_progress is not None:
-                on_progress(min(before + start + BATCH, total), total)
+    async def attempt(batch: Pairs, done: int) -> None:
+        rollouts = await roll_out([workflow.render() for _, workflow in batch], [each for each, _ in batch], team)
+        for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
+            tally.count(_subject(problem), workflow, rollout.outcome == "right")
+            if rollout.outcome == "right":
+                solved[problem.key].add(workflow)
+        if on_progress is not None:
+            on_progress(min(done + len(batch), total), total)
 
-    await attempt([(problem, sampler.draw(problem)) for problem in hard for _ in range(attempts)], 0)
-    by_subject: dict[Subject, list[Workflow]] = {}
-    by_domain: dict[str, list[Workflow]] = {}
-    for problem in hard:
-        by_subject.setdefault(_subject(problem), []).extend(solved.get(problem.key, []))
-        by_domain.setdefault(problem.domain, []).extend(solved.get(problem.key, []))
-    second = []
-    for problem in hard:
-        near, far = by_subject[_subject(problem)], by_domain[problem.domain]
-        for _ in range(attempts if far else 0):
-            if random.random() < VARIED:
-                second.append((problem, sampler.vary(random.choice(far), problem)))
+    order = [problem for _ in range(attempts) for problem in random.sample(hard, len(hard))]
+    chains = {_subject(problem): _chains(team, random) for problem in hard}
+    for start in range(0, len(order), BATCH):
+        part = order[start : start + BATCH]
+        await attempt([(each, next(chains[_subject(each)], None) or sampler.draw(each)) for each in part], start)
+    subjects = sorted({_subject(problem) for problem in hard})
+    for start in range(0, len(order), BATCH):
+        batch: list[tuple[Problem, Workflow]] = []
+        for problem in order[start : start + BATCH]:
+            near = tally.promising(_subject(problem), random)
+            if near is None or random.random() < VARIED:
+                far = random.choice([subject for subject in subjects if subject[0] == problem.domain])
+                base = random.choice([near, tally.promising(far, random)]) or near
+                batch.append((problem, sampler.vary(base, problem) if base else sampler.draw(problem)))
             else:
-                second.append((problem, random.choice(near or far)))
-    await attempt(second, total // 2)
+                batch.append((problem, near))
+        await attempt(batch, len(order) + start)
+    taught = {problem.key: list(_taught(problem, tally, solved[problem.key])) for problem in hard}
+    return {key: workflows[:KEPT] for key, workflows in taught.items() if workflows}
 
-    def reliability(problem: Problem, workflow: Workflow) -> float:
-        key = _subject(problem), workflow
-        return wins[key] / (tries[key] + 1)  # one win in one try is not yet much
 
-    return {
-        problem.key: sorted(solved[problem.key], key=lambda workflow: -reliability(problem, workflow))[:KEPT]
-        for problem in hard
-        if problem.key in solved
-    }
+def _chains(team: Team, random: Random) -> Iterator[Workflow]:
+    """Every pair of workers, the second of whom sees what the first says, in random order."""
+    pairs = list(product(range(len(team.workers)), repeat=2)) if team.prompting.max_steps > 1 else []
+    random.shuffle(pairs)
+    return (Workflow((Step(first, SOLVE), Step(second, SOLVE, "all"))) for first, second in pairs)
+
+
+def _taught(problem: Problem, tally: Tally, right: Iterable[Workflow]) -> Iterator[Workflow]:
+    subject, answered = _subject(problem), set(right)
+    ranked = tally.best(subject)
+    least = 2 / len(problem.choices) if problem.choices else 0.0
+    known = (workflow for workflow in ranked if workflow in answered)
+    trusted = (workflow for workflow in ranked if workflow not in answered)
+    for workflow in chain(known, trusted):
+        reliability = tally.reliability(subject, workflow)
+        if reliability > least and (workflow in answered or reliability >= TRUSTED):
+            yield workflow
 
 
 def _subject(problem: Problem) -> Subject:

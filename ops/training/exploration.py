@@ -123,7 +123,8 @@ def _chains(team: Team, random: Random) -> Iterator[Workflow]:
 def _taught(problem: Problem, tally: Tally, right: Iterable[Workflow]) -> Iterator[Workflow]:
     subject, answered = _subject(problem), set(right)
     ranked = tally.best(subject)
-    least = 2 / len(problem.choices) if problem.choices else 0.0
+    by_chance = 1 / len(problem.choices) if problem.choices else 0.0
+    least = min(2 * by_chance, (1 + by_chance) / 2)  # of two choices, nobody is right twice as often as chance
     known = (workflow for workflow in ranked if workflow in answered)
     trusted = (workflow for workflow in ranked if workflow not in answered)
     for workflow in chain(known, trusted):

@@ -9,6 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import sympy
@@ -73,6 +74,14 @@ def from_latex(text: str) -> str:
     text = text.replace("{", "(").replace("}", ")").replace("^", "**")
     text = re.sub(r"(\d)\s*(?=[a-z(])", r"\1*", text)
     return re.sub(r"\)\s*(?=[\w(])", ")*", text).strip()
+
+
+def latex(value: Fraction) -> str:
+    """A number as LaTeX writes it."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    sign = "-" if value < 0 else ""
+    return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
 def decimal(value: sympy.Expr, places: int = 4) -> str:

@@ -103,6 +103,12 @@ def quantity(text: str) -> tuple[float, str] | None:
     return (float(match[1]), match[2] or "") if match else None
 
 
+def number(text: str) -> float:
+    """The first number of a text; 0 without one."""
+    first = quantity(text)
+    return first[0] if first else 0.0
+
+
 def choice_of(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
     """The letter of the choice that equals `value`: the same text, or the same quantity, also in another unit."""
     for letter, text in choices.items():
@@ -115,7 +121,7 @@ def _same_quantity(text: str, value: str, converting: bool) -> bool:
     offered, given = quantity(text), quantity(value)
     if not offered or not given:
         return False
-    number: float | None = given[0]
+    amount: float | None = given[0]
     if offered[1] and given[1] and offered[1] != given[1]:
-        number = convert(given[0], given[1], offered[1]) if converting else None
-    return number is not None and abs(number - offered[0]) <= TOLERANCE * abs(number)
+        amount = convert(given[0], given[1], offered[1]) if converting else None
+    return amount is not None and abs(amount - offered[0]) <= TOLERANCE * abs(amount)

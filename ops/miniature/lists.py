@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ops.miniature.phrases import OPERATIONS as PHRASES
+from ops.miniature.phrases import readings
 
 Numbers = list[int]
 OPERATIONS = {
@@ -67,12 +68,7 @@ def examples(question: str) -> list[Example]:
 
 def plan(question: str) -> list[str]:
     """The operations that a question describes, in its order."""
-    spoken = [
-        (match.start(), name)
-        for pattern, name in PHRASES.items()
-        for match in re.finditer(pattern, question, re.IGNORECASE)
-    ]
-    return [name for _, name in sorted(spoken)]
+    return readings(question, PHRASES)
 
 
 def program(steps: Sequence[str], question: str) -> str:

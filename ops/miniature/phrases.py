@@ -6,6 +6,7 @@ formula needs.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -69,3 +70,13 @@ OPERATIONS = {
     r"(?:give|return|print) (?:only )?the largest": "max",
     r"(?:give|return|print) (?:only )?how many": "count",
 }
+
+
+def readings(text: str, phrases: dict[str, str]) -> list[str]:
+    """The phrases' readings in the order in which the text says them."""
+    spoken = [
+        (match.start(), reading.format(*match.groups()))
+        for pattern, reading in phrases.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE)
+    ]
+    return [reading for _, reading in sorted(spoken)]

@@ -11,6 +11,7 @@ from ops.core.problem import CodeTest
 from ops.miniature.knowledge import knowledge_table
 
 MATERIAL_FACTS = ("density", "melting point", "molar mass")
+PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
 COUNTRY_WORDS = ("capital", "currency", "language")
 
 

@@ -10,17 +10,10 @@ from random import Random
 import sympy
 
 from ops.miniature import ledgers
-from ops.miniature.families.base import CHECK, COMPUTE, FORMALIZE, READ_REST, SOLVE_ALONE, Draft, Family
-from ops.miniature.formula import from_latex, parse
+from ops.miniature.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Draft, Family
+from ops.miniature.formula import from_latex, latex, parse
 
 _X = sympy.Symbol("x")
-
-
-def _latex(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    sign = "-" if value < 0 else ""
-    return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
 def arithmetic(random: Random) -> Draft:
@@ -34,7 +27,7 @@ def arithmetic(random: Random) -> Draft:
     opening = random.choice(("Compute", "Evaluate", "What is the value of"))
     return Draft(
         f"{opening} ${text}$.",
-        _latex(value),
+        latex(value),
         (value, Fraction(int(again.p), int(again.q))),
         (("algebraist", COMPUTE[1]),),
     )
@@ -97,13 +90,12 @@ def number_words(random: Random) -> Draft:
     return Draft(f"{opening} {text}.", str(value), (value, again), (FORMALIZE, COMPUTE))
 
 
-_NAMES = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
 _THINGS = ("apples", "marbles", "stamps", "cards", "coins", "shells", "beads")
 
 
 def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
     start = random.randint(20, 90)
-    sentences, value = [f"{random.choice(_NAMES)} has {start} {random.choice(_THINGS)}"], Fraction(start)
+    sentences, value = [f"{random.choice(PEOPLE)} has {start} {random.choice(_THINGS)}"], Fraction(start)
     scale, shift = Fraction(1), Fraction(0)  # the second way: one affine map of the start
     for _ in range(events):
         n, kind = (
@@ -124,21 +116,18 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
 def story(random: Random) -> Draft:
     """A short story: a start and two or three events."""
     text, value, again = _story(random, random.choice((2, 3)))
-    return Draft(text, _latex(value), (value, again), (FORMALIZE, COMPUTE))
+    return Draft(text, latex(value), (value, again), (FORMALIZE, COMPUTE))
 
 
 def long_story(random: Random) -> Draft:
     """A story of more events than the analyst reads at a time."""
     text, value, again = _story(random, random.choice((4, 5, 6)))
-    return Draft(text, _latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
-
-
-_PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
+    return Draft(text, latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
 def account(random: Random) -> Draft:
     """What several people own, one clause after the other; no tool keeps more than one account."""
-    names = random.sample(_PEOPLE, 3)
+    names = random.sample(PEOPLE, 3)
     first, second, third = names
     sentences = [f"{first} owns {random.randint(20, 60)} {random.choice(_THINGS)}"]
     for name, other in ((second, first), (third, second)):

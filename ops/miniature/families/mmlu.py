@@ -11,6 +11,7 @@ from ops.miniature.families.base import (
     COMPUTE,
     COUNTRY_WORDS,
     FORMALIZE,
+    PEOPLE,
     SOLVE_ALONE,
     VOTE,
     Draft,
@@ -146,12 +147,9 @@ def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tu
     return ". ".join(sentences), list(rows[0])
 
 
-_PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
-
-
 def tallest(random: Random) -> Draft:
     """Who stands where in a row of five or six: read sentence by sentence, no tool's trade."""
-    names = random.sample(_PEOPLE, random.choice((5, 6)))
+    names = random.sample(PEOPLE, random.choice((5, 6)))
     text, row = in_a_row(random, names, "is taller than", "is shorter than")
     words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))
     choices, letter = lettered(random, names[place], names)

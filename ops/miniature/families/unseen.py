@@ -93,10 +93,8 @@ def _unittest(name: str, cases: list[tuple[str, str]]) -> tuple[CodeTest, ...]:
     )
 
 
-def list_function(random: Random) -> Draft:
-    """A pipeline as a function instead of a program."""
-    names = pick(random, random.choice((2, 3)))
-    words = ", then ".join(STEPS[name][0] for name in names)
+def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> Draft:
+    """A function `g(xs)` that does these operations, tested on lists drawn now; the question is still to be asked."""
     body = "\n".join(f"    xs = {STEPS[name][2]}" for name in names)
     program = f"def g(xs):\n{body}\n    return xs"
     scope: dict[str, object] = {}
@@ -105,9 +103,16 @@ def list_function(random: Random) -> Draft:
     direct = [meaning(names, xs) for xs in given]
     again = [scope["g"](xs) for xs in given]  # type: ignore[operator]
     tests = _unittest("g", [(f"g({xs})", str(wanted)) for xs, wanted in zip(given, direct, strict=True)])
+    return Draft("", program, (direct, again), solution, (), tests)
+
+
+def list_function(random: Random) -> Draft:
+    """A pipeline as a function instead of a program."""
+    names = pick(random, random.choice((2, 3)))
+    words = ", then ".join(STEPS[name][0] for name in names)
+    draft = _of_lists(random, names, (PLAN, PROGRAM))
     opening = random.choice(("Write a function `g(xs)` over", "Define `g(xs)` for", "Implement `g(xs)` on"))
-    question = f"{opening} a list of integers: {words}; return the new list."
-    return Draft(question, program, (direct, again), (PLAN, PROGRAM), (), tests)
+    return draft._replace(question=f"{opening} a list of integers: {words}; return the new list.")
 
 
 def discount(random: Random) -> Draft:
@@ -154,15 +159,8 @@ def function_from_examples(random: Random) -> Draft:
     names = pick(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
     shown = "\n".join(f">>> g({xs})\n{meaning(names, xs)}" for xs in examples)
-    program = "def g(xs):\n" + "\n".join(f"    xs = {STEPS[name][2]}" for name in names) + "\n    return xs"
-    scope: dict[str, object] = {}
-    exec(program, scope)
-    given = inputs(random, 5)
-    direct = [meaning(names, xs) for xs in given]
-    again = [scope["g"](xs) for xs in given]  # type: ignore[operator]
-    tests = _unittest("g", [(f"g({xs})", str(wanted)) for xs, wanted in zip(given, direct, strict=True)])
-    question = f"Write the function `g(xs)` that these calls show.\n{shown}"
-    return Draft(question, program, (direct, again), (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK), (), tests)
+    draft = _of_lists(random, names, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
+    return draft._replace(question=f"Write the function `g(xs)` that these calls show.\n{shown}")
 
 
 FAMILIES = (

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import sympy
 
-from ops.miniature.formula import NotAFormula, from_latex, parse
+from ops.miniature.formal import written_formula
+from ops.miniature.formula import NotAFormula, parse
 from ops.miniature.generalists.arithmetic import plain
 from ops.miniature.generalists.mind import Finding, Mind
 
@@ -23,11 +24,11 @@ COMMANDS = ("zeros", "integral", "derivative", "minimum")
 
 def quadratic(mind: Mind) -> Finding | None:
     """What is asked of a quadratic: by the subtask's word, else by the question's."""
-    formulas = re.findall(r"\$([^$]+)\$", mind.task.question)
-    if not formulas:
+    body = written_formula(mind.task.question)
+    if body is None:
         return None
     try:
-        polynomial = sympy.Poly(parse(from_latex(max(formulas, key=len))), _X)
+        polynomial = sympy.Poly(parse(body), _X)
     except (NotAFormula, sympy.PolynomialError):
         return None
     if polynomial.degree() != 2:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ops.miniature.formal import subjects
 from ops.miniature.generalists.mind import Finding, Mind
-from ops.miniature.knowledge import FACT_UNITS, entities, find_attribute, find_entities
+from ops.miniature.knowledge import FACT_UNITS, entities, find_attribute, find_entities, number
 
 _ATTRIBUTES = (
     (r"governed from", "country"),
@@ -27,7 +28,7 @@ def look_up(mind: Mind) -> Finding | None:
     attribute = find_attribute(mind.task.subtask)
     if attribute is None or "look up" not in mind.task.subtask:
         return None
-    names = [name for name in _subjects(mind) if attribute in entities()[name]]
+    names = [name for name in subjects(mind.task) if attribute in entities()[name]]
     lines = tuple(
         f"FACT: {attribute} of {name} = {mind.recall(name, attribute)} {FACT_UNITS[attribute]}".strip()
         for name in names
@@ -48,7 +49,7 @@ def comparison(mind: Mind) -> Finding | None:
     values = {name: mind.recall(name, attribute) for name in names}
     if any(value is None for value in values.values()):
         return None
-    numbers = {name: _number(value or "") for name, value in values.items()}
+    numbers = {name: number(value or "") for name, value in values.items()}
     smallest = _SMALLEST.search(f"{text if 'pick' not in mind.task.subtask else mind.task.subtask}") is not None
     if mind.misreads(0, "which side"):
         mind.chance.note("reading", "the question", "the other end of the scale was taken")
@@ -64,7 +65,7 @@ def comparison(mind: Mind) -> Finding | None:
 def fact(mind: Mind) -> Finding | None:
     """One attribute of one thing, over the country where only its capital is named."""
     text = mind.task.question
-    names = _subjects(mind)
+    names = subjects(mind.task)
     if not names:
         return None
     name = names[0]
@@ -76,12 +77,6 @@ def fact(mind: Mind) -> Finding | None:
     return Finding(value, FACT_UNITS[attribute], (f"I remember the {attribute} of {name}.",))
 
 
-def _subjects(mind: Mind) -> list[str]:
-    earlier = [line.partition(" = ")[2] for line in mind.task.lines("FACT")]
-    shown = [name for text in earlier[-1:] for name in find_entities(text)]
-    return shown or find_entities(mind.task.question) or find_entities("; ".join(mind.task.choices.values()))
-
-
 def _attribute(mind: Mind, text: str) -> str | None:
     attribute = next((name for pattern, name in _ATTRIBUTES if re.search(pattern, text, re.IGNORECASE)), None)
     if attribute is None or not mind.misreads(1, f"the sense: {attribute}"):
@@ -90,8 +85,3 @@ def _attribute(mind: Mind, text: str) -> str | None:
     other = mind.chance.pick(kin, "reading", "the sense")
     mind.chance.note("reading", "the question's sense", f"{attribute} was taken for {other}")
     return other
-
-
-def _number(text: str) -> float:
-    match = re.search(r"-?\d+(?:\.\d+)?", text)
-    return float(match[0]) if match else 0.0

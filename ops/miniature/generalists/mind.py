@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ops.miniature.formal import facts
 from ops.miniature.generalists.chance import Chance, memory
 from ops.miniature.generalists.skill import Skill
 from ops.miniature.knowledge import entities
 from ops.miniature.reading import Task
 
-_FACT = re.compile(r"(?P<attribute>.+) of (?P<name>.+) = (?P<value>.+)")
 _TIRES = 6
 """A reader's rate of misreading grows by one part in so many with every clause before."""
 
@@ -52,10 +52,9 @@ class Mind:
 
     def recall(self, name: str, attribute: str) -> str | None:
         """A fact: from what it was shown, else from memory, else made up; None where there is no such fact."""
-        for line in reversed(self.task.lines("FACT")):
-            fact = _FACT.match(line)
-            if fact and fact["attribute"] == attribute and fact["name"].lower() == name.lower():
-                return fact["value"].split(" ")[0] if _is_number(fact["value"].split(" ")[0]) else fact["value"]
+        for fact in reversed(facts(self.task)):
+            if fact.attribute == attribute and fact.name.lower() == name.lower():
+                return fact.value.split(" ")[0] if _is_number(fact.value.split(" ")[0]) else fact.value
         value = entities()[name].get(attribute)
         if value is None or self._knows(name, attribute):
             return value

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ops.miniature.formal import function, shown_function, shown_plan, signature
 from ops.miniature.generalists.mind import Finding, Mind
 from ops.miniature.generalists.quantities import formula_of
 from ops.miniature.lists import OPERATIONS, Example, apply, examples, plan, program
 
-_FUNCTION = re.compile(r"^(\w+)\(([\w, ]*)\) = (.+)$")
-_SIGNATURE = re.compile(r"`(\w+)\((\w(?:, \w)*)\)`")
 _DEEPEST = 3
 
 
 def write(mind: Mind) -> Finding | None:
     """A program, from the best that there is to go by."""
-    for line in reversed(mind.task.lines("EXPR")):
-        if match := _FUNCTION.match(line):
-            name, names, body = match.groups()
-            return Finding(f"def {name}({names}):\n    return {body}")
-    shown = [step for line in mind.task.lines("PLAN") for step in line.split("; ")]
+    if source := shown_function(mind.task):
+        return Finding(source)
+    shown = shown_plan(mind.task)
     if shown and all(step in OPERATIONS for step in shown):
         return Finding(program([_written(mind, index, step) for index, step in enumerate(shown)], mind.task.question))
-    if (signature := _SIGNATURE.search(mind.task.question)) and (understood := formula_of(mind)):
-        return Finding(f"def {signature[1]}({signature[2]}):\n    return {understood[0]}")
+    if (named := signature(mind.task.question)) and (understood := formula_of(mind)):
+        return Finding(function(*named, understood[0]))
     if steps := plan(mind.task.question):
         return Finding(program(described(mind, steps), mind.task.question))
     if given := examples(mind.task.question):

@@ -5,40 +5,29 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from ops.miniature.formula import NotAFormula, from_latex
+from ops.miniature import formal
+from ops.miniature.formula import NotAFormula, latex
 from ops.miniature.generalists.arithmetic import decimal, plain, slipping, work_out
 from ops.miniature.generalists.mind import Finding, Mind
 from ops.miniature.knowledge import convert, find_entities, units
 from ops.miniature.ledgers import QUESTION, clauses, run
-from ops.miniature.phrases import FORMULAS, STORY, Formula
+from ops.miniature.phrases import FORMULAS, STORY, Formula, readings
 
 _SWAPPED = {"+": "-", "-": "+", "*": "+", "/": "*"}
 _CONTRARY = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _SIGN = re.compile(r"(?<!\*)[-+*/](?!\*)")
-_LINE = re.compile(r"^(?P<body>.*?)(?: \[(?P<unit>[^\]]+)\])?$")
 
 
 def shown_formula(mind: Mind) -> Finding | None:
     """The formula that an earlier worker wrote down."""
-    lines = mind.task.lines("EXPR")
-    if not lines:
-        return None
-    body, unit = "", ""
-    for line in lines:
-        match = _LINE.match(line)
-        assert match is not None  # the pattern matches any line
-        body = match["body"].replace("PREV", f"({body})") if body else match["body"]
-        unit = match["unit"] or unit
-    return _worked_out(mind, body, unit)
+    shown = formal.shown_formula(mind.task)
+    return _worked_out(mind, *shown) if shown else None
 
 
 def written_formula(mind: Mind) -> Finding | None:
     """A formula between dollar signs, without a variable."""
-    formulas = re.findall(r"\$([^$]+)\$", mind.task.question)
-    if not formulas:
-        return None
-    body = from_latex(max(formulas, key=len))
-    if re.search(r"[a-z]", body):
+    body = formal.written_formula(mind.task.question)
+    if body is None or re.search(r"[a-z]", body):
         return None
     return _worked_out(mind, re.sub(r"\d+", _Numerals(mind), body), "")
 
@@ -81,15 +70,11 @@ def _seen(mind: Mind, index: int, text: str) -> str:
 
 def story(mind: Mind) -> Finding | None:
     """One pile and what happens to it."""
-    spoken = [
-        (match.start(), reading.format(*match.groups()))
-        for pattern, reading in STORY.items()
-        for match in re.finditer(pattern, mind.task.question, re.IGNORECASE)
-    ]
+    spoken = readings(mind.task.question, STORY)
     if len(spoken) < 2:
         return None
     value, notes = Fraction(0), []
-    for index, (_, clause) in enumerate(sorted(spoken)):
+    for index, clause in enumerate(spoken):
         clause = _clause_seen(mind, index, clause)
         if not clause:
             continue
@@ -124,7 +109,7 @@ def account(mind: Mind) -> Finding | None:
     asked_of = re.search(QUESTION, mind.task.question)
     if asked_of is None:
         return None
-    shown = [clause for line in mind.task.lines("PLAN") for clause in line.split("; ")]
+    shown = formal.shown_plan(mind.task)
     steps = shown or [_account_clause(mind, index, clause) for index, clause in enumerate(clauses(mind.task.question))]
     steps = [step for step in steps if step]
 
@@ -223,12 +208,5 @@ def _worked_out(mind: Mind, body: str, unit: str) -> Finding | None:
         value = work_out(body, mind.skill, mind.chance)
     except NotAFormula:
         return None
-    text = _latex(value) if mind.task.form == "boxed" else decimal(value)
+    text = latex(value) if mind.task.form == "boxed" else decimal(value)
     return Finding(text, unit, (f"I work out {body}.",))
-
-
-def _latex(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    sign = "-" if value < 0 else ""
-    return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"

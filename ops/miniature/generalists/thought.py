@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
+from ops.miniature.formal import expression_line
 from ops.miniature.generalists import algebra, facts, orders, programs, quantities
 from ops.miniature.generalists.chance import Chance, Misstep
 from ops.miniature.generalists.mind import Finding, Method, Mind
@@ -95,12 +96,8 @@ def _guess(mind: Mind) -> Finding:
 
 def _draft(mind: Mind) -> str | None:
     """What was asked for instead of an answer: the formula or the plan, as this reader reads it."""
-    signature = re.search(r"`(\w+)\((\w(?:, \w)*)\)`", mind.task.question)
     if understood := quantities.formula_of(mind):
-        body, unit = understood
-        if signature:
-            return f"EXPR: {signature[1]}({signature[2]}) = {body}"
-        return f"EXPR: {body} [{unit}]" if unit else f"EXPR: {body}"
+        return expression_line(mind.task.question, *understood)
     if steps := plan(mind.task.question):
         return f"PLAN: {'; '.join(programs.described(mind, steps))}"
     return None

@@ -6,45 +6,26 @@ in the question, and its command from the subtask: zeros, minimum, derivative, i
 
 from __future__ import annotations
 
-import re
-
 import sympy
 
-from ops.miniature.formula import NotAFormula, decimal, from_latex, parse
+from ops.miniature.formal import shown_formula, written_formula
+from ops.miniature.formula import NotAFormula, decimal, parse
 from ops.miniature.reading import Task, state
 
 X = sympy.Symbol("x")
-_EXPRESSION = re.compile(r"^(?P<body>.*?)(?: \[(?P<unit>[^\]]+)\])?$")
 _BLANK = "I see no formula to work on. Give me one; then I evaluate it, or find zeros, minimum, derivative, integral."
 
 
 def answer(task: Task) -> str:
     """The value of the formula, in the form asked for, with the formula's unit."""
-    lines = task.lines("EXPR")
+    body, unit = shown_formula(task) or (written_formula(task.question), "")
+    if body is None:
+        return _BLANK
     try:
-        body, unit = _chain(lines) if lines else (_from_question(task.question), "")
         value = _work(body, task.subtask)
     except NotAFormula:
         return _BLANK
     return state(task, f"{_text(value, task)} {unit}".strip())
-
-
-def _chain(lines: list[str]) -> tuple[str, str]:
-    """Fold the lines: each may refer to the one before it as PREV."""
-    body, unit = "", ""
-    for line in lines:
-        match = _EXPRESSION.match(line)
-        assert match is not None  # the pattern matches any line
-        body = match["body"].replace("PREV", f"({body})") if body else match["body"]
-        unit = match["unit"] or unit
-    return body, unit
-
-
-def _from_question(question: str) -> str:
-    formulas = re.findall(r"\$([^$]+)\$", question)
-    if not formulas:
-        raise NotAFormula("no formula")
-    return from_latex(max(formulas, key=len))
 
 
 def _work(body: str, subtask: str) -> sympy.Expr | list[sympy.Expr]:

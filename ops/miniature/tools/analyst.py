@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 
 from ops.miniature import ledgers
-from ops.miniature.phrases import FORMULAS, OPERATIONS, STORY, Formula
+from ops.miniature.formal import expression_line, facts
+from ops.miniature.phrases import FORMULAS, OPERATIONS, STORY, Formula, readings
 from ops.miniature.reading import Task
 
 SPAN = 4
-_SIGNATURE = re.compile(r"`(\w+)\((\w(?:, \w)*)\)`")
-_FACT = re.compile(r"(?P<attribute>.+) of .+ = (?P<value>[\d.]+)")
 
 
 def answer(task: Task) -> str:
@@ -23,11 +22,11 @@ def answer(task: Task) -> str:
     for formula in FORMULAS:
         if match := re.search(formula.pattern, question, re.IGNORECASE):
             return _formula(task, formula, match)
-    if steps := _clauses(question, OPERATIONS):
+    if steps := readings(question, OPERATIONS):
         return _part("PLAN", steps, "; ", task)
     if clauses := ledgers.clauses(question):
         return _part("PLAN", clauses, "; ", task)
-    if clauses := _clauses(question, STORY):
+    if clauses := readings(question, STORY):
         return _story(clauses, task)
     return "I find nothing here to write as a formula or a plan."
 
@@ -35,24 +34,11 @@ def answer(task: Task) -> str:
 def _formula(task: Task, formula: Formula, match: re.Match[str]) -> str:
     values = match.groupdict()
     if formula.needs:
-        facts = [fact for line in task.lines("FACT") if (fact := _FACT.match(line))]
-        known = [fact["value"] for fact in facts if fact["attribute"] == formula.needs]
+        known = [fact.value.split()[0] for fact in facts(task) if fact.attribute == formula.needs]
         if not known:
             return f"A formula needs the {formula.needs}: look up the {formula.needs} first."
         values["fact"] = known[-1]
-    body = formula.body.format(**values)
-    if signature := _SIGNATURE.search(task.question):
-        return f"EXPR: {signature[1]}({signature[2]}) = {body}"
-    return f"EXPR: {body} [{formula.unit}]" if formula.unit else f"EXPR: {body}"
-
-
-def _clauses(question: str, phrases: dict[str, str]) -> list[str]:
-    """The phrases' readings in the order in which the question says them."""
-    readings: list[tuple[int, str]] = []
-    for pattern, reading in phrases.items():
-        matches = re.finditer(pattern, question, re.IGNORECASE)
-        readings.extend((match.start(), reading.format(*match.groups())) for match in matches)
-    return [reading for _, reading in sorted(readings)]
+    return expression_line(task.question, formula.body.format(**values), formula.unit)
 
 
 def _span(clauses: list[str], task: Task) -> tuple[list[str], bool]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ops.miniature.knowledge import choice_of, convert, units
+from ops.miniature.formal import facts
+from ops.miniature.knowledge import choice_of, convert, number, units
 from ops.miniature.reading import Task, answers, state
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
-_FACT = re.compile(r"(?P<attribute>.+) of (?P<name>.+) = (?P<value>.+)")
 _RESULT = re.compile(r"(?:\\boxed\{(.+)\}|Answer: (.+))")
 
 _NOTHING = (
@@ -26,9 +26,9 @@ def answer(task: Task) -> str:
     """The final answer in the form asked for."""
     if "most" in task.subtask and answers(task):
         return _vote(task)
-    facts = [match for line in task.lines("FACT") if (match := _FACT.match(line))]
-    if len(facts) >= 2:
-        return _compare(task, [(match["name"], _number(match["value"])) for match in facts])
+    shown = facts(task)
+    if len(shown) >= 2:
+        return _compare(task, [(fact.name, number(fact.value)) for fact in shown])
     value = _last_result(task)
     if value is None and not task.choices:
         value = _first_quantity(task.question)
@@ -37,11 +37,6 @@ def answer(task: Task) -> str:
     if task.choices:
         return _choose(task, value)
     return state(task, _converted(value, task.question))
-
-
-def _number(text: str) -> float:
-    match = _QUANTITY.search(text)
-    return float(match[1]) if match else 0.0
 
 
 def _last_result(task: Task) -> str | None:
@@ -54,13 +49,13 @@ def _first_quantity(question: str) -> str | None:
     return match[0] if match else None
 
 
-def _compare(task: Task, facts: list[tuple[str, float]]) -> str:
+def _compare(task: Task, values: list[tuple[str, float]]) -> str:
     if task.question.lower().startswith("true or false"):
-        first, second = facts[0][1], facts[1][1]
+        first, second = values[0][1], values[1][1]
         smaller = "smallest" in task.subtask
         return state(task, str((first < second) if smaller else (first > second)))
     pick = min if "smallest" in task.subtask else max
-    name = pick(facts, key=lambda fact: fact[1])[0]
+    name = pick(values, key=lambda value: value[1])[0]
     letters = [letter for letter, text in task.choices.items() if text.lower() == name.lower()]
     return state(task, letters[0] if letters else name)
 
@@ -83,7 +78,7 @@ def _converted(value: str, question: str) -> str:
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
     if not given or not given[2] or not goal or goal[1] not in units():
         return value
-    number = convert(float(given[1]), given[2], goal[1])
-    if number is None:
+    converted = convert(float(given[1]), given[2], goal[1])
+    if converted is None:
         return value
-    return f"{number:.4f}".rstrip("0").rstrip(".") + f" {units()[goal[1]].name}"
+    return f"{converted:.4f}".rstrip("0").rstrip(".") + f" {units()[goal[1]].name}"

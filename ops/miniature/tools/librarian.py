@@ -6,13 +6,14 @@ An entity that an earlier look-up found takes the place of the question's own.
 
 from __future__ import annotations
 
-from ops.miniature.knowledge import FACT_UNITS, entities, find_attribute, find_entities
+from ops.miniature.formal import subjects
+from ops.miniature.knowledge import FACT_UNITS, entities, find_attribute
 from ops.miniature.reading import Task, state
 
 
 def answer(task: Task) -> str:
     """`FACT:` lines, and the answer where one fact settles the question."""
-    names = _subjects(task)
+    names = subjects(task)
     if not names:
         return "I know none of the things named here."
     held = [name for name in FACT_UNITS if name in entities()[names[0]]]
@@ -26,13 +27,6 @@ def answer(task: Task) -> str:
     if len(facts) == 1:
         lines += _conclusion(task, f"{facts[0][1]} {unit}".strip())
     return "\n".join(lines)
-
-
-def _subjects(task: Task) -> list[str]:
-    """What to look up: an earlier look-up's result, else what the question names, else its choices."""
-    earlier = [line.partition(" = ")[2] for line in task.lines("FACT")]
-    shown = [name for text in earlier[-1:] for name in find_entities(text)]
-    return shown or find_entities(task.question) or find_entities("; ".join(task.choices.values()))
 
 
 def _conclusion(task: Task, value: str) -> list[str]:

@@ -7,23 +7,20 @@ composition of up to two operations that agrees with the question's examples.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 
+from ops.miniature.formal import shown_function, shown_plan
 from ops.miniature.lists import OPERATIONS, Example, apply, examples, program
 from ops.miniature.reading import Task
 
-_FUNCTION = re.compile(r"^(\w+)\(([\w, ]*)\) = (.+)$")
 SEARCH_DEPTH = 2
 
 
 def answer(task: Task) -> str:
     """A complete program in one block, or what is missing."""
-    for line in reversed(task.lines("EXPR")):
-        if match := _FUNCTION.match(line):
-            name, names, body = match.groups()
-            return _block(f"def {name}({names}):\n    return {body}")
-    plan = [step for line in task.lines("PLAN") for step in line.split("; ")]
+    if source := shown_function(task):
+        return _block(source)
+    plan = shown_plan(task)
     if plan and all(step in OPERATIONS for step in plan):
         return _block(program(plan, task.question))
     given = examples(task.question)

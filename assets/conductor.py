@@ -22,7 +22,7 @@ from ops.evaluation.report import reward_curve, strategy_curve
 from ops.training import lifeline
 from ops.training.cold_start import base_policy_folder
 from ops.training.ending import why
-from ops.training.plan import CURVE, RunPlan, RunResult, command, write_run
+from ops.training.plan import CURVE, RunPlan, RunResult, command, environment, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 
@@ -71,7 +71,7 @@ def _train(
             context=context,
             command=shell,
             cwd=str(plan.root),
-            env={lifeline.ENV: lifeline.name_of(os.getpid())},
+            env=environment(plan, folder) | {lifeline.ENV: lifeline.name_of(os.getpid())},
         )
         # A child that ends without a word has trained nothing.
         done.get_materialize_result(implicit_materialization=False)

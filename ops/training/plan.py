@@ -19,6 +19,8 @@ from ops.core.workspace import Workspace
 from ops.training.reward_term import TERMS
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+EXTENSIONS = "extensions"
+"""Where in a run's folder PyTorch compiles DeepSpeed's operations."""
 
 
 _LATER = ("clip_high", "length_window", "worker_samples")
@@ -145,6 +147,21 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
         "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
     ]  # fmt: skip
+
+
+def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
+    """The variables to execute it with.
+
+    DeepSpeed compiles operations into a folder that PyTorch locks by a file, and whoever is killed meanwhile leaves it
+    there for everybody to wait for, without a word and for ever. So a run compiles into its own folder, and a lock that
+    is there before it starts is nobody's.
+    """
+    if plan.recipe.grpo.deepspeed is None:
+        return {}
+    extensions = folder / EXTENSIONS
+    for lock in extensions.glob("*/lock"):
+        lock.unlink(missing_ok=True)
+    return {"TORCH_EXTENSIONS_DIR": str(extensions)}
 
 
 def describe(setup: Setup) -> str:

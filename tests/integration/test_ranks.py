@@ -20,7 +20,7 @@ from ops.conductor.policy import Conductor
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.training.plan import CURVE, RunPlan, RunResult
+from ops.training.plan import CURVE, EXTENSIONS, RunPlan, RunResult
 from ops.training.trainer import last_checkpoint, run
 from tests.unit.training.tiny import tiny_plan
 
@@ -50,6 +50,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     root = tmp_path_factory.mktemp("ranks")
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
     plan, folder = tiny_plan(root, dtype="bfloat16", steps=STEPS, **options)
+    left = folder / EXTENSIONS / "deepspeed_shm_comm" / "lock"  # of a run that was killed while DeepSpeed compiled
+    left.parent.mkdir(parents=True)
+    left.touch()
     ended = threading.Event()
     killer = threading.Thread(target=kill_second_rank, args=(folder, ended))
     killer.start()
@@ -59,14 +62,14 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     finally:
         ended.set()
         killer.join()
-    left = [process.pid for process in trainers(folder)]
+    alive = [process.pid for process in trainers(folder)]
     checkpoint = last_checkpoint(folder / "checkpoints")
     before = booked(plan)
     attempt(plan, folder)
     after, result = booked(plan), RunResult.read(folder)
     assert checkpoint is not None and result is not None
     spent = (after[0] - before[0], after[1] - before[1])
-    return Ranks(plan, folder, str(caught.value), left, checkpoint.name, result, *spent)
+    return Ranks(plan, folder, str(caught.value), alive, checkpoint.name, result, *spent)
 
 
 def attempt(plan: RunPlan, folder: Path) -> None:

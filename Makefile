@@ -29,7 +29,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds test soak browser lint fuzz pictures selectors landing gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds ablations test soak browser lint fuzz pictures selectors landing gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,7 +67,7 @@ dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/podium dev
 
 test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), without what `make soak` repeats for long
-	$(BIN)/python -m pytest $(AT_ONCE) --ignore tests/browser
+	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 --ignore tests/browser
 
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
 	$(BIN)/python -m pytest $(AT_ONCE) -m soak
@@ -79,8 +79,11 @@ lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-seeds: $(STAMP)  ## the quickstart on three seeds, into docs/results.md: SEEDS="1 2 3"
+seeds: $(STAMP)  ## the quickstart on five seeds, into docs/results.md: SEEDS="1 2 3 4 5"
 	@$(BIN)/podium seeds $(SEEDS)
+
+ablations: $(STAMP)  ## one change at a time to the quickstart's training, into docs/results.md: SEEDS="1"
+	@$(BIN)/podium ablations $(foreach seed,$(SEEDS),--seed $(seed))
 
 fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'

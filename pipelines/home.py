@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,9 +40,10 @@ PROCESS = ".dagster/podium_process"
 
 
 def quiet() -> None:
-    """Turn the telemetry of every tool off in this process and its children."""
+    """Turn the telemetry of every tool off in this process and its children, and a known warning in this one."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", message="Parameter `backfill_policy`")  # in beta, and the UI needs it
 
 
 def prepare(workspace: Workspace) -> None:

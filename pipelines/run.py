@@ -19,11 +19,8 @@ def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = 
 
     prepare(workspace)
     snapshot = _snapshot(workspace, recipe, seed)  # before anything heavier is imported: a mistake shows at once
-    import warnings
-
     import dagster as dg
 
-    warnings.simplefilter("ignore", dg.BetaWarning)  # backfill policies: known, and the UI needs them
     from assets.resources import Podium
     from pipelines.definitions import definitions
     from pipelines.home import bury_dead_runs, only_one, this_process

@@ -6,11 +6,12 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
@@ -56,15 +57,15 @@ class Outcome(NamedTuple):
     """One seed."""
 
     seed: int
-    scores: Mapping[str, Score]
-    valid: tuple[float, float]
-    """Shares of well-formed workflows, greedy: cold start, Conductor."""
-    right_if_valid: tuple[float, float]
-    entropy: tuple[float, float]
-    """Of the patterns (bits), greedy: cold start, Conductor."""
-    steps: float
+    rows: Mapping[str, list[ScoreRow]]
+    """One of `SYSTEMS` → what its workflows gave."""
     trained: RunResult
     minutes: float
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """One of `SYSTEMS` → its accuracies and cost."""
+        return {name: score(rows) for name, rows in self.rows.items()}
 
 
 def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
@@ -73,39 +74,27 @@ def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
     for seed in seeds:
         began = time.monotonic()
         live(workspace, "quickstart", seed)
-        outcomes.append(_outcome(Podium(root=str(workspace.root), seed=seed), (time.monotonic() - began) / 60))
+        minutes = (time.monotonic() - began) / 60
+        podium = Podium(root=str(workspace.root), seed=seed)
+        outcomes.append(measured(podium.load(), run_folder(podium), minutes))
     write_between(workspace.root / FILE, MARK, _tables(outcomes, opponents(Podium(root=str(workspace.root)).load())))
     return FILE
 
 
-def _outcome(podium: Podium, minutes: float) -> Outcome:
-    from assets.conductor import run_folder
-
-    setup = podium.load()
-    folder = run_folder(podium)
+def measured(setup: Setup, folder: Path, minutes: float) -> Outcome:
+    """A finished training run's policy and the one that it started from, greedily and sampled, on every question."""
     trained = RunResult.read(folder)
-    assert trained is not None  # the lifecycle has just ended well
+    assert trained is not None  # the training has just ended well
     client = open_client(setup, "evaluation")
-    scores, greedy = {}, {}
+    rows = {}
     for name, policy in {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}.items():
         conductor = Conductor.load(policy)
         team = conductor.card.team(setup.pool, setup.workspace.data, setup.recipe.execution, client)
         for way, temperature in (("greedy", 0.0), ("sampled", SAMPLED)):
             settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
-            rows = asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
-            scores[f"{name}, {way}"] = _score(rows)
-            if way == "greedy":
-                greedy[name] = rows
-    return Outcome(
-        seed=setup.recipe.seed,
-        scores=scores,
-        valid=_both(greedy, lambda rows: _share(row.format_ok for row in rows)),
-        right_if_valid=_both(greedy, lambda rows: _share(row.correct for row in rows if row.format_ok)),
-        entropy=_both(greedy, lambda rows: diversity(row.pattern for row in rows if row.format_ok).entropy),
-        steps=statistics.mean(row.steps for row in greedy["Conductor"]),
-        trained=trained,
-        minutes=minutes,
-    )
+            read = asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
+            rows[f"{name}, {way}"] = read
+    return Outcome(setup.recipe.seed, rows, trained, minutes)
 
 
 def questions(setup: Setup) -> list[Problem]:
@@ -113,15 +102,27 @@ def questions(setup: Setup) -> list[Problem]:
     return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
 
 
-def _both(rows: Mapping[str, list[ScoreRow]], of: Callable[[list[ScoreRow]], float]) -> tuple[float, float]:
-    return of(rows["cold start"]), of(rows["Conductor"])
+def valid(rows: Sequence[ScoreRow]) -> float:
+    """Share of well-formed workflows."""
+    return _share(row.format_ok for row in rows)
+
+
+def right_if_valid(rows: Sequence[ScoreRow]) -> float:
+    """Share of right answers among those of well-formed workflows."""
+    return _share(row.correct for row in rows if row.format_ok)
+
+
+def entropy(rows: Sequence[ScoreRow]) -> float:
+    """Of the patterns, in bits."""
+    return diversity(row.pattern for row in rows if row.format_ok).entropy
 
 
 def _share(flags: object) -> float:
     return statistics.mean(map(float, flags))  # type: ignore[call-overload, no-any-return]
 
 
-def _score(rows: Sequence[ScoreRow]) -> Score:
+def score(rows: Sequence[ScoreRow]) -> Score:
+    """Means over benchmarks, trained on and unseen."""
     board = Leaderboard({"it": summarize(rows)})
     seen, unseen = (board.mean("it", names()).mean for names in (training_benchmarks, unseen_benchmarks))
     return Score(seen, unseen, board.cost("it", training_benchmarks())[1])
@@ -130,13 +131,16 @@ def _score(rows: Sequence[ScoreRow]) -> Score:
 # ── opponents ────────────────────────────────────────────────────────────────
 
 
+def workflow(flow: Flow, names: Sequence[str]) -> Workflow:
+    """In the grammar's terms, by a pool's order of workers."""
+    return Workflow(tuple(Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps))
+
+
 class Static:
     """A writer of one workflow, whatever is asked."""
 
     def __init__(self, flow: Flow, setup: Setup) -> None:
-        names = setup.pool.names
-        steps = [Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps]
-        self._text = Workflow(tuple(steps)).render()
+        self._text = workflow(flow, setup.pool.names).render()
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """The workflow, once a prompt."""
@@ -158,7 +162,7 @@ def opponents(setup: Setup) -> dict[str, Score]:
         "Mixture-of-Agents": mixture(),
         f"best static workflow ({best.name})": best,
     }
-    return {name: _score(_run(flow, questions(setup), setup, client)) for name, flow in chosen.items()}
+    return {name: score(_run(flow, questions(setup), setup, client)) for name, flow in chosen.items()}
 
 
 def _run(flow: Flow, problems: Sequence[Problem], setup: Setup, client: WorkerClient) -> list[ScoreRow]:
@@ -193,14 +197,15 @@ def _tables(outcomes: Sequence[Outcome], others: Mapping[str, Score]) -> str:
         f"|{' --- |' * len(HEAD)}",
     ]
     for made in outcomes:
-        before, after = made.scores[SYSTEMS[1]], made.scores[SYSTEMS[0]]
+        cold, trained = made.rows[SYSTEMS[1]], made.rows[SYSTEMS[0]]
+        before, after = score(cold), score(trained)
         cells = (
             f"{100 * before.seen:.1f} → {100 * after.seen:.1f}",
             f"{100 * before.unseen:.1f} → {100 * after.unseen:.1f}",
-            f"{100 * made.valid[0]:.1f} → {100 * made.valid[1]:.1f} %",
-            f"{100 * made.right_if_valid[0]:.1f} → {100 * made.right_if_valid[1]:.1f} %",
-            f"{made.entropy[0]:.2f} → {made.entropy[1]:.2f}",
-            f"{made.steps:.2f}",
+            f"{100 * valid(cold):.1f} → {100 * valid(trained):.1f} %",
+            f"{100 * right_if_valid(cold):.1f} → {100 * right_if_valid(trained):.1f} %",
+            f"{entropy(cold):.2f} → {entropy(trained):.2f}",
+            f"{statistics.mean(row.steps for row in trained):.2f}",
             f"{made.trained.reward_before:.3f} → {made.trained.reward_after:.3f}",
             f"{made.minutes:.1f}",
         )

@@ -46,10 +46,11 @@ def load(model: type[S], file: Path) -> S:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _readable(file, model, error) from None
+        raise mistake(file, model, error) from None
 
 
-def _readable(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
+def mistake(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
+    """What is wrong with a file's values: field, problem and remedy of the first of its errors."""
     first, more = error.errors()[0], error.error_count() - 1
     field = ".".join(str(part) for part in first["loc"]) or "(file)"
     problem = first["msg"].removeprefix("Value error, ")

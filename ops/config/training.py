@@ -64,6 +64,8 @@ class Grpo(Settings):
     """Upper bound of the ratio, where it is another than the lower one (DAPO, arXiv:2503.14476)."""
     kl: float = Field(default=0.0, ge=0)
     """Weight of the KL term; 0: no reference model is loaded."""
+    entropy: float = Field(default=0.0, ge=0)
+    """Weight of a bonus for the mean entropy of a token (nats)."""
     loss: Literal["grpo", "dapo", "dr_grpo", "bnpo"] = "grpo"
     max_grad_norm: float = Field(default=1.0, gt=0)
     micro_batch: int = Field(default=256, ge=1)

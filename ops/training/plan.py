@@ -23,7 +23,7 @@ EXTENSIONS = "extensions"
 """Where in a run's folder PyTorch compiles DeepSpeed's operations."""
 
 
-_LATER = ("clip_high", "length_window", "worker_samples")
+_LATER = ("clip_high", "entropy", "length_window", "worker_samples")
 """Settings younger than some runs: left at their defaults, they change no run's key."""
 
 

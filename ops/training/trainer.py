@@ -75,6 +75,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         adam_beta2=grpo.adam_beta2,
         max_grad_norm=grpo.max_grad_norm,
         beta=grpo.kl,
+        entropy_coef=grpo.entropy,
         epsilon=grpo.clip,
         epsilon_high=grpo.clip_high,
         loss_type=grpo.loss,

@@ -30,8 +30,8 @@ from ops.miniature.provider import tokens
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
 from ops.workflow.execution import OPINION, worker_messages
-from ops.workflow.grammar import Step, Workflow
 from pipelines.pages import write_between
+from pipelines.seeds import workflow
 
 DOC = Path("docs") / "miniature.md"
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
@@ -45,13 +45,6 @@ class Result(NamedTuple):
     usd: float
 
 
-def workflow(flow: Flow) -> Workflow:
-    """In the grammar's terms, by the pool's order."""
-    return Workflow(
-        tuple(Step(POOL.names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps)
-    )
-
-
 class Bench:
     """Answers and their costs, each made once."""
 
@@ -61,7 +54,7 @@ class Bench:
     def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
         """The answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
-        graph = workflow(flow)
+        graph = workflow(flow, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
             messages = worker_messages(graph, index, worker_prompt(problem), responses)

@@ -34,6 +34,7 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
     ("page", "command"),
     [
         ("results", "make seeds"),
+        ("results", "make ablations"),
         ("quality", "make gold"),
         ("curation", "make selectors"),
         ("precaching", "python -m tests.bench.outcomes"),

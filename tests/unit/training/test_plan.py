@@ -174,10 +174,10 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
     card.write(base)
 
     def parts(**changes: object) -> str:
-        younger = {"clip_high": None, "worker_samples": 1, "length_window": 1}
+        younger = {"clip_high": None, "entropy": 0.0, "worker_samples": 1, "length_window": 1}
         changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={**younger, **changes})})
         write_run(Setup(Workspace(tmp_path), changed, pool), base)
         return json.dumps(seen[-1])
 
-    assert not any(name in parts() for name in ("clip_high", "worker_samples", "length_window"))
+    assert not any(name in parts() for name in ("clip_high", "entropy", "worker_samples", "length_window"))
     assert '"worker_samples": 3' in parts(worker_samples=3)

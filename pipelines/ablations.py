@@ -1,0 +1,123 @@
+"""What one change each to a recipe's cold start or GRPO does, on the same data and questions, as a table in docs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assets.resources import Podium, servers
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.config import Setup
+from ops.config.ablations import changed, load_ablations
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.evaluation.report import percent
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
+from ops.precaching.opening import open_client
+from ops.training.cold_start import make_base_policy
+from ops.training.plan import RunPlan, RunResult, command, environment, write_run
+from pipelines.pages import write_between
+from pipelines.run import live
+from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, measured, right_if_valid, score
+
+MARK = "<!-- made by `make ablations` -->"
+NOTHING = "nothing: the recipe as it is"
+LOG = "trainer.log"
+HEAD = ("change", "cold start", "Conductor", "GRPO adds", "beside the recipe", "unseen", "beside the recipe",
+        "right if valid", "entropy, bits", "USD a question", "s of GRPO")  # fmt: skip
+CONDUCTOR, COLD = SYSTEMS[0], SYSTEMS[1]
+
+
+def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]) -> Path:
+    """Train the recipe and each change that is named (all of them, where none is) on the same data, and write what
+    they did between the marks in docs/results.md. What was trained before is not trained again.
+
+    Raises `ConfigError` for a change that is not in config/ablations.yaml or leaves no recipe, `PodiumError` where a
+    training ends without a result.
+    """
+    file = workspace.config / "ablations.yaml"
+    ablations = load_ablations(workspace.config)
+    for name in names:
+        if name not in ablations.changes:
+            raise PodiumError(f"{file}: there is no change “{name}”. Changes there: {'; '.join(ablations.changes)}")
+    chosen = {NOTHING: {}} | {name: ablations.changes[name] for name in names or ablations.changes}
+    setups = {
+        (seed, name): Setup(setup.workspace, changed(setup.recipe, change, file), setup.pool)
+        for seed in seeds
+        for setup in [Podium(root=str(workspace.root), recipe=ablations.recipe, seed=seed).load()]
+        for name, change in chosen.items()
+    }  # all of them are checked before the first is trained
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for seed in seeds:
+        live(workspace, ablations.recipe, seed)  # the data, and the recipe as it is
+        for name in chosen:
+            setup = setups[seed, name]
+            outcomes[name].append(measured(setup, _trained(setup), 0.0))
+            print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
+    write_between(workspace.root / FILE, MARK, _table(outcomes))
+    return FILE
+
+
+def _trained(setup: Setup) -> Path:
+    """The folder of the finished training run of these settings."""
+    with servers(setup):
+        folder = write_run(setup, make_base_policy(setup, open_client(setup, "training")))
+        if RunResult.read(folder) is None:
+            plan = RunPlan.read(folder)
+            with (folder / LOG).open("ab") as log:
+                trainer = command(plan, folder)
+                subprocess.run(trainer, cwd=plan.root, env=os.environ | environment(plan, folder), stdout=log,
+                               stderr=log, check=False)  # fmt: skip
+    if RunResult.read(folder) is None:
+        raise PodiumError(f"{folder}: training ended without a result. See {folder / LOG}")
+    return folder
+
+
+def _table(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    lines = [f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}"]
+    as_it_is = outcomes[NOTHING]
+    for name, made in outcomes.items():
+        conductors = [outcome.rows[CONDUCTOR] for outcome in made]
+        cells = (
+            f"{_mean([100 * outcome.scores[COLD].seen for outcome in made]):.1f}",
+            f"{_mean([100 * outcome.scores[CONDUCTOR].seen for outcome in made]):.1f}",
+            _paired(made, made, COLD, seen=True),
+            "" if name == NOTHING else _paired(made, as_it_is, CONDUCTOR, seen=True),
+            f"{_mean([100 * outcome.scores[CONDUCTOR].unseen for outcome in made]):.1f}",
+            "" if name == NOTHING else _paired(made, as_it_is, CONDUCTOR, seen=False),
+            f"{100 * _mean([right_if_valid(rows) for rows in conductors]):.1f} %",
+            f"{_mean([entropy(rows) for rows in conductors]):.2f}",
+            f"{_mean([score(rows).usd for rows in conductors]):.6f}",
+            f"{_mean([outcome.trained.seconds for outcome in made]):.0f}",
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _paired(ours: Sequence[Outcome], theirs: Sequence[Outcome], other: str, *, seen: bool) -> str:
+    """Greedy Conductors minus `other` of `theirs`, question by question: points ± the standard error."""
+    names = training_benchmarks() if seen else unseen_benchmarks()
+    return percent(mean_of([_difference(name, ours, theirs, other) for name in names]))
+
+
+def _difference(benchmark: str, ours: Sequence[Outcome], theirs: Sequence[Outcome], other: str) -> MeanEstimate:
+    """Of one benchmark; seeds are repeats of a question."""
+    differences: dict[str, list[float]] = defaultdict(list)
+    for one_seed, same_seed in zip(ours, theirs, strict=True):
+        right = _right(same_seed.rows[other])
+        for key, correct in _right(one_seed.rows[CONDUCTOR]).items():
+            if key[0] == benchmark:
+                differences[key[1]].append(correct - right[key])
+    return clustered(list(differences.values()))
+
+
+def _right(rows: Sequence[ScoreRow]) -> dict[tuple[str, str], int]:
+    return {(row.benchmark, row.problem_id): row.correct for row in rows}

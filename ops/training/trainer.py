@@ -23,6 +23,7 @@ from ops.config import Grpo
 from ops.core.problem import Problem
 from ops.grading import configure
 from ops.precaching.opening import open_client
+from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workers.client import Counts
@@ -36,9 +37,20 @@ WINDOW = 5
 
 
 class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
-    """GRPO that says how long generation took (seconds, this process)."""
+    """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
 
     generation_seconds = 0.0
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        if self.merges and "old_per_token_logps" not in inputs:
+            inputs = without_duplicates(inputs)
+        return super()._compute_loss(model, inputs)
+
+    @property
+    def merges(self) -> bool:
+        """Whether the gradient is linear in the advantages and the rows of this process are all that there are."""
+        plain = self.beta == 0 and not self._entropy_bonus_enabled and not self.use_vllm
+        return plain and self.loss_type in AVERAGED and self.accelerator.num_processes == 1
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()

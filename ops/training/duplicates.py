@@ -1,0 +1,47 @@
+"""Rollouts that say the same weigh together: a batch of GRPO without its repetitions, and with the same gradient.
+
+A policy that has made up its mind writes few distinct workflows, and a group whose rollouts all earn the same has
+nothing to teach. On the policy that wrote them (every ratio is 1, nothing is clipped) the gradient is linear in the
+advantages, so that one row with the sum of its copies' advantages stands for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+ROWS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+AVERAGED = ("grpo", "dr_grpo")
+"""Losses that are means over the rows."""
+_NOTHING = 1e-6
+
+
+def without_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
+    """TRL's inputs of one forward pass, (rows, tokens) each, with one row for equal ones and none that pulls nowhere.
+
+    Advantages are scaled so that a mean over the rows that are left has the gradient of the mean over all. Columns
+    in which only padding is left are cut off. A batch that pulls nowhere keeps one row.
+    """
+    prompts, completions = inputs["prompt_ids"] * inputs["prompt_mask"], inputs["completion_ids"]
+    completions = completions * inputs["completion_mask"]
+    every = torch.cat([prompts, inputs["prompt_mask"], completions, inputs["completion_mask"]], dim=1)
+    distinct, copy_of = torch.unique(every, dim=0, return_inverse=True)
+    advantages = inputs["advantages"].new_zeros(len(distinct)).index_add_(0, copy_of, inputs["advantages"])
+    first = torch.full((len(distinct),), len(every), device=copy_of.device)
+    first = first.scatter_reduce_(0, copy_of, torch.arange(len(every), device=copy_of.device), "amin")
+    pulls = advantages.abs() > _NOTHING
+    if not pulls.any():
+        pulls[0] = True
+    kept, advantages = first[pulls], advantages[pulls]
+    left = {name: inputs[name][kept] for name in ROWS[:-1]}
+    begin = int(left["prompt_mask"].any(0).int().argmax())
+    end = int(left["completion_mask"].any(0).sum())
+    return {
+        **inputs,
+        "prompt_ids": left["prompt_ids"][:, begin:],
+        "prompt_mask": left["prompt_mask"][:, begin:],
+        "completion_ids": left["completion_ids"][:, :end],
+        "completion_mask": left["completion_mask"][:, :end],
+        "advantages": advantages * len(kept) / len(every),
+    }

@@ -24,6 +24,7 @@ from ops.core.problem import Problem
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.duplicates import AVERAGED, without_duplicates
+from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workers.client import Counts
@@ -45,6 +46,23 @@ class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
         return super()._compute_loss(model, inputs)
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
+    ) -> Any:
+        given = {name for name, value in others.items() if value is not None and value is not False}
+        if self.packs and given <= {"batch_size", "compute_entropy"}:
+            packed = pack(input_ids, attention_mask, logits_to_keep)
+            if packed is not None:
+                return *score(model, packed), None
+        return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **others)
+
+    @property
+    def packs(self) -> bool:
+        """Whether a group is read as one sequence: on CPUs, in one process. GPUs were not at hand to try it on."""
+        attention = self.model.config._attn_implementation
+        alone = self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
+        return alone and attention in {"sdpa", "eager"}
 
     @property
     def merges(self) -> bool:

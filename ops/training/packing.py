@@ -1,0 +1,87 @@
+"""A group of GRPO in one sequence: its prompt once, and after it every completion, which sees the prompt and itself.
+
+What the rollouts of a question have in common is most of what an update would read again for each of them. The
+log-probabilities are those of separate rows (compare Prefix Grouper, arXiv:2506.05433); only the padding differs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import torch
+
+LONGEST = 4096
+"""Tokens of a packed sequence: the mask has the square of it."""
+_SCORED_NOT = -100
+
+
+class Packed(NamedTuple):
+    """What the model takes, (groups, tokens) each, and where a row's completion went."""
+
+    inputs: dict[str, torch.Tensor]
+    group: torch.Tensor
+    """Row → its group."""
+    columns: torch.Tensor
+    """(rows, completion tokens): columns of the packed sequence; 1 for padding."""
+    scored: torch.Tensor
+    """(rows, completion tokens): what is no padding."""
+
+
+def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> Packed | None:
+    """Rows of a prompt, padded on the left, and `completion` tokens, padded on the right, by equal prompts.
+
+    None where a packed sequence would be longer than `LONGEST`.
+    """
+    mask = attention_mask.bool()
+    wide = input_ids.shape[1] - completion
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for row, (ids, kept) in enumerate(zip(input_ids[:, :wide], mask[:, :wide], strict=True)):
+        groups[tuple(ids[kept].tolist())].append(row)
+    lengths = mask[:, wide:].sum(1).tolist()
+    # Each completion follows its own copy of the prompt's last token, whose state foretells the first of it.
+    width = max(len(prompt) - 1 + sum(1 + lengths[row] for row in rows) for prompt, rows in groups.items())
+    if width > LONGEST:
+        return None
+    shape = (len(groups), width)
+    ids, labels = torch.zeros(shape, dtype=torch.long), torch.full(shape, _SCORED_NOT)
+    positions, segments = torch.zeros(shape, dtype=torch.long), torch.full(shape, -1)
+    group = torch.zeros(len(input_ids), dtype=torch.long)
+    columns = torch.ones((len(input_ids), completion), dtype=torch.long)
+    for index, (prompt, rows) in enumerate(groups.items()):
+        shared = len(prompt) - 1
+        ids[index, :shared] = torch.tensor(prompt[:-1])
+        positions[index, :shared] = torch.arange(shared)
+        segments[index, :shared] = 0
+        at = shared
+        for number, row in enumerate(rows, 1):
+            end = at + 1 + lengths[row]
+            said = input_ids[row, wide : wide + lengths[row]]
+            ids[index, at], ids[index, at + 1 : end] = prompt[-1], said
+            labels[index, at + 1 : end] = said
+            positions[index, at:end] = torch.arange(shared, shared + end - at)
+            segments[index, at:end] = number
+            group[row] = index
+            columns[row, : lengths[row]] = torch.arange(at + 1, end)
+            at = end
+    earlier = torch.ones(width, width, dtype=torch.bool).tril()
+    key = segments[:, None, :]
+    visible = earlier & ((key == 0) | (key == segments[:, :, None]))
+    inputs = {
+        "input_ids": ids, "attention_mask": visible[:, None], "position_ids": positions, "labels": labels,
+    }  # fmt: skip
+    return Packed(inputs, group, columns, mask[:, wide:])
+
+
+def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
+    """(groups, tokens - 1), which TRL says of the second token on, → (rows, completion tokens), 0 for padding."""
+    rows: torch.Tensor = values[packed.group[:, None], packed.columns - 1]
+    return rows.masked_fill(~packed.scored, 0.0)
+
+
+def score(model: Any, packed: Packed) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Log-probability and entropy (nats) of every token of every completion, by TRL's scoring head on the model; no
+    entropy where the head gives none (a reference model's)."""
+    outputs = model(**packed.inputs, fused_lm_head=True)
+    entropy = None if outputs.entropy is None else unpack(outputs.entropy, packed)
+    return unpack(outputs.log_probs, packed), entropy

@@ -43,7 +43,7 @@ def quiet() -> None:
     """Turn the telemetry of every tool off in this process and its children, and a known warning in this one."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", message="Parameter `backfill_policy`")  # in beta, and the UI needs it
+    warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
 
 
 def prepare(workspace: Workspace) -> None:

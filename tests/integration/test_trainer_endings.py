@@ -58,8 +58,8 @@ def test_a_killed_trainer_is_one_line(message: Callable[[str], str], tmp_path: P
     line = message("import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.SIGKILL)")
     assert "\n" not in line
     assert "SIGKILL" in line and "memory" in line
-    assert "grpo.micro_batch (now 256)" in line and "grpo.rollouts_per_question (now 16)" in line
-    assert "same command goes on from the last checkpoint, at most 10 steps back" in line
+    assert "grpo.micro_batch (now 128)" in line and "grpo.rollouts_per_question (now 16)" in line
+    assert "same command goes on from the last checkpoint, at most 20 steps back" in line
     assert str(tmp_path / conductor.LOG) in line
 
 

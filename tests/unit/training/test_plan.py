@@ -106,7 +106,7 @@ def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) ->
 def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path) -> None:
     workspace, pool = Workspace(tmp_path), load_pool(CONFIG, "quickstart")
     quick = load_recipe(CONFIG, "quickstart")
-    grpo = quick.grpo.model_copy(update={"deepspeed": "zero3.json", "processes": 2, "micro_batch": 128})
+    grpo = quick.grpo.model_copy(update={"deepspeed": "zero3.json", "processes": 2, "micro_batch": 64})
     recipe = quick.model_copy(update={"grpo": grpo})
     workspace.data.mkdir()
     (workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")

@@ -121,19 +121,20 @@ def percent(accuracy: MeanEstimate) -> str:
 
 
 def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
-    """`reach`: the ceiling and how much of it the Conductor reaches. `strategies that paid`: one of each shape."""
+    """`reach`: the ceiling and how much of it the Conductor reaches. `strategies_that_paid`: one of each shape."""
     head = ["questions", "answered by somebody", "of those by the Conductor", "valid workflows", "right if valid"]
     shares: list[list[str | int | float]] = [
-        [name, *(round(share, 4) for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
+        [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
     ]
     shapes: list[list[str | int | float]] = [
-        [name, each.shape, round(each.share, 4), each.where, each.paid, each.example]
+        # No-break spaces: a narrow column would take a workflow apart word by word.
+        [name, each.shape, f"{each.share:.1%}", each.where, each.paid, each.example.replace(" ", "\N{NO-BREAK SPACE}")]
         for name, part in reaches.items()
         for each in part.strategies
     ]
     columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
-    return {"reach": Columns(head, shares), "strategies that paid": Columns(columns, shapes)}
+    return {"reach": Columns(head, shares), "strategies_that_paid": Columns(columns, shapes)}
 
 
 def _number(value: float) -> str:

@@ -1,7 +1,6 @@
 """`conductor`: the base policy trained with GRPO, by a process of its own that Dagster Pipes listens to."""
 
 import json
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
-from ops.training import lifeline
 from ops.training.cold_start import base_policy_folder
 from ops.training.ending import why
 from ops.training.plan import CURVE, RunPlan, RunResult, command, environment, write_run
@@ -71,7 +69,7 @@ def _train(
             context=context,
             command=shell,
             cwd=str(plan.root),
-            env=environment(plan, folder) | {lifeline.ENV: lifeline.name_of(os.getpid())},
+            env=environment(plan, folder),
         )
         # A child that ends without a word has trained nothing.
         done.get_materialize_result(implicit_materialization=False)

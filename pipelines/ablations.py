@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
+from subprocess import call
+from typing import Any
 
+from assets.conductor import LOG
 from assets.resources import Podium, servers
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Setup
@@ -19,6 +22,7 @@ from ops.evaluation.runner import ScoreRow
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.precaching.opening import open_client
 from ops.training.cold_start import make_base_policy
+from ops.training.ending import why
 from ops.training.plan import RunPlan, RunResult, command, environment, write_run
 from pipelines.pages import write_between
 from pipelines.run import live
@@ -26,7 +30,6 @@ from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, measured, right_if_
 
 MARK = "<!-- made by `make ablations` -->"
 NOTHING = "nothing: the recipe as it is"
-LOG = "trainer.log"
 HEAD = ("change", "cold start", "Conductor", "GRPO adds", "beside the recipe", "unseen", "beside the recipe",
         "right if valid", "entropy, bits", "USD a question", "s of GRPO")  # fmt: skip
 CONDUCTOR, COLD = SYSTEMS[0], SYSTEMS[1]
@@ -45,10 +48,10 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
         if name not in ablations.changes:
             raise PodiumError(f"{file}: there is no change “{name}”. Changes there: {'; '.join(ablations.changes)}")
     chosen = {NOTHING: {}} | {name: ablations.changes[name] for name in names or ablations.changes}
+    podiums = {seed: Podium(root=str(workspace.root), recipe=ablations.recipe, seed=seed) for seed in seeds}
     setups = {
         (seed, name): Setup(setup.workspace, changed(setup.recipe, change, file), setup.pool)
-        for seed in seeds
-        for setup in [Podium(root=str(workspace.root), recipe=ablations.recipe, seed=seed).load()]
+        for seed, setup in ((seed, podium.load()) for seed, podium in podiums.items())
         for name, change in chosen.items()
     }  # all of them are checked before the first is trained
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
@@ -56,24 +59,24 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
         live(workspace, ablations.recipe, seed)  # the data, and the recipe as it is
         for name in chosen:
             setup = setups[seed, name]
-            outcomes[name].append(measured(setup, _trained(setup), 0.0))
+            outcomes[name].append(measured(setup, _trained(setup, podiums[seed].snapshot().deepspeed)))
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
     write_between(workspace.root / FILE, MARK, _table(outcomes))
     return FILE
 
 
-def _trained(setup: Setup) -> Path:
+def _trained(setup: Setup, deepspeed: Mapping[str, Any] | None) -> Path:
     """The folder of the finished training run of these settings."""
     with servers(setup):
-        folder = write_run(setup, make_base_policy(setup, open_client(setup, "training")))
+        folder = write_run(setup, make_base_policy(setup, open_client(setup, "training")), deepspeed)
         if RunResult.read(folder) is None:
-            plan = RunPlan.read(folder)
-            with (folder / LOG).open("ab") as log:
-                trainer = command(plan, folder)
-                subprocess.run(trainer, cwd=plan.root, env=os.environ | environment(plan, folder), stdout=log,
-                               stderr=log, check=False)  # fmt: skip
-    if RunResult.read(folder) is None:
-        raise PodiumError(f"{folder}: training ended without a result. See {folder / LOG}")
+            plan, log = RunPlan.read(folder), folder / LOG
+            began = log.stat().st_size if log.is_file() else 0
+            variables = os.environ | environment(plan, folder)
+            with log.open("ab") as output:
+                status = call(command(plan, folder), cwd=plan.root, env=variables, stdout=output, stderr=output)
+            if status:
+                raise PodiumError(why(status, log, began, plan.recipe.grpo))
     return folder
 
 
@@ -83,23 +86,19 @@ def _table(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     for name, made in outcomes.items():
         conductors = [outcome.rows[CONDUCTOR] for outcome in made]
         cells = (
-            f"{_mean([100 * outcome.scores[COLD].seen for outcome in made]):.1f}",
-            f"{_mean([100 * outcome.scores[CONDUCTOR].seen for outcome in made]):.1f}",
+            f"{mean([100 * outcome.scores[COLD].seen for outcome in made]):.1f}",
+            f"{mean([100 * outcome.scores[CONDUCTOR].seen for outcome in made]):.1f}",
             _paired(made, made, COLD, seen=True),
             "" if name == NOTHING else _paired(made, as_it_is, CONDUCTOR, seen=True),
-            f"{_mean([100 * outcome.scores[CONDUCTOR].unseen for outcome in made]):.1f}",
+            f"{mean([100 * outcome.scores[CONDUCTOR].unseen for outcome in made]):.1f}",
             "" if name == NOTHING else _paired(made, as_it_is, CONDUCTOR, seen=False),
-            f"{100 * _mean([right_if_valid(rows) for rows in conductors]):.1f} %",
-            f"{_mean([entropy(rows) for rows in conductors]):.2f}",
-            f"{_mean([score(rows).usd for rows in conductors]):.6f}",
-            f"{_mean([outcome.trained.seconds for outcome in made]):.0f}",
+            f"{100 * mean([right_if_valid(rows) for rows in conductors]):.1f} %",
+            f"{mean([entropy(rows) for rows in conductors]):.2f}",
+            f"{mean([score(rows).usd for rows in conductors]):.6f}",
+            f"{mean([outcome.trained.seconds for outcome in made]):.0f}",
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _paired(ours: Sequence[Outcome], theirs: Sequence[Outcome], other: str, *, seen: bool) -> str:

@@ -60,7 +60,8 @@ class Outcome(NamedTuple):
     rows: Mapping[str, list[ScoreRow]]
     """One of `SYSTEMS` → what its workflows gave."""
     trained: RunResult
-    minutes: float
+    minutes: float | None = None
+    """Of the whole life, where that was timed."""
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -76,12 +77,12 @@ def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
         live(workspace, "quickstart", seed)
         minutes = (time.monotonic() - began) / 60
         podium = Podium(root=str(workspace.root), seed=seed)
-        outcomes.append(measured(podium.load(), run_folder(podium), minutes))
+        outcomes.append(measured(podium.load(), run_folder(podium))._replace(minutes=minutes))
     write_between(workspace.root / FILE, MARK, _tables(outcomes, opponents(Podium(root=str(workspace.root)).load())))
     return FILE
 
 
-def measured(setup: Setup, folder: Path, minutes: float) -> Outcome:
+def measured(setup: Setup, folder: Path) -> Outcome:
     """A finished training run's policy and the one that it started from, greedily and sampled, on every question."""
     trained = RunResult.read(folder)
     assert trained is not None  # the training has just ended well
@@ -94,7 +95,7 @@ def measured(setup: Setup, folder: Path, minutes: float) -> Outcome:
             settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
             read = asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
             rows[f"{name}, {way}"] = read
-    return Outcome(setup.recipe.seed, rows, trained, minutes)
+    return Outcome(setup.recipe.seed, rows, trained)
 
 
 def questions(setup: Setup) -> list[Problem]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 from ops.benchmarks.registry import training_domains
 from ops.config import STORED, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError
+from ops.core.processes import name_of
 from ops.core.workspace import Workspace
+from ops.training import lifeline
 from ops.training.reward_term import TERMS
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
@@ -150,18 +153,19 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
 
 
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
-    """The variables to execute it with.
+    """The variables to execute it with, by this process: the trainer ends with it.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file, and whoever is killed meanwhile leaves it
     there for everybody to wait for, without a word and for ever. So a run compiles into its own folder, and a lock that
     is there before it starts is nobody's.
     """
-    if plan.recipe.grpo.deepspeed is None:
-        return {}
-    extensions = folder / EXTENSIONS
-    for lock in extensions.glob("*/lock"):
-        lock.unlink(missing_ok=True)
-    return {"TORCH_EXTENSIONS_DIR": str(extensions)}
+    variables = {lifeline.ENV: name_of(os.getpid())}
+    if plan.recipe.grpo.deepspeed is not None:
+        extensions = folder / EXTENSIONS
+        for lock in extensions.glob("*/lock"):
+            lock.unlink(missing_ok=True)
+        variables["TORCH_EXTENSIONS_DIR"] = str(extensions)
+    return variables
 
 
 def describe(setup: Setup) -> str:

@@ -40,12 +40,13 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
     if folder is None:
         _until_stopped(Workspace.find(), recipe, seed, "train")
         return
+    import os
     from subprocess import call
 
-    from ops.training.plan import RunPlan, command
+    from ops.training.plan import RunPlan, command, environment
 
-    plan = RunPlan.read(folder)
-    sys.exit(call(command(plan, folder.resolve()), cwd=plan.root))
+    plan, folder = RunPlan.read(folder), folder.resolve()
+    sys.exit(call(command(plan, folder), cwd=plan.root, env=os.environ | environment(plan, folder)))
 
 
 @click.command()

@@ -14,13 +14,12 @@ def seeds(seeds: tuple[int, ...]) -> None:
 
     SEEDS are 1 2 3 4 5 when none is named. The table goes into docs/results.md.
     """
-    from pipelines.home import prepare
+    from pipelines.home import quiet
 
-    workspace = Workspace.find()
-    prepare(workspace)
+    quiet()
     from pipelines.seeds import write_table
 
-    click.echo(f"written to {write_table(workspace, seeds or (1, 2, 3, 4, 5))}")
+    click.echo(f"written to {write_table(Workspace.find(), seeds or (1, 2, 3, 4, 5))}")
 
 
 @click.command()
@@ -31,10 +30,9 @@ def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
 
     CHANGES are names in config/ablations.yaml, all of them when none is named. The table goes into docs/results.md.
     """
-    from pipelines.home import prepare
+    from pipelines.home import quiet
 
-    workspace = Workspace.find()
-    prepare(workspace)
+    quiet()
     from pipelines.ablations import write_table
 
-    click.echo(f"written to {write_table(workspace, changes, seeds)}")
+    click.echo(f"written to {write_table(Workspace.find(), changes, seeds)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ import yaml
 from ops.conductor.policy import PolicyCard
 from ops.config import Recipe, Setup, load, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
+from ops.core.processes import name_of
 from ops.core.workspace import Workspace
+from ops.training import lifeline
 from ops.training.grpo import train
-from ops.training.plan import RunPlan, command, describe, write_run
+from ops.training.plan import EXTENSIONS, RunPlan, command, describe, environment, write_run
 
 CONFIG = Workspace.find().config
 
@@ -181,3 +184,14 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
 
     assert not any(name in parts() for name in ("clip_high", "entropy", "worker_samples", "length_window"))
     assert '"worker_samples": 3' in parts(worker_samples=3)
+
+
+def test_a_trainer_ends_with_who_started_it_and_waits_for_no_lock_of_the_dead(tmp_path: Path) -> None:
+    mine = name_of(os.getpid())
+    assert environment(_plan(), tmp_path) == {lifeline.ENV: mine}
+    lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    variables = environment(_plan(deepspeed="zero3.json"), tmp_path)
+    assert variables == {lifeline.ENV: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
+    assert not lock.exists()

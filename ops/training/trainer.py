@@ -24,6 +24,7 @@ from ops.core.problem import Problem
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.duplicates import AVERAGED, without_duplicates
+from ops.training.generation import write
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
@@ -33,6 +34,7 @@ from ops.workflow.prompt import check_length
 from ops.workflow.team import Team
 
 Report = Callable[[int, int, str], None]
+FULL = {"full_attention"}
 WINDOW = 5
 """Steps over which "reward before" and "reward after" are means."""
 
@@ -59,10 +61,19 @@ class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @property
     def packs(self) -> bool:
-        """Whether a group is read as one sequence: on CPUs, in one process. GPUs were not at hand to try it on."""
-        attention = self.model.config._attn_implementation
-        alone = self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
-        return alone and attention in {"sdpa", "eager"}
+        """Whether a group is read and written as one sequence: on CPUs, in one process (GPUs were not at hand to try it
+        on), by a model whose attention takes a mask of its own and is full in every layer."""
+        config = self.model.config
+        full = set(getattr(config, "layer_types", None) or FULL) == FULL and config._attn_implementation == "sdpa"
+        return full and self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
+
+    @property
+    def samples_plainly(self) -> bool:
+        """Whether completions are drawn from the distribution as it is at the temperature, by transformers."""
+        drawn = self.args
+        others = drawn.generation_kwargs or drawn.cache_implementation or drawn.gradient_checkpointing
+        whole = drawn.top_p == 1.0 and not drawn.top_k and not drawn.min_p and drawn.repetition_penalty == 1.0
+        return whole and not (others or self.use_vllm or self.use_transformers_continuous_batching)
 
     @property
     def merges(self) -> bool:
@@ -70,11 +81,23 @@ class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
         plain = self.beta == 0 and not self._entropy_bonus_enabled and not self.use_vllm
         return plain and self.loss_type in AVERAGED and self.accelerator.num_processes == 1
 
-    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+    def _generate_single_turn(
+        self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
+    ) -> Any:
         started = time.perf_counter()
-        result = super()._generate_single_turn(*args, **kwargs)
+        if self.packs and self.samples_plainly and images is None and not fields:
+            prompts = prompt_ids[::num_generations]
+            result = self._write(prompts, num_generations), None
+        else:
+            result = super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
         self.generation_seconds += time.perf_counter() - started
         return result
+
+    def _write(self, prompts: Sequence[list[int]], rollouts: int) -> list[list[int]]:
+        return write(
+            self.accelerator.unwrap_model(self.model_wrapped),
+            prompts, rollouts, self.max_completion_length, self.eos_token_ids, self.temperature,
+        )  # fmt: skip
 
 
 def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:

@@ -1,0 +1,54 @@
+"""The completions of a group, written side by side: their prompt is read once, and a step writes a token of each.
+
+A group is one sequence to the model, as in an update (`packing.py`): each new token sees the prompt and what its own
+completion has said. What is drawn has the distribution of separate rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+
+@torch.no_grad()
+def write(
+    model: Any, prompts: Sequence[Sequence[int]], rollouts: int, longest: int, ends: Sequence[int], temperature: float
+) -> list[list[int]]:
+    """`rollouts` completions of each prompt, prompt by prompt: at most `longest` tokens, the first of `ends` the last.
+
+    Draws from torch's global generator.
+    """
+    width, device = max(map(len, prompts)), model.device
+    ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+    shown = torch.arange(width, device=device) >= width - lengths[:, None]
+    itself = torch.eye(rollouts, dtype=torch.bool, device=device)
+    cache = DynamicCache(config=model.config)
+    inputs = {"attention_mask": shown.long(), "position_ids": (shown.cumsum(1) - 1).clamp(min=0)}
+    logits = model(input_ids=ids, past_key_values=cache, logits_to_keep=1, **inputs).logits.expand(-1, rollouts, -1)
+    said = torch.empty((len(prompts), rollouts, longest), dtype=torch.long, device=device)
+    counts = torch.full((len(prompts), rollouts), longest, device=device)
+    stops, open_groups = torch.tensor(list(ends), device=device), torch.arange(len(prompts), device=device)
+    for at in range(longest):
+        drawn = torch.multinomial((logits / temperature).softmax(-1).flatten(0, 1), 1).view(-1, rollouts)
+        said[open_groups, :, at] = drawn
+        ended = torch.isin(drawn, stops) & (counts[open_groups] == longest)
+        counts[open_groups] = counts[open_groups].where(~ended, at + 1)
+        going = (counts[open_groups] == longest).any(1)
+        if at + 1 == longest or not going.any():
+            break
+        if not going.all():
+            open_groups, drawn = open_groups[going], drawn[going]
+            cache.batch_select_indices(going.nonzero()[:, 0])
+        before = shown[open_groups, None].expand(-1, rollouts, -1)
+        own = itself.repeat(1, at + 1).expand(len(open_groups), -1, -1)
+        inputs = {
+            "attention_mask": torch.cat([before, own], -1)[:, None],
+            "position_ids": (lengths[open_groups, None] + at).expand(-1, rollouts),
+        }
+        logits = model(input_ids=drawn, past_key_values=cache, **inputs).logits
+    ends_at = counts.flatten().tolist()
+    return [tokens[:count] for tokens, count in zip(said.flatten(0, 1).tolist(), ends_at, strict=True)]

@@ -1,0 +1,92 @@
+"""Completions of a group, written side by side: those of separate rows, by the real trainer's model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from trl import GRPOTrainer
+
+from ops.training.generation import write
+from ops.training.trainer import TimedTrainer, run
+from tests.unit.training.tiny import tiny_plan
+
+PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [10, 11, 12]]
+END = 0
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """Weights as they were drawn: what such a model writes next is open, and depends on all that it has read."""
+    torch.manual_seed(3)
+    config = Qwen2Config(
+        vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, initializer_range=0.6, eos_token_id=END, pad_token_id=END, bos_token_id=None,
+    )  # fmt: skip
+    return Qwen2ForCausalLM(config).eval()
+
+
+def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
+    """What comes after `said`, read in a row of its own."""
+    with torch.no_grad():
+        logits: torch.Tensor = model(torch.tensor([[*prompt, *said]])).logits[0, -1]
+    return logits
+
+
+def test_each_token_is_drawn_from_what_its_own_row_foretells(model: Any) -> None:
+    torch.manual_seed(1)
+    completions = write(model, PROMPTS, 4, 12, [END], 0.01)  # so cold that the likeliest is all but sure
+    assert len({tuple(said) for said in completions}) > 1
+    for prompt, said in zip([prompt for prompt in PROMPTS for _ in range(4)], completions, strict=True):
+        for at, token in enumerate(said):
+            logits = _alone(model, prompt, said[:at])
+            assert logits.max() - logits[token] < 0.1
+
+
+def test_what_is_drawn_is_as_frequent_as_it_is_likely(model: Any) -> None:
+    torch.manual_seed(2)
+    draws = 4000
+    for temperature in (1.0, 3.0):
+        firsts = [said[0] for said in write(model, PROMPTS, draws, 1, [END], temperature)]
+        for index, prompt in enumerate(PROMPTS):
+            likely = (_alone(model, prompt, []) / temperature).softmax(-1).tolist()
+            counts = Counter(firsts[index * draws : (index + 1) * draws])
+            for token, share in enumerate(likely):
+                assert abs(counts[token] / draws - share) < 5 * (share * (1 - share) / draws) ** 0.5 + 1e-9
+
+
+def test_a_completion_ends_with_its_first_end_or_at_the_longest(model: Any) -> None:
+    torch.manual_seed(4)
+    completions = write(model, PROMPTS, 64, 6, [END, 1], 2.0)
+    assert all(not {END, 1} & set(said[:-1]) for said in completions)
+    assert all(said[-1] in {END, 1} or len(said) == 6 for said in completions)
+    assert {len(said) for said in completions} == {1, 2, 3, 4, 5, 6}
+
+
+def test_the_trainer_writes_groups_and_one_row_each_where_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, groups = [], []
+    ours, theirs = TimedTrainer._write, GRPOTrainer._generate_single_turn
+
+    def by_groups(self: TimedTrainer, prompts: Any, rollouts: int) -> Any:
+        groups.append((len(prompts), rollouts))
+        return ours(self, prompts, rollouts)
+
+    def by_rows(self: TimedTrainer, *args: Any, **kwargs: Any) -> Any:
+        rows.append(len(args[0]))
+        return theirs(self, *args, **kwargs)
+
+    monkeypatch.setattr(TimedTrainer, "_write", by_groups)
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", by_rows)
+    plan, folder = tiny_plan(tmp_path)
+    run(plan, folder, lambda *_: None)
+    assert groups == [(2, 4), (2, 4)] and not rows
+    monkeypatch.setattr(TimedTrainer, "packs", False)
+    plan, folder = tiny_plan(tmp_path / "rows")
+    run(plan, folder, lambda *_: None)
+    assert rows == [8, 8] and len(groups) == 2

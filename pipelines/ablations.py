@@ -14,7 +14,7 @@ from assets.conductor import LOG
 from assets.resources import Podium, servers
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Setup
-from ops.config.ablations import changed, load_ablations
+from ops.config.ablations import Change, changed, load_ablations
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.report import percent
@@ -50,8 +50,8 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
     chosen = {NOTHING: {}} | {name: ablations.changes[name] for name in names or ablations.changes}
     podiums = {seed: Podium(root=str(workspace.root), recipe=ablations.recipe, seed=seed) for seed in seeds}
     setups = {
-        (seed, name): Setup(setup.workspace, changed(setup.recipe, change, file), setup.pool)
-        for seed, setup in ((seed, podium.load()) for seed, podium in podiums.items())
+        (seed, name): _setup(podium.load(), change, file, len(chosen))
+        for seed, podium in podiums.items()
         for name, change in chosen.items()
     }  # all of them are checked before the first is trained
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
@@ -63,6 +63,13 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
     write_between(workspace.root / FILE, MARK, _table(outcomes))
     return FILE
+
+
+def _setup(setup: Setup, change: Change, file: Path, trainings: int) -> Setup:
+    """With the change made. To the ledger all trainings of a seed are one run: its cap is that of so many."""
+    recipe = changed(setup.recipe, change, file)
+    budget = recipe.budget.model_copy(update={"run_usd": trainings * recipe.budget.run_usd})
+    return Setup(setup.workspace, recipe.model_copy(update={"budget": budget}), setup.pool)
 
 
 def _trained(setup: Setup, deepspeed: Mapping[str, Any] | None) -> Path:

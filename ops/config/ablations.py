@@ -11,14 +11,17 @@ from ops.config.base import Settings
 from ops.config.loading import load, mistake
 from ops.config.recipe import Recipe
 
+Change = dict[str, dict[str, Any]]
+"""Section of the recipe (`cold_start`, `grpo`) → field → its value instead."""
+
 
 class Ablations(Settings):
     """`config/ablations.yaml`."""
 
     recipe: str = "quickstart"
     """What is changed: a file in config/recipes."""
-    changes: dict[str, dict[str, dict[str, Any]]]
-    """A change's name → section of the recipe (`cold_start`, `grpo`) → field → its value instead."""
+    changes: dict[str, Change]
+    """By name."""
 
 
 def load_ablations(config: Path) -> Ablations:
@@ -26,7 +29,7 @@ def load_ablations(config: Path) -> Ablations:
     return load(Ablations, config / "ablations.yaml")
 
 
-def changed(recipe: Recipe, change: dict[str, dict[str, Any]], file: Path) -> Recipe:
+def changed(recipe: Recipe, change: Change, file: Path) -> Recipe:
     """The recipe with a change made. Raises `ConfigError` that names `file` where the result is no recipe."""
     values = recipe.model_dump()
     for section, fields in change.items():

@@ -91,8 +91,8 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
 
     `deepspeed`: what the file that the recipe names says.
 
-    A folder that exists is kept as it is, so a run that was cut short goes on there and one
-    that has finished is not run again.
+    A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
+    one that has finished is kept as it is and not run again.
     """
     workspace, recipe = setup.workspace, setup.recipe
     from ops.conductor.policy import PolicyCard
@@ -112,7 +112,7 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         *([deepspeed] if deepspeed else []),
     ])  # fmt: skip
     folder = workspace.runs / f"{recipe.name}-{key}"
-    if (folder / PLAN).is_file():
+    if RunResult.read(folder) is not None:
         return folder
     plan = RunPlan(
         root=workspace.root,
@@ -124,6 +124,8 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         few_shots=workspace.root / "data",
         mlflow_uri=workspace.mlflow_uri,
     )
+    if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
+        return folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "recipe.yaml").write_text(resolved(recipe), encoding="utf-8")
     if deepspeed:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Settings
+from ops.config.secret import find_in_url
 from ops.core.registry import check_names
 
 
@@ -74,7 +75,28 @@ class Grpo(Settings):
     vllm: bool = False
     """Generate with vLLM (needs the `gpu` extra)."""
     vllm_memory: float = Field(default=0.3, gt=0, lt=1)
-    """Share of each GPU's memory for vLLM's weights and cache."""
+    """Share of each GPU's memory for vLLM's weights and cache. A server is given its own share when it is started."""
+    vllm_max_model_length: int | None = Field(default=None, ge=16)
+    """Longest sequence, prompt and completion together (tokens), that vLLM keeps room for: what the completion leaves
+    of it is a prompt's budget, and a longer prompt is refused before training. None: what the model was made for
+    (131,072 for Qwen2.5-7B: 7 GiB of cache for one sequence)."""
+    vllm_sleep: bool = False
+    """Free vLLM's share of the GPU while the policy is updated; the weights are sent to it again at every step."""
+    vllm_mode: Literal["colocate", "server"] = "colocate"
+    """"colocate": vLLM shares the GPUs of the training processes. "server": it has GPUs of its own, behind
+    `vllm_server_url`, and is started first (docs/training.md)."""
+    vllm_server_url: str | None = None
+    """Where that server is, `http://HOST:PORT`."""
+    vllm_tensor_parallel: int = Field(default=1, ge=1)
+    """GPUs that one colocated vLLM is spread over; must divide `processes`. A server is given its own."""
+    vllm_correction: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = (
+        "sequence_mask"
+    )
+    """What is done about vLLM's probabilities differing from the policy's own: the ratio of the two, of a token or of
+    a whole sequence, weighs the loss and is cut at `vllm_correction_max` (truncate) or, beyond it, leaves the token or
+    the sequence out (mask). "none": vLLM's are taken for the policy's."""
+    vllm_correction_max: float = Field(default=3.0, gt=0)
+    """Largest such ratio."""
     deepspeed: str | None = None
     """File in config/deepspeed, or None for a single process."""
     processes: int = Field(default=1, ge=1)
@@ -86,6 +108,11 @@ class Grpo(Settings):
     1: every prompt is paid for once, and its one answer stands for the whole training."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints: what a crash can cost."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    """Checkpoints that are kept; one more is there while it is written. A 7B's are 122 GB each."""
+    collective_timeout_s: float = Field(default=4 * 3600.0, gt=0)
+    """How long a rank waits for the others (s): longer than the slowest step, workers' answers included. torch's own
+    half hour aborts a step that waits for a worker's rate limit."""
     reward_terms: dict[str, float] = Field(default={})
     """File in `ops/training/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a scorable
     rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a format."""
@@ -93,6 +120,13 @@ class Grpo(Settings):
     @property
     def rollouts_per_step(self) -> int:
         return self.questions_per_step * self.rollouts_per_question
+
+    @field_validator("vllm_server_url")
+    @classmethod
+    def _no_key_in_the_url(cls, url: str | None) -> str | None:
+        if url is not None and (secret := find_in_url(url)):
+            raise ValueError(secret)
+        return url
 
     @field_validator("reward_terms")
     @classmethod
@@ -109,6 +143,23 @@ class Grpo(Settings):
             )
         if self.processes > 1 and self.deepspeed is None:
             raise ValueError("processes > 1 needs a deepspeed file")
+        return self
+
+    @model_validator(mode="after")
+    def _vllm_can_start(self) -> Self:
+        if (self.vllm_mode == "server") != (self.vllm_server_url is not None):
+            raise ValueError("vllm_server_url goes with vllm_mode: server, and the other way round")
+        if self.vllm_mode == "server" and (self.vllm_sleep or self.vllm_tensor_parallel > 1):
+            raise ValueError("vllm_sleep and vllm_tensor_parallel are a colocated vLLM's: a server has GPUs of its own")
+        if self.processes % self.vllm_tensor_parallel:
+            raise ValueError(
+                f"vllm_tensor_parallel = {self.vllm_tensor_parallel} does not divide processes = {self.processes}"
+            )
+        if self.vllm_max_model_length is not None and self.vllm_max_model_length <= self.max_completion_tokens:
+            raise ValueError(
+                f"vllm_max_model_length = {self.vllm_max_model_length} leaves no room for a prompt beside "
+                f"max_completion_tokens = {self.max_completion_tokens}"
+            )
         return self
 
 

@@ -26,8 +26,13 @@ EXTENSIONS = "extensions"
 """Where in a run's folder PyTorch compiles DeepSpeed's operations."""
 
 
-_LATER = ("clip_high", "entropy", "length_window", "worker_samples")
+_LATER = (
+    "clip_high", "entropy", "length_window", "worker_samples",
+    "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max",
+)  # fmt: skip
 """Settings younger than some runs: left at their defaults, they change no run's key."""
+_NO_RESULT = ("vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s")
+"""Settings of memory, disk and patience that change no result: a run goes on with other ones."""
 
 
 class RunPlan(Settings):
@@ -100,8 +105,9 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
     mix = workspace.data / "training_mix.jsonl"
     later = {name: getattr(recipe.grpo, name) for name in _LATER}
     changed = {name: value for name, value in later.items() if value != Grpo.model_fields[name].default}
+    left_out = (*_LATER, *_NO_RESULT)
     key = digest([
-        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms", *_LATER}}),
+        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms", *left_out}}),
         *([changed] if changed else []),
         *([terms] if (terms := recipe.grpo.reward_terms) else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -139,7 +140,8 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         gradient_checkpointing=grpo.gradient_checkpointing,
         logging_steps=1,
         save_steps=grpo.checkpoint_every,
-        save_total_limit=2,
+        save_total_limit=grpo.keep_checkpoints,
+        ddp_timeout=math.ceil(grpo.collective_timeout_s),
         disable_tqdm=True,
         log_completions=False,
     )
@@ -154,10 +156,18 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
     chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
     if grpo.vllm:
         chosen |= {
-            "vllm_mode": "colocate",
+            "vllm_mode": grpo.vllm_mode,
+            "vllm_server_base_url": grpo.vllm_server_url,
             "vllm_gpu_memory_utilization": grpo.vllm_memory,
+            "vllm_max_model_length": grpo.vllm_max_model_length,
+            "vllm_enable_sleep_mode": grpo.vllm_sleep,
+            "vllm_tensor_parallel_size": grpo.vllm_tensor_parallel,
+            "vllm_importance_sampling_correction": grpo.vllm_correction != "none",
+            "vllm_importance_sampling_clip_max": grpo.vllm_correction_max,
             "generation_kwargs": {"stop_token_ids": list(ends)},
         }
+        if grpo.vllm_correction != "none":
+            chosen["vllm_importance_sampling_mode"] = grpo.vllm_correction
     if not torch.cuda.is_available():
         chosen |= {"ddp_backend": "gloo"} if grpo.deepspeed else {"use_cpu": True}
     return chosen
@@ -188,7 +198,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
             problems, team, curve.batch, plan.recipe.grpo.reward_terms, plan.recipe.grpo.worker_samples
         ),
         args=configuration(plan, folder, ends),
-        train_dataset=dataset(plan, list(problems.values()), team, tokenizer, context_tokens(model)),
+        train_dataset=dataset(
+            plan, list(problems.values()), team, tokenizer, longest_sequence(plan.recipe.grpo, model)
+        ),
         processing_class=tokenizer,
         callbacks=[curve, *callbacks],
     )
@@ -210,6 +222,12 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
     partial.rename(folder / RESULT)
     return result
+
+
+def longest_sequence(grpo: Grpo, model: Any) -> int | None:
+    """Prompt and completion together (tokens): what the model was made for, or the less that vLLM keeps room for."""
+    limits = [context_tokens(model), grpo.vllm_max_model_length if grpo.vllm else None]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def dataset(

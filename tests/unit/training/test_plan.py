@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Recipe, Setup, load, load_pool, load_recipe
+from ops.config import Budget, Grpo, Recipe, Setup, load, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
@@ -202,13 +202,37 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
     card.write(base)
 
     def parts(**changes: object) -> str:
-        younger = {"clip_high": None, "entropy": 0.0, "worker_samples": 1, "length_window": 1}
+        younger = {name: Grpo.model_fields[name].default for name in plan._LATER}
         changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={**younger, **changes})})
         write_run(Setup(Workspace(tmp_path), changed, pool), base)
         return json.dumps(seen[-1])
 
-    assert not any(name in parts() for name in ("clip_high", "entropy", "worker_samples", "length_window"))
+    assert not any(name in parts() for name in (*plan._LATER, *plan._NO_RESULT))
     assert '"worker_samples": 3' in parts(worker_samples=3)
+    assert '"vllm_correction": "none"' in parts(vllm_correction="none")
+    assert parts(vllm_sleep=True, keep_checkpoints=1, collective_timeout_s=60.0) == parts()
+
+
+def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_one_stays(tmp_path: Path) -> None:
+    recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")
+    base = tmp_path / "base"
+    base.mkdir()
+    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
+    card.write(base)
+
+    def written(usd: float) -> RunPlan:
+        changed = recipe.model_copy(update={"budget": Budget(run_usd=usd)})
+        folder = write_run(Setup(Workspace(tmp_path), changed, pool), base)
+        folders.add(folder)
+        return RunPlan.read(folder)
+
+    folders: set[Path] = set()
+    assert [written(usd).recipe.budget.run_usd for usd in (5.0, 50.0)] == [5.0, 50.0]
+    [folder] = folders
+    (folder / "result.json").write_text("{}", encoding="utf-8")
+    assert written(500.0).recipe.budget.run_usd == 50.0 and len(folders) == 1
 
 
 def test_a_trainer_ends_with_who_started_it_and_waits_for_no_lock_of_the_dead(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ops.config import STORED, Execution, Pool, PretrainedPolicy, Prompting, Settings
+from ops.config import STORED, Execution, Generation, Pool, PretrainedPolicy, Prompting, Settings
 from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.workers.types import Client
@@ -34,6 +34,8 @@ class PolicyCard(Settings):
     """What was measured of the workers, by ordinal; empty unless `prompting.cards`."""
     execution: Execution = Execution()
     max_completion_tokens: int
+    generation: Generation = Generation()
+    """How its tokens are drawn; a card of an earlier checkout: as they are."""
     dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the weights; None (a card of an earlier checkout): what their own configuration says."""
     pretrained: PretrainedPolicy | None = None
@@ -76,13 +78,16 @@ def policy_key(folder: Path) -> str:
 def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     """(model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's precision.
 
-    A GGUF file is dequantized into a plain model, which can then be trained and saved.
+    A GGUF file is dequantized into a plain model, which can then be trained and saved. How tokens are drawn is not
+    taken from the model's files: transformers would take from them whatever a call leaves out.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if card.pretrained is None:
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=card.dtype or "auto"), tokenizer
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=card.dtype or "auto")
+        model.generation_config = _tokens_alone(model.generation_config)
+        return model, tokenizer
     source = card.pretrained
     names = {"revision": source.revision, "gguf_file": source.gguf_file}
     given = {name: value for name, value in names.items() if value is not None}
@@ -90,8 +95,10 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     model = AutoModelForCausalLM.from_pretrained(source.model, dtype=source.dtype, **given)
+    declared = _tokens_alone(model.generation_config)
     if source.gguf_file is not None:
         model = _plain_copy(model)
+    model.generation_config = declared
     return model, tokenizer
 
 
@@ -127,6 +134,14 @@ def end_of_turn(model: Any, tokenizer: Any) -> list[int]:
     ids = tokenizer(after, add_special_tokens=False)["input_ids"]
     closing = next((token for token in ids if token in special), None)
     return sorted(token for token in {*ends, tokenizer.eos_token_id, closing} if token is not None)
+
+
+def _tokens_alone(declared: Any) -> Any:
+    """A generation configuration that declares the same control tokens and says nothing else."""
+    from transformers import GenerationConfig
+
+    tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return GenerationConfig(**{name: getattr(declared, name) for name in tokens})
 
 
 def _plain_copy(model: Any) -> Any:
@@ -176,9 +191,11 @@ class Conductor:
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         self._check_lengths(batch["attention_mask"].sum(dim=1).tolist(), longest)
         batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
-        sampling = (
-            {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
-        )
+        drawn = self.card.generation
+        sampling: dict[str, Any] = {"do_sample": False, "repetition_penalty": drawn.repetition_penalty}
+        if temperature > 0:
+            sampling |= {"do_sample": True, "temperature": temperature}
+            sampling |= {"top_k": drawn.top_k, "top_p": drawn.top_p, "min_p": drawn.min_p}
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(seed)
             out = self._model.generate(

@@ -8,6 +8,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 from ops.config.base import Settings, digest
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import STORED, Execution
+from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
 from ops.config.pool import Pool, Price, Serve, Worker
@@ -28,6 +29,7 @@ __all__ = [
     "Curation",
     "Evaluation",
     "Execution",
+    "Generation",
     "Grading",
     "Grpo",
     "Pool",

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from ops.config.base import Settings
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import Execution
+from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.prompting import Prompting
 from ops.config.spending import Budget, Precaching, Replay
@@ -35,6 +36,7 @@ class Recipe(Settings):
     policy: ScratchPolicy | PretrainedPolicy = Field(discriminator="kind")
     cold_start: ColdStart | None = None
     """None: the base model writes the grammar already (a pretrained one, shown few-shots)."""
+    generation: Generation = Generation()
     grpo: Grpo = Grpo()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()

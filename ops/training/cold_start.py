@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
+from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
@@ -34,6 +34,7 @@ def base_policy_folder(setup: Setup) -> Path:
         hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
         # Another price makes no other policy: it keeps the cards that it learned with.
         *[card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
+        *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
         *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
     ])  # fmt: skip
     return setup.workspace.policies / f"{recipe.name}-{key}"
@@ -73,6 +74,7 @@ def make_base_policy(
         cards=_cards(setup),
         execution=recipe.execution,
         max_completion_tokens=recipe.grpo.max_completion_tokens,
+        generation=recipe.generation,
         dtype=recipe.policy.dtype if isinstance(recipe.policy, PretrainedPolicy) else "float32",
         pretrained=recipe.policy if isinstance(recipe.policy, PretrainedPolicy) else None,
     )

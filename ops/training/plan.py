@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.registry import training_domains
-from ops.config import STORED, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
+from ops.config import STORED, Generation, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
@@ -110,6 +110,7 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms", *left_out}}),
         *([changed] if changed else []),
         *([terms] if (terms := recipe.grpo.reward_terms) else []),
+        *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,
         base_policy.name,

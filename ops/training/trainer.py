@@ -122,6 +122,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         num_generations=grpo.rollouts_per_question,
         max_completion_length=grpo.max_completion_tokens,
         temperature=grpo.temperature,
+        **plan.recipe.generation.model_dump(),
         learning_rate=grpo.learning_rate,
         lr_scheduler_type=grpo.schedule,
         warmup_steps=round(grpo.warmup_ratio * grpo.steps),
@@ -216,7 +217,8 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")
-    card.model_copy(update={"pretrained": None, "trained_steps": plan.recipe.grpo.steps}).write(folder / "policy")
+    trained = {"pretrained": None, "trained_steps": plan.recipe.grpo.steps, "generation": plan.recipe.generation}
+    card.model_copy(update=trained).write(folder / "policy")
     result = curve.result(counts, plan.recipe.grpo.rollouts_per_step)
     partial = folder / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")

@@ -119,7 +119,7 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         *([deepspeed] if deepspeed else []),
     ])  # fmt: skip
     folder = workspace.runs / f"{recipe.name}-{key}"
-    if RunResult.read(folder) is not None:
+    if (folder / RESULT).is_file():
         return folder
     plan = RunPlan(
         root=workspace.root,

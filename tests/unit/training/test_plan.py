@@ -128,31 +128,6 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
     assert write_run(setup, base, zero2) != folder
 
 
-def test_a_run_that_goes_on_has_the_cap_of_now_and_a_finished_one_stays_as_it_was(tmp_path: Path) -> None:
-    workspace, pool = Workspace(tmp_path), load_pool(CONFIG, "quickstart")
-    workspace.data.mkdir()
-    (workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-    base = tmp_path / "base"
-    base.mkdir()
-    quick = load_recipe(CONFIG, "quickstart")
-    card = PolicyCard(recipe="r", pool=pool, offered=pool.names, prompting=quick.prompting, max_completion_tokens=8)
-    card.write(base)
-
-    def written(cap: float) -> Path:
-        budget = quick.budget.model_copy(update={"run_usd": cap})
-        return write_run(Setup(workspace, quick.model_copy(update={"budget": budget}), pool), base)
-
-    folder = written(1.0)
-    assert written(5.0) == folder
-    assert RunPlan.read(folder).recipe.budget.run_usd == 5.0
-    assert "run_usd: 5.0" in (folder / "recipe.yaml").read_text(encoding="utf-8")
-    result = {"steps": 1, "reward_before": 0, "reward_after": 1, "window": 1, "rollouts": 8, "live_calls": 0,
-              "cached_calls": 0, "cost_usd": 0, "seconds": 1}  # fmt: skip
-    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
-    assert written(9.0) == folder
-    assert RunPlan.read(folder).recipe.budget.run_usd == 5.0
-
-
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = _plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
 from ops.config.base import Settings
+from ops.config.bases import Layer, base_of, merged, said_in
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
@@ -21,6 +23,15 @@ S = TypeVar("S", bound=Settings)
 
 def load(model: type[S], file: Path) -> S:
     """Read one YAML file into `model`. Raises `ConfigError` naming file, field and remedy."""
+    values = _read(model, file)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise mistake(file, model, error) from None
+
+
+def _read(model: type[Settings], file: Path) -> dict[str, Any]:
+    """What a file says, for `model`. Raises `ConfigError`."""
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -43,10 +54,7 @@ def load(model: type[S], file: Path) -> S:
             "seems to hold an API key",
             "Put it in the environment and name the variable in api_key_env",
         )
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise mistake(file, model, error) from None
+    return values
 
 
 def mistake(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
@@ -85,8 +93,19 @@ def load_pool(config: Path, name: str) -> Pool:
 
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
-    """`config/recipes/NAME.yaml`, with another seed where one is given. Raises `ConfigError`."""
-    recipe = load(Recipe, config / "recipes" / f"{name}.yaml")
+    """`config/recipes/NAME.yaml` over the recipe that its `base` names, if it has one; with another seed where one is
+    given. Raises `ConfigError`, which names the file of the chain that is wrong."""
+    layers: list[Layer] = []
+    file: Path | None = config / "recipes" / f"{name}.yaml"
+    while file is not None:
+        layer = Layer(file, _read(Recipe, file))
+        file = base_of(layer, layers)
+        layers.append(layer)
+    values = reduce(merged, (layer.values for layer in reversed(layers)))
+    try:
+        recipe = Recipe.model_validate(values)
+    except ValidationError as error:
+        raise mistake(said_in(layers, error.errors()[0]["loc"]), Recipe, error) from None
     return recipe if seed is None else recipe.model_copy(update={"seed": seed})
 
 

@@ -1,0 +1,104 @@
+"""A recipe over another says what differs; what is wrong is told with the file that says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.config import Recipe, Snapshot, load_recipe, resolved
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+
+CONFIG = Workspace.find().config
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "recipes").mkdir()
+    for folder in ("pools", "deepspeed"):
+        (tmp_path / folder).symlink_to(CONFIG / folder)
+    (tmp_path / "promotion.yaml").symlink_to(CONFIG / "promotion.yaml")
+    (tmp_path / "recipes" / "quickstart.yaml").symlink_to(CONFIG / "recipes" / "quickstart.yaml")
+    return tmp_path
+
+
+def write(config: Path, stem: str, **values: Any) -> Path:
+    file = config / "recipes" / f"{stem}.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return file
+
+
+def test_what_differs_is_said_and_the_rest_is_the_bases(config: Path) -> None:
+    quick = load_recipe(config, "quickstart")
+    write(config, "short", base="quickstart", name="short", grpo={"steps": 7}, benchmarks={"mmlu": {"test": 5}})
+    write(config, "shorter", base="short", name="shorter", grpo={"micro_batch": 64}, evaluation={"baselines": ["oracle"]})
+    write(config, "shortest", base="shorter", evaluation={"baselines": ["best_single"]}, grpo={"steps": 3})
+    short, shortest = load_recipe(config, "short"), load_recipe(config, "shortest", seed=9)
+    assert short.grpo == quick.grpo.model_copy(update={"steps": 7})
+    assert short.benchmarks["mmlu"] == quick.benchmarks["mmlu"].model_copy(update={"test": 5})
+    assert {**short.benchmarks, "mmlu": None} == {**quick.benchmarks, "mmlu": None}
+    assert (shortest.name, shortest.seed) == ("shorter", 9)
+    assert shortest.grpo == quick.grpo.model_copy(update={"steps": 3, "micro_batch": 64})
+    assert shortest.evaluation.baselines == ("best_single",)
+
+
+def test_null_takes_away_and_another_kind_of_policy_begins_anew(config: Path) -> None:
+    write(
+        config, "other", base="quickstart", name="other", cold_start=None, benchmarks={"aime25": None},
+        policy={"kind": "pretrained", "model": "somewhere"}, grpo={"steps": None},
+    )  # fmt: skip
+    other, quick = load_recipe(config, "other"), load_recipe(config, "quickstart")
+    assert other.cold_start is None
+    assert list(other.benchmarks) == [name for name in quick.benchmarks if name != "aime25"]
+    assert other.policy.model_dump(exclude_unset=True) == {"kind": "pretrained", "model": "somewhere"}
+    assert other.grpo.steps == 200  # the default
+
+
+def test_the_resolved_recipe_and_a_snapshot_stand_alone(config: Path, tmp_path: Path) -> None:
+    write(config, "short", base="quickstart", name="short", grpo={"steps": 7})
+    recipe = load_recipe(config, "short")
+    text = resolved(recipe)
+    assert Recipe.model_validate(yaml.safe_load(text)) == recipe
+    assert "base" not in yaml.safe_load(text)
+    snapshot = Snapshot.take(config, "short", None, "commit")
+    snapshot.write(tmp_path / "snapshots")
+    assert Snapshot.read(tmp_path / "snapshots", snapshot.key).recipe == recipe
+
+
+def test_a_mistake_is_told_with_the_file_that_makes_it(config: Path) -> None:
+    below = write(config, "below", base="quickstart", name="below", grpo={"steps": "many"})
+    above = write(config, "above", base="below", name="above", grpo={"micro_batch": 64})
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(config, "above")
+    assert (caught.value.field, str(below) in str(caught.value)) == ("grpo.steps", True)
+    write(config, "below", base="quickstart", name="below")
+    write(config, "above", base="below", name="above", grpo={"micro_batches": 64})
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(config, "above")
+    assert (caught.value.field, str(above) in str(caught.value)) == ("grpo.micro_batches", True)
+    write(config, "above", base="below", name="above", grpo={"micro_batch": 7})
+    with pytest.raises(ConfigError, match="not a multiple") as caught:
+        load_recipe(config, "above")
+    assert (caught.value.field, str(above) in str(caught.value)) == ("grpo", True)
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        ("b", r"leads in a circle: a → b → c → a"),
+        ("a", r"leads in a circle: a → a"),
+        ("nowhere", r"names no recipe .*Recipes there: a, b, c, quickstart"),
+        (["b"], r"names no recipe"),
+    ],
+)
+def test_a_base_that_leads_nowhere_is_one_clear_error(config: Path, base: Any, words: str) -> None:
+    write(config, "a", base=base)
+    write(config, "b", base="c")
+    last = write(config, "c", base="a")
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_recipe(config, "a")
+    assert caught.value.field == "base"
+    assert str(last if base == "b" else config / "recipes" / "a.yaml") in str(caught.value)

@@ -156,6 +156,13 @@ def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_p
     assert set(curve(folder)[0]) - set(curve(ranks.folder)[0]) <= {n for n in curve(folder)[0] if "invalid/" in n}
 
 
+def test_an_optimizer_in_the_hosts_memory_begins_alike(ranks: Ranks, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"deepspeed": "zero3-offload.json", "processes": 2, "micro_batch": 2}
+    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=2, **options)
+    attempt(plan, folder)
+    assert [row["reward"] for row in curve(folder)] == [row["reward"] for row in curve(ranks.folder)[:2]]
+
+
 def test_the_policy_is_whole_and_in_its_own_precision(ranks: Ranks) -> None:
     policy = Conductor.load(ranks.folder / "policy")
     assert {str(parameter.dtype) for parameter in policy._model.parameters()} == {"torch.bfloat16"}

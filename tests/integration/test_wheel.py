@@ -89,6 +89,7 @@ def podium(command: Path, folder: Path, *arguments: str) -> str:
 def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     carried = ("config/recipes/quickstart.yaml", "config/pools/paper.yaml", "config/promotion.yaml", "mlflow/agent.py")
+    carried += ("config/recipes/paper-code.yaml", "config/deepspeed/zero3-offload.json")
     carried += ("config/deepspeed/zero3.json", "data/knowledge/units.csv", "data/few_shots/mixed.yaml")
     carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "params.yaml")
     assert {f"ops/files/{name}" for name in carried} <= names

@@ -34,7 +34,7 @@ def write(config: Path, stem: str, **values: Any) -> Path:
 def test_what_differs_is_said_and_the_rest_is_the_bases(config: Path) -> None:
     quick = load_recipe(config, "quickstart")
     write(config, "short", base="quickstart", name="short", grpo={"steps": 7}, benchmarks={"mmlu": {"test": 5}})
-    write(config, "shorter", base="short", name="shorter", grpo={"micro_batch": 64}, evaluation={"baselines": ["oracle"]})
+    write(config, "shorter", base="short", name="shorter", grpo={"micro_batch": 64}, evaluation={"baselines": ["x"]})
     write(config, "shortest", base="shorter", evaluation={"baselines": ["best_single"]}, grpo={"steps": 3})
     short, shortest = load_recipe(config, "short"), load_recipe(config, "shortest", seed=9)
     assert short.grpo == quick.grpo.model_copy(update={"steps": 7})

@@ -25,7 +25,7 @@ def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.As
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Every gold answer but programs, given as a worker would give it, is graded as right."""
+    """Every gold answer but programs, given as a worker would, is graded as right; few that are not were set aside."""
     setup = podium.load()
     return _result(stages.raw_gold(setup, _recorded(context, setup.recipe)))
 
@@ -80,6 +80,7 @@ def _result(
     metadata: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),
+        "set_aside": dg.MetadataValue.int(report.set_aside),
         "failures": dg.MetadataValue.json(report.failures),
         "sandbox": dg.MetadataValue.text(isolation()),
     }

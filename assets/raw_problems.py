@@ -24,6 +24,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             "test": len(raw.test),
             "source": setup.recipe.benchmarks[benchmark].source,
             "quarantined": raw.quarantined,
+            "failing_gold": raw.failing_gold,
             "examples": metadata.examples(raw.train or raw.test),
         }
         if raw.quarantine:

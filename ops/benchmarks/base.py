@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -41,11 +41,15 @@ class Upstream(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """One split as its source gave it: sound problems, malformed rows, and how many rows there were."""
+    """One split as its source gave it: sound problems, malformed rows, and how many rows there were.
+
+    `set_aside`: what would be sound problems if their graders did not miss their gold answers.
+    """
 
     problems: list[Problem]
     rejected: list[RowError]
     rows: int
+    set_aside: Sequence[RowError] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Malformed rows: set aside in a readable file with the reason, counted, and too many of them refused.
+"""Malformed rows, and rows whose gold answer fails: set aside in a readable file with the reason, and counted.
+
+Too many malformed ones are refused here; too many failing gold answers are not set aside (`ops.stages.problems`).
 
 The files lie in `.podium/quarantine`, outside of DVC: they follow from the sources and no stage reads
 them, and they hold other people's rows, which should not travel with the data's versions.
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 SHOWN_REASONS = 3
 """How many malformed rows an error names; the file names all."""
+FAILING_GOLD = "failing gold"
+"""What a row is set aside for, when it is not malformed."""
 SHOWN_CHARS = 500
 """How much of a value is kept, in characters: enough to find it, not a copy of a 10 MB line."""
 
@@ -31,14 +35,22 @@ def quarantine_file(workspace: Workspace, benchmark: str, split: Split) -> Path:
 
 
 def quarantine(workspace: Workspace, entry: Benchmark, split: Split, loaded: Loaded) -> Path | None:
-    """Write the split's malformed rows, one JSON object a line; the file's path, None (and no file) without any."""
+    """Write the split's rows that are left out, one JSON object a line; the file's path, None (and no file) without."""
     file = quarantine_file(workspace, entry.name, split)
-    if not loaded.rejected:
+    entries = [_entry(error, entry.confidential) for error in loaded.rejected]
+    entries += [_entry(error, entry.confidential) | {"kind": FAILING_GOLD} for error in loaded.set_aside]
+    if not entries:
         file.unlink(missing_ok=True)
         return None
-    lines = (json.dumps(_entry(error, entry.confidential), ensure_ascii=True) for error in loaded.rejected)
-    write_text(file, "".join(f"{line}\n" for line in lines))
+    write_text(file, "".join(f"{json.dumps(each, ensure_ascii=True)}\n" for each in entries))
     return file
+
+
+def failing_gold(workspace: Workspace, benchmark: str, split: Split) -> int:
+    """How many rows of a split were set aside here because their grader misses their gold answer."""
+    file = quarantine_file(workspace, benchmark, split)
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else ()
+    return sum(json.loads(line).get("kind") == FAILING_GOLD for line in lines)
 
 
 def judge(entry: Benchmark, split: Split, loaded: Loaded, max_share: float, listed_in: Path | None = None) -> None:

@@ -27,6 +27,9 @@ class BenchmarkSource(Settings):
     test: int | None = Field(default=None, ge=1)
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)
     """Malformed rows are quarantined; a larger share of them in a split fails the load."""
+    max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
+    """Rows of a file or the hub whose gold answer, given as a worker would give it, their grader misses are left out
+    like malformed ones, up to this share of a split's. A larger share stays, and the check of gold answers blocks."""
 
     @model_validator(mode="after")
     def _file_needs_a_path(self) -> Self:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ops.benchmarks.quarantine import failing_gold
 from ops.benchmarks.raw import SPLITS, evaluation_questions, raw_files
 from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems
@@ -30,10 +31,14 @@ def raw_problems(setup: Setup, benchmarks: Iterable[str] | None = None) -> Quali
 
 
 def raw_gold(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
-    """Gold answers of all benchmarks, without programs: those are run where they are about to be used."""
+    """Gold answers of all benchmarks, without programs: those are run where they are about to be used.
+
+    The report counts those that were set aside when the rows were loaded.
+    """
     raw = _raw(setup, benchmarks)
     problems = [problem for problem in raw.problems if problem.grader != "code"]
-    return raw.judged(check_gold(problems, name="raw_problems_gold", workspace=setup.workspace))
+    report = raw.judged(check_gold(problems, name="raw_problems_gold", workspace=setup.workspace))
+    return replace(report, set_aside=raw.failing_gold)
 
 
 def evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
@@ -95,6 +100,7 @@ class _Raw(NamedTuple):
 
     problems: list[Problem]
     missing: list[str]
+    failing_gold: int = 0
 
     def judged(self, report: QualityReport) -> QualityReport:
         """`report`, failed by what is missing: rows that nobody could read have not passed."""
@@ -108,17 +114,18 @@ def _raw(
     benchmarks: Iterable[str] | None,
     splits: Sequence[Split] = SPLITS,
 ) -> _Raw:
-    raw = _Raw([], [])
+    raw, failing = _Raw([], []), 0
     for name in setup.recipe.benchmarks if benchmarks is None else benchmarks:
         for split, file in raw_files(setup.workspace, setup.recipe, name).items():
             if split not in splits:
                 continue
+            failing += failing_gold(setup.workspace, name, split)
             if file.is_file():
                 raw.problems.extend(read_problems(file))
             else:
                 where = file.relative_to(setup.workspace.root)
                 raw.missing.append(f"{name}: {where} does not exist: materialize raw_problems[{name}] again")
-    return raw
+    return raw._replace(failing_gold=failing)
 
 
 def _held_out(setup: Setup) -> HeldOut:

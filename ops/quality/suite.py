@@ -34,6 +34,8 @@ class QualityReport:
     checked: int
     skipped: int = 0
     page: Path | None = None
+    set_aside: int = 0
+    """Rows that were left out before, because their gold answer failed: few enough to go on without them."""
 
     def __bool__(self) -> bool:
         return self.success
@@ -43,7 +45,8 @@ class QualityReport:
         """The first failures, or how many rows were checked."""
         more = len(self.failures) - NAMED_ROWS
         listing = "; ".join(self.failures[:NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
-        return listing or f"{self.checked} rows checked"
+        aside = f"; {self.set_aside} set aside before, their gold answers failed" if self.set_aside else ""
+        return (listing or f"{self.checked} rows checked") + aside
 
 
 class Rule(NamedTuple):

@@ -5,21 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.base import Loaded
+from ops.benchmarks.base import Benchmark, Loaded
 from ops.benchmarks.quarantine import judge, quarantine
 from ops.benchmarks.raw import SPLITS, raw_files
 from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.rows import Row, RowError
 from ops.benchmarks.store import write_problems
-from ops.config import Recipe, Setup
+from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+from ops.quality.gold import GoldGrade, grade_gold
 
 
 class Raw(NamedTuple):
     """What one benchmark gave: its problems by split (empty where it has none) and the files they lie in.
 
-    `quarantined` malformed rows were left out; `quarantine` are the files that name them.
+    `quarantined` malformed rows were left out, and `failing_gold` rows whose gold answer their grader misses;
+    `quarantine` are the files that name them.
     """
 
     train: list[Problem]
@@ -27,19 +30,23 @@ class Raw(NamedTuple):
     files: list[Path]
     quarantined: int = 0
     quarantine: tuple[Path, ...] = ()
+    failing_gold: int = 0
 
 
 def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     """Load `benchmark` as the recipe says and write its splits; files of benchmarks the recipe lacks go.
 
     A file source without a test file gives no test questions (and the other way round for benchmarks
-    that are not trained on). Malformed rows are quarantined. Raises `DataError` (too many of them,
-    or a source that cannot be used) and `ConfigError`; then nothing in `data/raw` has changed.
+    that are not trained on). Malformed rows are quarantined, and a few whose gold answer fails. Raises `DataError`
+    (too many malformed ones, or a source that cannot be used) and `ConfigError`; then nothing in `data/raw` has
+    changed.
     """
     workspace, recipe = setup.workspace, setup.recipe
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
     named = raw_files(workspace, recipe, benchmark)
-    loaded: dict[Split, Loaded] = {split: entry.read(split, source, workspace, recipe.seed) for split in named}
+    loaded: dict[Split, Loaded] = {}
+    for split in named:
+        loaded[split] = _without_failing_gold(entry, split, entry.read(split, source, workspace, recipe.seed), source)
     listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
     for split, part in loaded.items():
         judge(entry, split, part, source.max_malformed_share, listed[split])
@@ -53,7 +60,36 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
             write_problems(files[-1], problems)
     _forget_others(workspace, recipe, benchmark, files)
     quarantined = sum(len(part.rejected) for part in loaded.values())
-    return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())))
+    failing = sum(len(part.set_aside) for part in loaded.values())
+    return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
+
+
+def _without_failing_gold(entry: Benchmark, split: Split, loaded: Loaded, source: BenchmarkSource) -> Loaded:
+    """The split without the rows whose gold answer its grader misses; as it is where they are more than allowed.
+
+    Embedded answers are right by construction, so one that fails is ours to mend. Reference programs are run where
+    they are about to be used.
+    """
+    if source.source == "embedded" or entry.grader == "code":
+        return loaded
+    grades = grade_gold(loaded.problems)
+    given = sum(grade.score is not None for grade in grades)
+    failing = [grade.score not in (None, 1) for grade in grades]
+    if not any(failing) or sum(failing) > source.max_failing_gold_share * given:
+        return loaded
+    errors = [
+        _gold_error(f"{entry.name} {split}", number, problem, grade)
+        for number, (problem, grade, fails) in enumerate(zip(loaded.problems, grades, failing, strict=True), 1)
+        if fails
+    ]
+    sound = [problem for problem, fails in zip(loaded.problems, failing, strict=True) if not fails]
+    return loaded._replace(problems=sound, set_aside=errors)
+
+
+def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
+    row = Row(place, number, problem.as_row(), unit="problem")
+    why = f"is missed by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
+    return row.error("answer", why, "Mend the answer, or the grader if the answer is right")
 
 
 def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:

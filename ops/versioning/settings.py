@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from ops.config import Pool, Recipe, Snapshot
+from ops.config import BenchmarkSource, Pool, Recipe, Snapshot
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
@@ -56,7 +56,11 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     prices = {worker.name: worker.price.model_dump() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal is of groups of this size.
     grpo = {"rollouts_per_question": recipe.grpo.rollouts_per_question}
-    return recipe.model_dump(mode="json", include={*SECTIONS}) | {"grpo": grpo, "workers": workers, "prices": prices}
+    stated = recipe.model_dump(mode="json", include={*SECTIONS})
+    for source in stated["benchmarks"].values():
+        if source["max_failing_gold_share"] == BenchmarkSource.model_fields["max_failing_gold_share"].default:
+            del source["max_failing_gold_share"]  # younger than recorded data, which stays current
+    return stated | {"grpo": grpo, "workers": workers, "prices": prices}
 
 
 def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path:

@@ -45,7 +45,8 @@ def raw(recipe: str, seed: int | None) -> None:
         click.echo(f"{name}: {len(loaded.train)} to train on, {len(loaded.test)} to evaluate on")
         if loaded.quarantine:
             files = ", ".join(map(str, loaded.quarantine))
-            click.echo(f"  {loaded.quarantined} malformed rows left out: {files}")
+            failing = f" and {loaded.failing_gold} with a failing gold answer" if loaded.failing_gold else ""
+            click.echo(f"  {loaded.quarantined} malformed rows{failing} left out: {files}")
 
 
 @data.command()

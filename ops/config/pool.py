@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -91,6 +92,8 @@ class Worker(Settings):
     serve: Serve | None = None
     """For a model that Podium is to serve itself while it asks this worker; None: it is served already."""
     tags: tuple[Tag, ...] = ()
+    retired: date | None = None
+    """The day from which its provider answers no longer, where one is known. Responses of before stay good."""
 
     @field_validator("api_base")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, NamedTuple
 
 from ops.config import Pool, Worker
@@ -72,6 +73,8 @@ def _shown(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False) if value else "none"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, date):
+        return value.isoformat()
     return "none" if value is None else repr(value)
 
 
@@ -96,8 +99,9 @@ def _row(worker: Worker) -> tuple[str, ...]:
         "tokens/min": worker.tokens_per_minute,
     }
     price = f"{worker.price.input:g} / {worker.price.output:g}" if worker.price else "LiteLLM's"
+    tags = [*worker.tags, *([f"retired {worker.retired}"] if worker.retired else [])]
     return (
-        worker.name, worker.model, _listed(sampling), _listed(tokens), price, _listed(limits), ", ".join(worker.tags),
+        worker.name, worker.model, _listed(sampling), _listed(tokens), price, _listed(limits), ", ".join(tags),
     )  # fmt: skip
 
 

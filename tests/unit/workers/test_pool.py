@@ -1,4 +1,4 @@
-"""Pools: the three that come with the project, bad files, and the difference between two."""
+"""Pools: those that come with the project, bad files, and the difference between two."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import yaml
 from ops.config import Pool, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.workers.pool import Change, difference, pool_rows
-from ops.workers.providers import check_pool, cost_usd, most_tokens, request_settings, worst_price
+from ops.workers.providers import check_pool, cost_usd, litellm, most_tokens, request_settings, worst_price
 from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
+SAMPLING = {"temperature", "top_p", "presence_penalty", "max_tokens", "reasoning_effort", "thinking"}
 TOOL: dict[str, Any] = {"name": "a", "model": "local/editor", "price": {"input": 1, "output": 2}}
 
 
@@ -23,7 +24,7 @@ def pool(*workers: dict[str, Any]) -> Pool:
     return Pool.model_validate({"name": "mine", "workers": list(workers)})
 
 
-@pytest.mark.parametrize("name", ["quickstart", "paper", "open", "local-llm"])
+@pytest.mark.parametrize("name", ["quickstart", "paper", "frontier", "open", "local-llm"])
 def test_the_pools_of_the_project_load_and_could_be_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_pool(ROOT / "config", name)
     assert loaded.name == name
@@ -84,6 +85,38 @@ def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPat
             continue
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
         assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
+
+
+def test_the_models_of_today_are_in_litellms_map_and_take_what_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By LiteLLM's own map and translation of parameters, offline: no provider was asked."""
+    library = litellm()
+    for worker in load_pool(ROOT / "config", "frontier").workers:
+        model, provider, *_ = library.get_llm_provider(worker.model)
+        entry = library.model_cost.get(worker.model) or library.model_cost[model]
+        assert entry["litellm_provider"] == provider
+        retired = entry.get("deprecation_date")
+        assert retired is None or retired >= "2027-03-01", (worker.name, retired)
+        monkeypatch.setenv(str(worker.api_key_env), "test-key")
+        settings = request_settings(worker, "frontier.yaml")
+        sent = {name: settings[name] for name in settings.keys() & SAMPLING}
+        library.get_optional_params(model=model, custom_llm_provider=provider, **sent)  # raises for one not taken
+        prompt, completion = worst_price(worker, "frontier.yaml")
+        assert 0 < prompt < completion
+
+
+def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
+    paper = load_pool(ROOT / "config", "paper")
+    retired = {worker.name: str(worker.retired) for worker in paper.workers if worker.retired}
+    assert retired == {"gemini-2.5-pro": "2026-10-20", "claude-sonnet-4": "2026-10-14"}
+    unknown = paper.model_copy(
+        update={"workers": tuple(worker.model_copy(update={"retired": None}) for worker in paper.workers)}
+    )
+    assert (unknown.answers_key, unknown.prices_key) == (paper.answers_key, paper.prices_key)
+    changes = difference(unknown, paper)
+    assert (changes.affects_answers, changes.affects_price) == ((), ())
+    assert str(changes).splitlines()[0] == "~ gemini-2.5-pro: retired: none → 2026-10-20"
+    assert [row[-1] for row in pool_rows(paper)[1]][:2] == ["closed, retired 2026-10-20", "closed, retired 2026-10-14"]
+    assert Pool.model_validate_json(paper.model_dump_json()) == paper
 
 
 def test_every_key_that_a_pool_names_is_in_the_example_environment() -> None:

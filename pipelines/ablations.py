@@ -21,12 +21,12 @@ from ops.evaluation.report import percent
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.precaching.opening import open_client
-from ops.training.cold_start import make_base_policy
+from ops.training.cold_start import base_policy_folder, make_base_policy
 from ops.training.ending import why
 from ops.training.plan import RunPlan, RunResult, command, environment, write_run
 from pipelines.pages import write_between
 from pipelines.run import live
-from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, measured, right_if_valid, score
+from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, read, right_if_valid, score
 
 MARK = "<!-- made by `make ablations` -->"
 NOTHING = "nothing: the recipe as it is"
@@ -57,12 +57,23 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for seed in seeds:
         live(workspace, ablations.recipe, seed)  # the data, and the recipe as it is
+        known: dict[Path, list[ScoreRow]] = {}  # most changes leave the cold start as it is
         for name in chosen:
             setup = setups[seed, name]
-            outcomes[name].append(measured(setup, _trained(setup, podiums[seed].snapshot().deepspeed)))
+            folder = _trained(setup, podiums[seed].snapshot().deepspeed)
+            outcomes[name].append(_measured(setup, folder, known))
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
     write_between(workspace.root / FILE, MARK, _table(outcomes))
     return FILE
+
+
+def _measured(setup: Setup, folder: Path, known: dict[Path, list[ScoreRow]]) -> Outcome:
+    """The trained policy and the one that it started from, read greedily; `known` ones are not read again."""
+    base, trained = base_policy_folder(setup), RunResult.read(folder)
+    assert trained is not None  # the training has just ended well
+    if base not in known:
+        known[base] = read(setup, base)
+    return Outcome(setup.recipe.seed, {COLD: known[base], CONDUCTOR: read(setup, folder / "policy")}, trained)
 
 
 def _setup(setup: Setup, change: Change, file: Path, trainings: int) -> Setup:

@@ -86,16 +86,23 @@ def measured(setup: Setup, folder: Path) -> Outcome:
     """A finished training run's policy and the one that it started from, greedily and sampled, on every question."""
     trained = RunResult.read(folder)
     assert trained is not None  # the training has just ended well
-    client = open_client(setup, "evaluation")
-    rows = {}
-    for name, policy in {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}.items():
-        conductor = Conductor.load(policy)
-        team = conductor.card.team(setup.pool, setup.workspace.data, setup.recipe.execution, client)
-        for way, temperature in (("greedy", 0.0), ("sampled", SAMPLED)):
-            settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
-            read = asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
-            rows[f"{name}, {way}"] = read
+    policies = {"Conductor": folder / "policy", "cold start": base_policy_folder(setup)}
+    rows = {
+        f"{name}, {way}": read(setup, policy, temperature)
+        for name, policy in policies.items()
+        for way, temperature in (("greedy", 0.0), ("sampled", SAMPLED))
+    }
     return Outcome(setup.recipe.seed, rows, trained)
+
+
+def read(setup: Setup, policy: Path, temperature: float = 0.0) -> list[ScoreRow]:
+    """What a policy's workflows give on every question; temperature 0: greedily, as it is served."""
+    conductor = Conductor.load(policy)
+    team = conductor.card.team(
+        setup.pool, setup.workspace.data, setup.recipe.execution, open_client(setup, "evaluation")
+    )
+    settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
+    return asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
 
 
 def questions(setup: Setup) -> list[Problem]:

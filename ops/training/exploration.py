@@ -19,7 +19,7 @@ from ops.workflow.team import Team
 
 BATCH = 256
 """Workflows in flight at once."""
-KEPT = 2
+KEPT = 3
 """Workflows that are taught for a problem: the most reliable ones."""
 VARIED = 0.4
 """Share of the second round's workflows that are variations of what works best."""

@@ -38,6 +38,8 @@ takes 1,820 in the mean, so an answer there 0.4 of 700, and elsewhere (4 × 700 
 OTHER_TOKENS = 830.0
 THINKING_TOKENS = 2000.0
 """Before the answer, of a worker that thinks and is not told how much: our assumption, the first responses mend it."""
+SUBTASK_TOKENS = 25
+"""Of a subtask: a sentence or two, which its own worker reads and every later step that sees it."""
 _PURPOSES = ("serving", "training", "evaluation", "baseline", "precache")
 """Of the ledger's calls; a later one tells more about a worker that is asked alone."""
 

@@ -18,14 +18,11 @@ from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup, Worker
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
-from ops.curation import signal
-from ops.precaching.profiles import tallies
+from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.training.plan import CURVE, RunPlan, RunResult
 from ops.workers.pricing import at_prices
 from ops.workers.providers import worst_price
 
-SUBTASK_TOKENS = 25
-"""What a subtask adds to a later step's context: a sentence or two."""
 FIRST_STEPS = 5
 """Steps at the start of a run that are compared with the forecast: later ones show what was learnt."""
 
@@ -79,6 +76,9 @@ class Actual:
 
 def foretell(setup: Setup) -> tuple[RunForecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
+    from ops.curation import signal  # SciPy: too much for the plan, which looks up the last run here
+    from ops.precaching.profiles import tallies
+
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     known = at_prices(load_responses(setup.workspace.data / "responses"), setup.pool)
     rows = [row for row in known if row.worker in setup.pool.names]

@@ -13,8 +13,9 @@ from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
+from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import write_responses
-from ops.training.forecast import SUBTASK_TOKENS, comparison, foretell, last_run, run_forecast, warnings
+from ops.training.forecast import comparison, foretell, last_run, run_forecast, warnings
 from ops.training.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
 
 ROOT = Path(__file__).parents[3]

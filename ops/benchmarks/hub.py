@@ -72,6 +72,8 @@ class Hub:
     columns: tuple[str, ...]
     read_from: str
     veiled: bool = False
+    gated: bool = False
+    """Whether the hub gives it only to accounts that have accepted its terms."""
 
     def rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
         """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.

@@ -55,6 +55,7 @@ BENCHMARK = Benchmark(
         columns=("Record ID", "Question", "Subdomain", *ANSWERS),
         read_from="inspect-evals 0.26.0 (gpqa), lm-evaluation-harness (gpqa)",
         veiled=True,
+        gated=True,
     ),
     from_hub=from_hub,
     confidential=True,

@@ -13,13 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.registry import training_domains
 from ops.config import STORED, Generation, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
 from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.training import lifeline
-from ops.training.reward_term import TERMS
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 EXTENSIONS = "extensions"
@@ -175,45 +173,3 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
             lock.unlink(missing_ok=True)
         variables["TORCH_EXTENSIONS_DIR"] = str(extensions)
     return variables
-
-
-def describe(setup: Setup) -> str:
-    """The recipe's plan in words, with what it multiplies to."""
-    recipe, pool = setup.recipe, setup.pool
-    grpo, mix = recipe.grpo, recipe.curation
-    places = len(training_domains(recipe.benchmarks)) * mix.per_domain
-    candidates = round(places * mix.shortlist_factor)
-    rollouts = grpo.steps * grpo.rollouts_per_step
-    policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
-    lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
-    samples = recipe.precaching.samples
-    calls = candidates * len(pool.workers) * samples
-    size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
-    adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
-    engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
-    writer = f"vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else "generation by transformers"
-    facts = (
-        ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
-        ("policy", policy + lesson),
-        ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
-        (
-            "precaching",
-            f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls",
-        ),
-        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
-        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
-        ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
-        ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
-        *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
-        ("hardware", f"{grpo.processes} process(es), {engine}, {writer}"),
-        ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
-        ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
-    )
-    lines = [f"{name:<12}{fact}" for name, fact in facts]
-    if missing := pool.missing_keys():
-        lines.append(f"{'missing':<12}" + ", ".join(f"{key} (for {worker})" for worker, key in missing.items()))
-    return "\n".join(lines)
-
-
-def _terms(weights: Mapping[str, float]) -> str:
-    return ", ".join(f"{weight:g} × {name} ({TERMS[name].unit})" for name, weight in weights.items())

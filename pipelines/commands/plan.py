@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ops.core.workspace import Workspace
@@ -10,15 +12,26 @@ from pipelines.commands.options import recipe_argument, workspace_or_defaults
 
 @click.command()
 @recipe_argument
-def plan(recipe: str) -> None:
-    """Validate a recipe and say what it would do.
+@click.option("--gpus", metavar="NxGB", help="Plan for other GPUs than this machine's: 2x80, 1x141; 0: none.")
+def plan(recipe: str, gpus: str | None) -> None:
+    """Say what a recipe needs, costs and lacks.
 
-    With its pool, the number of its calls, and the API keys that are missing.
+    Memory per GPU by part, disk, calls, USD and hours by stage, and everything that is missing before it can start.
+    Ends with status 1 when something is.
     """
     from ops.config import Setup
-    from ops.training.plan import describe
+    from ops.grading import configure
+    from ops.planning.machine import this_machine
+    from ops.planning.plan import make_plan
+    from ops.planning.requirements import missing
+    from ops.planning.text import report
 
-    click.echo(describe(Setup.read(workspace_or_defaults(), recipe)))
+    setup = Setup.read(workspace_or_defaults(), recipe)
+    configure(setup.recipe.grading, setup.workspace.root)
+    made = make_plan(setup, this_machine(setup.workspace, gpus))
+    click.echo(report(made))
+    if any(each.refuses for each in missing(made)):
+        sys.exit(1)
 
 
 @click.command()

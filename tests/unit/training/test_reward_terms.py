@@ -13,7 +13,8 @@ from ops.config import Prompting, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.training.plan import CURVE, describe
+from ops.planning.text import describe
+from ops.training.plan import CURVE
 from ops.training.reward import StepStatistics, merged, reward_function
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team

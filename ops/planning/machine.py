@@ -1,0 +1,115 @@
+"""What this machine has: GPUs, memory, disk, a sandbox, libraries."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.grading import isolation
+from ops.planning.memory import GIB
+
+USABLE = 0.99
+"""Share of a GPU's advertised memory, in GiB, that a program sees: 79.2 of an H100's 80, 139.6 of an H200's 141."""
+PACKAGES = ("deepspeed", "vllm")
+_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
+
+
+class Gpu(NamedTuple):
+    """One GPU: its name, and the memory that a program has of it (GiB)."""
+
+    name: str
+    gib: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run can use."""
+
+    gpus: tuple[Gpu, ...]
+    memory_gib: float
+    """Of the host."""
+    disk_gib: float
+    """Free where `.podium` lies."""
+    bubblewrap: bool
+    packages: frozenset[str] = frozenset()
+    """Of `PACKAGES`, those that this Python can import."""
+    imagined: bool = False
+    """Whether the GPUs are those of a machine that was named, and not this one's."""
+
+    @property
+    def gpu_gib(self) -> float | None:
+        """Of the smallest GPU; None where there is none."""
+        return min((gpu.gib for gpu in self.gpus), default=None)
+
+    def __str__(self) -> str:
+        names = sorted({f"{gpu.name}, {gpu.gib:.1f} GiB" for gpu in self.gpus})
+        gpus = f"{len(self.gpus)} × {' / '.join(names)}" if self.gpus else "no GPU"
+        whose = " (as asked; the rest is this machine's)" if self.imagined else ""
+        wall = "bubblewrap works" if self.bubblewrap else "bubblewrap does not work"
+        installed = ", ".join(sorted(self.packages)) or "neither deepspeed nor vllm"
+        return (
+            f"{gpus}{whose}; {self.memory_gib:,.0f} GiB of memory, {self.disk_gib:,.0f} GiB of disk free; "
+            f"{wall}; {installed} installed"
+        )
+
+
+def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
+    """What is here; `gpus` ("2x80") stands for other GPUs. Raises `PodiumError` for a text that names none."""
+    return Machine(
+        gpus=_gpus() if gpus is None else named_gpus(gpus),
+        memory_gib=_memory_gib(),
+        disk_gib=shutil.disk_usage(_nearest(workspace.state)).free / GIB,
+        bubblewrap=isolation() == "bubblewrap",
+        packages=frozenset(name for name in PACKAGES if importlib.util.find_spec(name) is not None),
+        imagined=gpus is not None,
+    )
+
+
+def named_gpus(text: str) -> tuple[Gpu, ...]:
+    """"2x80": two GPUs of 80 GB; "0": none. Raises `PodiumError`."""
+    if text == "0":
+        return ()
+    match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)(?:\s*GB)?", text.strip(), re.IGNORECASE)
+    if match is None or not int(match[1]) or not int(match[2]):
+        raise PodiumError(f"--gpus {text}: is not a number of GPUs and their GB. Write 2x80, 1x141 or 0")
+    return (Gpu(f"GPU of {match[2]} GB", int(match[2]) * USABLE),) * int(match[1])
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    """The GPUs that a program started here would see. The driver's own tool is asked: torch would take seconds."""
+    try:
+        printed = subprocess.run(_QUERY, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    rows = [[cell.strip() for cell in line.split(",")] for line in printed.splitlines() if line.strip()]
+    found = [(row[0], row[1], Gpu(row[2], float(row[3]) / 1024)) for row in rows if len(row) == 4 and row[3].isdigit()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return tuple(gpu for _, _, gpu in found)
+    wanted = [name.strip() for name in visible.split(",") if name.strip()]
+    return tuple(gpu for name in wanted for index, uuid, gpu in found if name in (index, uuid))
+
+
+def _memory_gib() -> float:
+    """Of the machine, or what a container may use of it."""
+    total = int(psutil.virtual_memory().total)
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # no such file, or "max"
+        limit = total
+    return min(total, limit) / GIB
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that there is."""
+    return next(place for place in (folder, *folder.parents) if place.is_dir())

@@ -1,0 +1,198 @@
+"""The plan of a recipe on a machine: everything that its text and its requirements are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ops.config import Pool, PretrainedPolicy, Recipe, Setup
+from ops.core.errors import ConfigError, DataError
+from ops.core.rows import ResponseRow, load_responses
+from ops.planning import lengths as sizes
+from ops.planning.cost import Span, StageCost, Stages
+from ops.planning.lengths import Lengths
+from ops.planning.machine import USABLE, Machine
+from ops.planning.memory import GIB, Engine, Memory, Precision, Vllm, Workload, checkpoint_bytes, layouts, memory
+from ops.planning.shape import KnownShape, shape_of
+from ops.planning.speed import evaluation_hours, training_hours
+
+LARGE = 500_000_000
+"""Parameters from which a policy is not trained on CPUs."""
+ASSUMED_GPU_GIB = 80 * USABLE
+"""Of the GPUs of a machine that has none."""
+KEPT = 2
+"""Whole checkpoints that the trainer leaves, where the recipe does not say."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A recipe, a machine, and what follows from the two."""
+
+    setup: Setup
+    machine: Machine
+    deepspeed: Mapping[str, Any] | None
+    """What the recipe's DeepSpeed file says."""
+    today: date
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.setup.recipe
+
+    @property
+    def pool(self) -> Pool:
+        return self.setup.pool
+
+    @cached_property
+    def known(self) -> KnownShape | None:
+        """The policy's shape."""
+        return shape_of(self.recipe.policy, self.setup.workspace)
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        return sizes.lengths(self.setup)
+
+    @cached_property
+    def questions(self) -> dict[str, int | None]:
+        """Benchmark → its test questions; None: unknown."""
+        return sizes.questions(self.setup.workspace, self.recipe)
+
+    @property
+    def vllm(self) -> Vllm | None:
+        """vLLM beside the trainer, as the recipe has it."""
+        grpo = self.recipe.grpo
+        if not grpo.vllm:
+            return None
+        length = getattr(grpo, "vllm_max_model_length", None)
+        return Vllm(grpo.vllm_memory, bool(getattr(grpo, "vllm_sleep", False)), length or 0)
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """What a GPU has to hold; None where the policy's shape is unknown."""
+        if self.known is None:
+            return None
+        grpo, shape = self.recipe.grpo, self.known.shape
+        longest = shape.context or self.lengths.longest_prompt + grpo.max_completion_tokens
+        if self.vllm is not None and self.vllm.max_length:
+            longest = min(longest, self.vllm.max_length)
+        return Workload(
+            shape=shape,
+            precision=self._precision,
+            engine=Engine.of(self.deepspeed, grpo.processes, shape.hidden),
+            micro_batch=grpo.micro_batch,
+            at_once=grpo.rollouts_per_step // grpo.processes,
+            prompt=min(self.lengths.longest_prompt, max(1, longest - grpo.max_completion_tokens)),
+            completion=grpo.max_completion_tokens,
+            checkpointing=grpo.gradient_checkpointing,
+            vllm=self.vllm,
+        )
+
+    @property
+    def _precision(self) -> Precision:
+        if getattr(self.recipe.policy, "dtype", "float32") == "float32":
+            return "float32"
+        return "bfloat16" if self.deepspeed is not None else "mixed"
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether the policy is too large for CPUs."""
+        return self.known is not None and self.known.shape.parameters >= LARGE
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """As the recipe has it: of one GPU, or of this machine where it has none and the policy is small."""
+        return None if self.workload is None else memory(self.workload, self.gpu_gib)
+
+    @property
+    def gpu_gib(self) -> float | None:
+        """Of each GPU; where there is none and one is needed, of one that is assumed."""
+        return self.machine.gpu_gib or (ASSUMED_GPU_GIB if self.needs_gpu else None)
+
+    @cached_property
+    def layouts(self) -> dict[str, Memory]:
+        """Under other engines on all of these GPUs; nothing for a small policy."""
+        if self.workload is None or not self.needs_gpu:
+            return {}
+        others = layouts(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
+        return {name: memory(work, self.gpu_gib) for name, work in others.items()}
+
+    # ── disk ─────────────────────────────────────────────────────────────────
+
+    @property
+    def checkpoints(self) -> int:
+        """At once: those that are kept, and the one that is being written."""
+        return int(getattr(self.recipe.grpo, "keep_checkpoints", KEPT)) + 1
+
+    @property
+    def checkpoint_gib(self) -> float:
+        """Of one of them; 0 where the shape is unknown."""
+        work = self.workload
+        return checkpoint_bytes(work.shape, work.engine, work.element) / GIB if work else 0.0
+
+    @property
+    def weights_gib(self) -> float:
+        """The trained policy, here and in MLflow's store, and its base where that is to be fetched."""
+        if self.known is None:
+            return 0.0
+        element = 2 if getattr(self.recipe.policy, "dtype", "float32") == "bfloat16" else 4
+        copies = 2 + (isinstance(self.recipe.policy, PretrainedPolicy) and not self.known.fetched)
+        return copies * element * self.known.shape.parameters / GIB
+
+    @property
+    def disk_gib(self) -> float:
+        """All of it, less the checkpoints of this recipe's runs that lie there already."""
+        lying = sum(
+            file.stat().st_size
+            for file in self.setup.workspace.runs.glob(f"{self.recipe.name}-*/checkpoints/**/*")
+            if file.is_file()
+        )
+        return max(0.0, self.checkpoints * self.checkpoint_gib - lying / GIB) + self.weights_gib
+
+    # ── money and time ───────────────────────────────────────────────────────
+
+    @cached_property
+    def stages(self) -> list[StageCost]:
+        """In the order of a life. Raises `ConfigError` for a worker without a price."""
+        priced = Stages(self.setup, self.lengths, self.questions, self._measured()).all()
+        return [replace(stage, policy_hours=self._policy_hours(stage.name)) for stage in priced]
+
+    def _measured(self) -> list[ResponseRow]:
+        try:
+            return load_responses(self.setup.workspace.data / "responses")
+        except DataError:  # precaching says so, and makes them again
+            return []
+
+    def _policy_hours(self, stage: str) -> Span | None:
+        if self.known is None:
+            return None
+        if stage == "training":
+            return training_hours(self.setup, self.known.shape, self.lengths, self.machine)
+        if stage == "evaluation" and self.needs_gpu:
+            asked = sum(count or 0 for count in self.questions.values())
+            return evaluation_hours(self.setup, self.known.shape, self.machine, asked)
+        return None
+
+
+def make_plan(
+    setup: Setup, machine: Machine, deepspeed: Mapping[str, Any] | None = None, today: date | None = None
+) -> Plan:
+    """The plan of `setup` on `machine`. `deepspeed`: what the recipe's file says, read from `config/` unless given.
+
+    Raises `ConfigError`.
+    """
+    name = setup.recipe.grpo.deepspeed
+    if deepspeed is None and name is not None:
+        deepspeed = _deepspeed(setup.workspace.config / "deepspeed" / name)
+    return Plan(setup, machine, deepspeed, today or date.today())
+
+
+def _deepspeed(file: Path) -> Mapping[str, Any]:
+    try:
+        settings: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(file, "(file)", f"cannot be read ({error})", "Name a file of config/deepspeed") from None
+    return settings

@@ -1,0 +1,306 @@
+"""What a recipe needs and this machine, this pool or this file does not have: all of it, each with its remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Literal, NamedTuple
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import PretrainedPolicy
+from ops.core.errors import ConfigError
+from ops.local_models.vllm_server import vllm_python
+from ops.planning.cost import total
+from ops.planning.memory import PHASES
+from ops.planning.plan import Plan
+from ops.planning.retirement import is_unknown, retirement
+from ops.spending.money import usd
+from ops.workers.providers import worst_price
+
+Need = Literal["data", "workers", "training"]
+"""What a part of a life needs: its problems, whoever answers, and what trains the policy."""
+WHOLE_LIFE: tuple[Need, ...] = ("data", "workers", "training")
+SOON = timedelta(days=60)
+"""A model that ends so soon is named before anything is spent on it."""
+TIGHT = 0.92
+"""Share of a memory beyond which a plan is warned of: allocators lose some to fragments."""
+
+
+class Missing(NamedTuple):
+    """One thing that is missing: why it is needed, and what to do."""
+
+    what: str
+    why: str
+    remedy: str
+    refuses: bool = True
+    """False: worth knowing, and no reason to stop."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}. {self.remedy}"
+
+
+class Requirement(NamedTuple):
+    """One question that a plan is asked."""
+
+    need: Need
+    ask: Callable[[Plan], Iterator[Missing]]
+
+
+REQUIREMENTS: list[Requirement] = []
+
+
+def requirement(need: Need) -> Callable[[Callable[[Plan], Iterator[Missing]]], Callable[[Plan], Iterator[Missing]]]:
+    """Make the function one of `REQUIREMENTS`, in the order of this file."""
+
+    def register(ask: Callable[[Plan], Iterator[Missing]]) -> Callable[[Plan], Iterator[Missing]]:
+        REQUIREMENTS.append(Requirement(need, ask))
+        return ask
+
+    return register
+
+
+def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
+    """Everything that is missing for these parts of a life; first what refuses, in the order of this file."""
+    wanted = set(needs)
+    found = [each for need, ask in REQUIREMENTS if need in wanted for each in ask(plan)]
+    return sorted(found, key=lambda each: not each.refuses)
+
+
+# ── problems ─────────────────────────────────────────────────────────────────────────
+
+
+@requirement("data")
+def revisions(plan: Plan) -> Iterator[Missing]:
+    """A dataset of the hub is read at one commit."""
+    for name, source in plan.recipe.benchmarks.items():
+        if source.source == "hub" and source.revision is None:
+            address = f"https://huggingface.co/datasets/{BENCHMARKS[name].hub.id}"
+            yield Missing(
+                f"benchmarks.{name}.revision",
+                "an unpinned dataset can change under every score",
+                f"`git ls-remote {address} HEAD` prints the newest commit",
+            )
+
+
+@requirement("data")
+def files(plan: Plan) -> Iterator[Missing]:
+    """Files that the recipe names."""
+    for name, source in plan.recipe.benchmarks.items():
+        if source.source != "file":
+            continue
+        for file in dict.fromkeys((*source.files("train"), *source.files("test"))):
+            path = plan.setup.workspace.root / file
+            if not path.expanduser().is_file():
+                yield Missing(str(file), f"benchmarks.{name} names it", f"Put it there ({path}), or name another file")
+
+
+@requirement("data")
+def hub_token(plan: Plan) -> Iterator[Missing]:
+    """A gated dataset is given to an account that has accepted its terms."""
+    gated = [
+        BENCHMARKS[name].hub.id
+        for name, source in plan.recipe.benchmarks.items()
+        if source.source == "hub" and BENCHMARKS[name].hub.gated
+    ]
+    if gated and not _has_token():
+        pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in gated)
+        yield Missing(
+            "HF_TOKEN",
+            f"the hub asks for an account before it gives {', '.join(gated)}",
+            f"Accept the terms at {pages}, then set HF_TOKEN or run `hf auth login`",
+        )
+
+
+# ── workers ──────────────────────────────────────────────────────────────────────────
+
+
+@requirement("workers")
+def keys(plan: Plan) -> Iterator[Missing]:
+    """Of the providers."""
+    if not plan.recipe.asks_workers:
+        return
+    by_key: dict[str, list[str]] = {}
+    for worker, key in plan.pool.missing_keys().items():
+        by_key.setdefault(key, []).append(worker)
+    for key, workers in by_key.items():
+        yield Missing(
+            key, f"{', '.join(workers)} cannot be asked without it", "Set it (.env.example lists all of them)"
+        )
+
+
+@requirement("workers")
+def living_models(plan: Plan) -> Iterator[Missing]:
+    """A model that is switched off answers nothing."""
+    if not plan.recipe.asks_workers:
+        return
+    for worker in plan.pool.workers:
+        end = retirement(worker)
+        remedy = f"Take {worker.name} out of the pool {plan.pool.name}, or name its successor there"
+        if end is not None and end <= plan.today:
+            yield Missing(f"{worker.model}", f"its provider retired it on {end}", remedy)
+        elif end is not None and end <= plan.today + SOON:
+            days = (end - plan.today).days
+            yield Missing(f"{worker.model}", f"its provider retires it on {end}, in {days} days", remedy, refuses=False)
+        elif end is None and is_unknown(worker):
+            why = "LiteLLM's map does not list it: it may be retired, or newer than the map"
+            yield Missing(f"{worker.model}", why, "Ask its provider before you spend", refuses=False)
+
+
+@requirement("workers")
+def prices(plan: Plan) -> Iterator[Missing]:
+    """A call is paid for from a budget, which must know its price."""
+    yield from _unpriced(plan)
+
+
+@requirement("workers")
+def servers(plan: Plan) -> Iterator[Missing]:
+    """Workers that Podium serves itself need vLLM's environment."""
+    served = [worker.name for worker in plan.pool.workers if worker.serve]
+    if not (served and plan.recipe.asks_workers):
+        return
+    try:
+        vllm_python(plan.setup.workspace)
+    except ConfigError as error:
+        yield Missing(error.file, f"{', '.join(served)} is served by vLLM from there", error.remedy)
+
+
+@requirement("workers")
+def sandbox(plan: Plan) -> Iterator[Missing]:
+    """Programs that nobody has read are run behind a wall."""
+    programs = [name for name in plan.recipe.benchmarks if BENCHMARKS[name].grader == "code"]
+    if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
+        yield Missing(
+            "bubblewrap",
+            f"workers' programs ({', '.join(programs)}) are graded behind it",
+            "Install it (Debian: `apt-get install bubblewrap`) and allow unprivileged user namespaces",
+        )
+
+
+@requirement("workers")
+def cap(plan: Plan) -> Iterator[Missing]:
+    """A run that would stop at its cap in any case is not begun."""
+    if not plan.recipe.asks_workers or any(_unpriced(plan)):
+        return
+    cost, budget = total(plan.stages).usd, plan.recipe.budget
+    dearest = max(plan.stages, key=lambda stage: stage.usd.low)
+    ends = f"{usd(cost.low)} to {usd(cost.high)}"
+    fewer = f"ask less there ({dearest.name}: {dearest.what}, from {usd(dearest.usd.low)})"
+    if budget.run_usd < cost.low:
+        yield Missing(
+            "budget.run_usd",
+            f"its {usd(budget.run_usd)} are less than the whole run's {ends}",
+            f"Raise it, or {fewer}",
+        )
+    elif budget.run_usd < cost.expected:
+        why = f"its {usd(budget.run_usd)} may end before the run, which costs {ends}"
+        yield Missing("budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False)
+    if budget.month_usd is not None and budget.month_usd < cost.low:
+        why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
+        yield Missing("budget.month_usd", why, f"Raise it, {fewer}, or let the run take months", refuses=False)
+
+
+# ── training ─────────────────────────────────────────────────────────────────────────
+
+
+@requirement("training")
+def shape(plan: Plan) -> Iterator[Missing]:
+    """Without a model's shape nobody can say what memory it takes."""
+    grpo, policy = plan.recipe.grpo, plan.recipe.policy
+    if plan.known is None and isinstance(policy, PretrainedPolicy):
+        why = "nobody here knows its shape, so its memory cannot be planned"
+        remedy = f"Add it to config/models.yaml, or fetch its config.json (`hf download {policy.model} config.json`)"
+        yield Missing(f"shape of {policy.model}", why, remedy, refuses=grpo.vllm or plan.deepspeed is not None)
+
+
+@requirement("training")
+def packages(plan: Plan) -> Iterator[Missing]:
+    """Libraries that the recipe asks for."""
+    grpo, here = plan.recipe.grpo, plan.machine.packages
+    if grpo.vllm and "vllm" not in here:
+        yield Missing("vllm", "grpo.vllm asks for it", "Install it where the GPUs are: `pip install 'podium[gpu]'`")
+    if grpo.deepspeed is not None and "deepspeed" not in here:
+        yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", "Install it: `pip install deepspeed`")
+
+
+@requirement("training")
+def gpus(plan: Plan) -> Iterator[Missing]:
+    """A large policy is trained on GPUs, one a rank."""
+    grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
+    if not plan.needs_gpu or here >= grpo.processes:
+        return
+    assert plan.known is not None and plan.memory is not None
+    size = f"{plan.known.shape.parameters / 1e9:.1f} billion parameters are trained by {grpo.processes} process(es)"
+    there = "there is none" if not here else "there is one" if here == 1 else f"there are {here}"
+    wanted = "a GPU" if grpo.processes == 1 else f"{grpo.processes} GPUs"
+    why = f"{size} that hold {plan.memory.peak:.0f} GiB each, and {there}"
+    command = f"`podium plan {plan.recipe.name} --gpus {grpo.processes}x80`"
+    yield Missing(wanted, why, f"Run it where they are; {command} plans for such a machine")
+
+
+@requirement("training")
+def gpu_memory(plan: Plan) -> Iterator[Missing]:
+    """What is held at the height of a step."""
+    if plan.memory is None or plan.machine.gpu_gib is None:
+        return
+    has, needs = plan.machine.gpu_gib, plan.memory.peak
+    when = max(PHASES, key=plan.memory.during)
+    why = f"{PHASES[when]}, {needs:.1f} GiB of a GPU's {has:.1f} are needed"
+    if needs > has:
+        fitting = [name for name, other in plan.layouts.items() if other.peak <= has]
+        others = f"These would fit: {', '.join(fitting)}" if fitting else "No other engine here would fit either"
+        yield Missing("GPU memory", why, f"{others}; or a smaller grpo.micro_batch or grpo.vllm_memory, or larger GPUs")
+    elif needs > TIGHT * has:
+        remedy = "Take a smaller grpo.micro_batch or grpo.vllm_memory"
+        yield Missing("GPU memory", f"{why}: it is tight", remedy, refuses=False)
+
+
+@requirement("training")
+def vllm_cache(plan: Plan) -> Iterator[Missing]:
+    """vLLM does not start where its cache cannot hold one sequence of the longest length."""
+    made, engine = plan.memory, plan.vllm
+    if made is None or made.kv_tokens is None or engine is None or made.kv_tokens >= made.kv_length:
+        return
+    stated = "grpo.vllm_max_model_length" if engine.max_length else "the model's own length, since none is stated"
+    yield Missing(
+        "vLLM's cache",
+        f"it holds {made.kv_tokens:,} tokens, and one sequence can have {made.kv_length:,} ({stated})",
+        "State a shorter grpo.vllm_max_model_length, or a larger grpo.vllm_memory",
+    )
+
+
+@requirement("training")
+def host_memory(plan: Plan) -> Iterator[Missing]:
+    """Of the machine: every rank reads the whole model, and offloaded states stay there."""
+    if plan.memory is None:
+        return
+    has, needs = plan.machine.memory_gib, plan.memory.host
+    if needs > has:
+        why = f"{needs:,.0f} GiB of the machine's {has:,.0f} are needed"
+        yield Missing("host memory", why, "Take a machine with more, or fewer grpo.processes on it")
+
+
+@requirement("training")
+def disk(plan: Plan) -> Iterator[Missing]:
+    """Checkpoints, the one that is being written among them, and the policy itself."""
+    has, needs = plan.machine.disk_gib, plan.disk_gib
+    if needs > has:
+        one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
+        why = f"{one} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
+        yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
+
+
+def _has_token() -> bool:
+    if os.environ.get("HF_TOKEN"):
+        return True
+    from huggingface_hub import get_token
+
+    return get_token() is not None
+
+
+def _unpriced(plan: Plan) -> Iterator[Missing]:
+    for worker in plan.pool.workers:
+        try:
+            worst_price(worker, plan.setup.pool_file)
+        except ConfigError as error:
+            yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)

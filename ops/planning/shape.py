@@ -1,0 +1,153 @@
+"""A language model's shape: from it follow its parameters, and all memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from ops.config import PretrainedPolicy, ScratchPolicy, Settings, load
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+
+MODELS = "models.yaml"
+_QKV_BIAS = {"qwen2"}
+_QK_NORM = {"qwen3"}
+_FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
+"""`model_type`s whose blocks are attention and a gated MLP between two norms: the parameters are counted for these."""
+
+
+class ModelShape(Settings):
+    """A decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3)."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    head_dim: int = 0
+    """0: hidden ÷ heads."""
+    tied: bool = False
+    """Whether the output layer is the embedding."""
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    context: int = 0
+    """Longest sequence (tokens); 0: not stated."""
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+        """What a `config.json` says; None for an architecture whose parameters are not counted here."""
+        family = config.get("model_type")
+        if family not in _FAMILIES:
+            return None
+        heads = config["num_attention_heads"]
+        return cls(
+            hidden=config["hidden_size"],
+            intermediate=config["intermediate_size"],
+            layers=config["num_hidden_layers"],
+            heads=heads,
+            kv_heads=config.get("num_key_value_heads") or heads,
+            vocabulary=config["vocab_size"],
+            head_dim=config.get("head_dim") or 0,
+            tied=bool(config.get("tie_word_embeddings", False)),
+            qkv_bias=family in _QKV_BIAS or bool(config.get("attention_bias", False)),
+            qk_norm=family in _QK_NORM,
+            context=config.get("max_position_embeddings") or 0,
+        )
+
+    @property
+    def width(self) -> int:
+        """Of all heads together."""
+        return self.heads * self.dimension
+
+    @property
+    def dimension(self) -> int:
+        """Of one head."""
+        return self.head_dim or self.hidden // self.heads
+
+    @property
+    def kv_width(self) -> int:
+        """Of all key heads together; values have as many."""
+        return self.kv_heads * self.dimension
+
+    @property
+    def embedding(self) -> int:
+        """Parameters of the embedding, and of the output layer too."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def layer(self) -> int:
+        """Parameters of one block."""
+        attention = self.hidden * (2 * self.width + 2 * self.kv_width)
+        biases = (self.width + 2 * self.kv_width) * self.qkv_bias
+        norms = 2 * self.hidden + 2 * self.dimension * self.qk_norm
+        return attention + biases + norms + 3 * self.hidden * self.intermediate
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        return self.embedding * (1 if self.tied else 2) + self.layers * self.layer + self.hidden
+
+
+class Models(Settings):
+    """`config/models.yaml`: a model's name → its shape."""
+
+    models: dict[str, ModelShape]
+
+
+class KnownShape(NamedTuple):
+    """A shape, and where it was read."""
+
+    shape: ModelShape
+    source: str
+    fetched: bool = True
+    """Whether the model's files are on this machine, or are made here."""
+
+
+def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> KnownShape | None:
+    """The policy's shape; nothing is fetched. None where nobody here knows it. Raises `ConfigError`.
+
+    A pretrained one's from `config.json` in its folder or in the hub's local cache, else from `config/models.yaml`, by
+    its whole name or the last part of it.
+    """
+    if isinstance(policy, ScratchPolicy):
+        return KnownShape(_scratch(policy), "the recipe")
+    folder = Path(policy.model).expanduser()
+    local = folder if folder.is_absolute() else workspace.root / folder
+    file = local / "config.json" if local.is_dir() else _cached(policy)
+    if file is not None and file.is_file():
+        shape = ModelShape.of_config(json.loads(file.read_text(encoding="utf-8")))
+        if shape is not None:
+            return KnownShape(shape, "its config.json")
+    own = workspace.config / MODELS
+    known = load(Models, own if own.is_file() else resources() / "config" / MODELS).models
+    by_name = {name.rpartition("/")[2].lower(): shape for name, shape in known.items()}
+    named = known.get(policy.model) or by_name.get(folder.name.lower())
+    return KnownShape(named, f"config/{MODELS}", fetched=local.is_dir()) if named else None
+
+
+def _scratch(policy: ScratchPolicy) -> ModelShape:
+    """As `ops.training.supervised.scratch_model` makes it, whose tokenizer may find fewer words than it may have."""
+    return ModelShape(
+        hidden=policy.hidden,
+        intermediate=3 * policy.hidden,
+        layers=policy.layers,
+        heads=policy.heads,
+        kv_heads=policy.heads,
+        vocabulary=policy.vocabulary,
+        tied=True,
+        qkv_bias=True,
+        context=policy.max_tokens,
+    )
+
+
+def _cached(policy: PretrainedPolicy) -> Path | None:
+    """The model's `config.json` in the hub's local cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if policy.model.count("/") != 1 or policy.model.startswith((".", "/", "~")):
+        return None
+    found = try_to_load_from_cache(policy.model, "config.json", revision=policy.revision)
+    return Path(found) if isinstance(found, str) else None

@@ -1,0 +1,213 @@
+"""A plan as a person reads it: the recipe, memory by part, disk, money and time, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ops.benchmarks.registry import training_domains
+from ops.config import Setup
+from ops.planning.cost import DISTINCT, SPEED, Span, StageCost, total
+from ops.planning.memory import PHASES, Memory
+from ops.planning.plan import Plan
+from ops.planning.requirements import Missing, missing
+from ops.precaching.estimate import ANSWER_TOKENS, OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS
+from ops.training.reward_term import TERMS
+
+INDENT = 14
+Row = Sequence[str]
+
+
+def describe(setup: Setup) -> str:
+    """The recipe in words, with what it multiplies to."""
+    recipe, pool = setup.recipe, setup.pool
+    grpo, mix = recipe.grpo, recipe.curation
+    places = len(training_domains(recipe.benchmarks)) * mix.per_domain
+    candidates = round(places * mix.shortlist_factor)
+    rollouts = grpo.steps * grpo.rollouts_per_step
+    policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
+    lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
+    samples = recipe.precaching.samples
+    calls = candidates * len(pool.workers) * samples
+    size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
+    adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
+    engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
+    writer = f"vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else "generation by transformers"
+    facts = (
+        ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
+        ("policy", policy + lesson),
+        ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
+        ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
+        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
+        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
+        ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
+        ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
+        *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
+        ("trainer", f"{grpo.processes} process(es), {engine}, {writer}"),
+        ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
+        ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
+    )
+    return _facts(facts)
+
+
+def report(plan: Plan) -> str:
+    """The whole plan; its last section is `ready` or the list of what is missing."""
+    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(missing(plan))]
+    return "\n\n".join(section for section in sections if section)
+
+
+def verdict(found: Iterable[Missing]) -> str:
+    """`ready`, or one numbered list of what is missing; below it what is worth knowing."""
+    every = list(found)
+    refused = [each for each in every if each.refuses]
+    noted = [_item("  -", each) for each in every if not each.refuses]
+    listed = [_item(f"{number:>2}.", each) for number, each in enumerate(refused, 1)]
+    head = ["not ready; missing:", *listed] if refused else ["ready"]
+    return "\n".join([*head, *(["worth knowing:", *noted] if noted else [])])
+
+
+def _item(mark: str, each: Missing) -> str:
+    return f"{mark} {each.what}: {each.why}\n    → {each.remedy}"
+
+
+# ── sections ─────────────────────────────────────────────────────────────────────────
+
+
+def _machine(plan: Plan) -> str:
+    facts = [("machine", str(plan.machine))]
+    if plan.known is None:
+        facts.append(("model", "of unknown shape"))
+    else:
+        shape = plan.known.shape
+        of = f"{shape.layers} layers × {shape.hidden:,}, vocabulary {shape.vocabulary:,}"
+        facts.append(("model", f"{_billions(shape.parameters)} parameters ({of}; by {plan.known.source})"))
+    return _facts(facts)
+
+
+def _memory(plan: Plan) -> str:
+    work, made = plan.workload, plan.memory
+    if work is None or made is None:
+        return ""
+    gib = plan.gpu_gib
+    known = "as stored" if plan.lengths.measured else "assumed"
+    rollouts = f"{work.micro_batch} rollouts of {work.prompt:,} + {work.completion:,} tokens ({known}) at once"
+    if gib is None:
+        rows = [(part.name, _gib(part.gib)) for part in made.parts if part.gib]
+        rows.append(("at most", f"{_gib(made.host)} of {plan.machine.memory_gib:,.0f} GiB"))
+        return f"memory of the machine; {rollouts}\n{_table(rows)}"
+    columns: dict[str, Memory] = {"recipe": made, **plan.layouts}
+    whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
+    ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
+    head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
+    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}"
+
+
+def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
+    names = dict.fromkeys(part.name for column in columns.values() for part in column.parts if not part.host)
+    held = columns.values()
+    return [
+        ("", *columns),
+        *((name, *(_gib(column.of(name)) for column in held)) for name in names),
+        *((f"= {words}", *(_gib(column.during(phase)) for column in held)) for phase, words in PHASES.items()),
+        (f"fits into {gib:.1f}", *("yes" if column.peak <= gib else "no" for column in held)),
+        ("host memory, all ranks", *(_gib(column.host) for column in held)),
+    ]
+
+
+def _cache(made: Memory, sequence: int) -> str:
+    if made.kv_tokens is None:
+        return ""
+    full = f"{made.kv_tokens / sequence:,.0f} of the longest rollouts"
+    return f"\n  vLLM's cache holds {made.kv_tokens:,} tokens ({full}); its longest sequence has {made.kv_length:,}"
+
+
+def _disk(plan: Plan) -> str:
+    if plan.workload is None:
+        return ""
+    one = f"{plan.checkpoints} checkpoints of {_size(plan.checkpoint_gib)}, weights {_size(plan.weights_gib)}"
+    return _facts([("disk", f"{one}: {_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free")])
+
+
+def _money(plan: Plan) -> str:
+    stages = plan.stages
+    head = ("", "calls", "million tokens", "USD", "expected", "hours of waiting", "policy's hours")
+    rows = [head, *map(_stage, (*stages, total(stages)))]
+    what = [(f"  {stage.name}", f"{stage.what}{_limit(stage.limited_by)}") for stage in stages]
+    unknown = [name for name, count in plan.questions.items() if count is None]
+    left_out = [f"  not counted, since their files are not here: {', '.join(unknown)}"] if unknown else []
+    width = max(len(name) for name, _ in what) + 2
+    return "\n".join([
+        "money and time, low to high", _table(rows),
+        *(f"{name:<{width}}{words}" for name, words in what), *left_out, _assumed(plan),
+    ])  # fmt: skip
+
+
+def _stage(stage: StageCost) -> Row:
+    return (
+        stage.name,
+        _ends(stage.calls, ",.0f"),
+        _ends(stage.tokens.times(1e-6), ",.1f"),
+        _ends(stage.usd, ",.2f"),
+        f"{stage.usd.expected:,.2f}",
+        _ends(stage.hours, ",.1f"),
+        _ends(stage.policy_hours, ",.1f") if stage.policy_hours else "-",
+    )
+
+
+def _assumed(plan: Plan) -> str:
+    most = (1 + plan.recipe.prompting.max_steps) / 2
+    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS)
+    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}; a tool {:.0f}".format(*usual)
+    lines = [
+        f"a workflow has 1 step (low) or {most:g} (expected, high), by any worker alike",
+        "a step sees none, half (expected) or all (high) of those before it",
+        f"answers are as long as measured here, else half, once or twice as usual ({answers})",
+        f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in SPEED)} tokens/s",
+    ]
+    if plan.recipe.policy.kind == "scratch":
+        shares = f"{DISTINCT.low:.0%} (low) or {DISTINCT.expected:.0%} (expected)"
+        lines.append(f"a small policy repeats itself, and equal calls are paid once: {shares} of them")
+    if plan.needs_gpu:
+        lines.append("the policy's hours follow from assumed speeds (docs/planning.md); nothing was measured on a GPU")
+    return "assumed:\n" + "\n".join(f"  - {line}" for line in lines)
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────
+
+
+def _terms(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{weight:g} × {name} ({TERMS[name].unit})" for name, weight in weights.items())
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:<{INDENT}}{fact}" for name, fact in facts)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """The first column to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for first, *others in rows:
+        cells = "".join(f"  {cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        lines.append(f"  {first:<{widths[0]}}{cells}".rstrip())
+    return "\n".join(lines)
+
+
+def _ends(span: Span, form: str) -> str:
+    low, high = format(span.low, form), format(span.high, form)
+    return low if low == high else f"{low} to {high}"
+
+
+def _limit(name: str) -> str:
+    return f"; waits by {name}" if name else ""
+
+
+def _gib(value: float) -> str:
+    return f"{value:.1f}" if value >= 0.1 else f"{value:.3f}" if value else "-"
+
+
+def _size(gib: float) -> str:
+    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:,.0f} MiB"
+
+
+def _billions(parameters: int) -> str:
+    return f"{parameters / 1e9:.3f} billion" if parameters >= 1e8 else f"{parameters / 1e6:.2f} million"

@@ -21,6 +21,7 @@ def base_policy(
 ) -> dg.MaterializeResult:
     """What GRPO starts from, cold-started on workflows sampled with the precached successes."""
     gate.passed(context, "training_mix")
+    gate.ready(podium, "workers", "training")
     setup = podium.load()
     client = open_client(setup, "training")
     with servers(setup, needed=not base_policy_folder(setup).is_dir()):

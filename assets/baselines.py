@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import metadata, partitions
+from assets import gate, metadata, partitions
 from assets.base_policy import base_policy
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
@@ -26,6 +26,7 @@ def baselines(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Each worker alone (from which best, random and oracle follow), and the policy before GRPO."""
+    gate.ready(podium, "workers")
     setup = podium.load()
     client = open_client(setup, "baseline")
     benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)

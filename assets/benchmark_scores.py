@@ -4,7 +4,7 @@ from collections import Counter
 
 import dagster as dg
 
-from assets import metadata, partitions
+from assets import gate, metadata, partitions
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
@@ -27,6 +27,7 @@ def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """The Conductor on questions it has never seen: accuracy ± standard error, tokens, USD, latency."""
+    gate.ready(podium, "workers")
     setup = podium.load()
     client = open_client(setup, "evaluation")
     benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)

@@ -49,6 +49,7 @@ def conductor(
     plan = RunPlan.read(folder)
     result = RunResult.read(folder)
     if result is None:
+        gate.ready(podium, "workers", "training")
         with servers(setup), _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
             result = _train(context, trainer, plan, folder)
         calls = Calls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)

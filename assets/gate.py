@@ -1,4 +1,4 @@
-"""Blocking beyond one run: an asset materialized alone refuses data whose newest check failed.
+"""Blocking beyond one run: an asset materialized alone refuses what is not ready, and data whose newest check failed.
 
 Dagster's blocking checks hold back what follows in the same run only. A person who materializes one
 asset from the UI starts a run of its own, and the assets that spend money ask here first.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.resources import Podium
 from ops.core.errors import PodiumError
+from ops.planning.readiness import check_ready
+from ops.planning.requirements import Need
 
 BLOCKING = {
     "raw_problems": ("well_formed", "gold_scores_one"),
@@ -42,3 +45,8 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
                 continue
             remedy = f"Mend the data and materialize {name} again, or run its check again"
             raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")
+
+
+def ready(podium: Podium, *needs: Need) -> None:
+    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a life."""
+    check_ready(podium.load(), needs, podium.snapshot().deepspeed)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from ops.config import Snapshot, pool_file
+from ops.config import Setup, Snapshot, pool_file
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
+from ops.planning.requirements import WHOLE_LIFE, Need
+
+NEEDS: dict[str, Sequence[Need]] = {
+    "lifecycle": WHOLE_LIFE,
+    "train": ("workers", "training"),
+    "evaluate": ("workers",),
+    "costs": (),
+}
+"""What each job of `pipelines.lifecycle.JOBS` needs before it may spend."""
 
 
 def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle") -> None:
@@ -18,7 +28,7 @@ def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = 
     from pipelines.home import prepare
 
     prepare(workspace)
-    snapshot = _snapshot(workspace, recipe, seed)  # before anything heavier is imported: a mistake shows at once
+    snapshot = _snapshot(workspace, recipe, seed, NEEDS[job])  # before anything heavier is imported
     import dagster as dg
 
     from assets.resources import Podium
@@ -43,11 +53,17 @@ def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = 
     print_summary(console, podium, terminal.total, time.monotonic() - began, job)
 
 
-def _snapshot(workspace: Workspace, recipe: str, seed: int | None) -> Snapshot:
+def _snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
+    """What the run is asked to do. Raises `ConfigError`, and `NotReady` with everything that is missing."""
+    from ops.grading import configure
+    from ops.planning.readiness import check_ready
     from ops.versioning import git_commit
     from ops.workers.providers import check_pool
 
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
+    configure(snapshot.recipe.grading, workspace.root)
+    if needs:
+        check_ready(Setup(workspace, snapshot.recipe, snapshot.pool), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:
         check_pool(snapshot.pool, pool_file(workspace.config, snapshot.recipe.pool))
     return snapshot

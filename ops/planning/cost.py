@@ -15,7 +15,7 @@ from ops.planning.lengths import Lengths
 from ops.precaching.estimate import SUBTASK_TOKENS, MeanTokens, measured_usage, usual_answer
 from ops.workers.providers import worst_price
 
-FORMAT_TOKENS = 60
+FORMAT_TOKENS = 20
 """Of the sentence that asks for a form of answer, beside the question."""
 SPEED = (100.0, 50.0, 25.0)
 """Tokens a second of a language model that was never measured: fast, as expected, slow."""

@@ -17,17 +17,23 @@ from ops.core.workspace import Workspace
 from ops.precaching.estimate import CHARACTERS_PER_TOKEN
 from ops.workflow.prompt import conductor_messages, load_few_shots
 
-QUESTION_TOKENS, LONGEST_QUESTION = 150.0, 1500
-"""Of a question, in the mean and at most, where none is stored: assumptions."""
+QUESTION = (150.0, 1500.0)
+"""Tokens of a question, in the mean and at most, where none is stored: assumptions."""
+EMBEDDED_QUESTION = (26.0, 60.0)
+"""The same of the embedded families, which were counted."""
+OWN_CHARACTERS_PER_TOKEN = 2.5
+"""Of a scratch policy's own tokenizer, of a thousand words: an assumption."""
 CARD_TOKENS = 30
 """Of a worker's card in the prompt: an assumption."""
 
 
 class Lengths(NamedTuple):
-    """Tokens of questions and of the Conductor's prompts: mean and longest."""
+    """Of questions and of the Conductor's prompts, mean and longest."""
 
     question: float
+    """Tokens of a worker."""
     prompt: float
+    """Tokens of the policy; so is the next."""
     longest_prompt: int
     measured: bool
     """Whether questions of this recipe are stored here."""
@@ -36,16 +42,18 @@ class Lengths(NamedTuple):
 def lengths(setup: Setup) -> Lengths:
     """From the stored shortlist where it is this recipe's; else as assumed above. Raises `ConfigError`."""
     recipe = setup.recipe
-    stored = _stored(setup)
-    questions = [_tokens([problem.question, *problem.choices]) for problem in stored]
-    mean, longest = (fmean(questions), max(questions)) if questions else (QUESTION_TOKENS, float(LONGEST_QUESTION))
+    stored = [_tokens([problem.question, *problem.choices]) for problem in _stored(setup)]
+    embedded = all(source.source == "embedded" for source in recipe.benchmarks.values())
+    assumed = EMBEDDED_QUESTION if embedded else QUESTION
+    mean, longest = (fmean(stored), max(stored)) if stored else assumed
     offered = len(setup.pool.workers)
     shown = recipe.prompting.model_copy(update={"cards": False})
     few_shots = load_few_shots(setup.workspace.data, recipe.prompting.few_shots)
     nothing = Problem("", "", "", "test", "", "", "text")
     frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
     frame += CARD_TOKENS * offered * recipe.prompting.cards
-    return Lengths(mean, frame + mean, round(frame + longest), bool(questions))
+    finer = CHARACTERS_PER_TOKEN / OWN_CHARACTERS_PER_TOKEN if recipe.policy.kind == "scratch" else 1.0
+    return Lengths(mean, finer * (frame + mean), round(finer * (frame + longest)), bool(stored))
 
 
 def questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:

@@ -26,7 +26,7 @@ CONTEXT, CONTEXT_GIB = "CUDA context", 1.0
 """CUDA context, NCCL and the libraries' code, per GPU: an assumption."""
 VLLM_WORK_GIB = 1.5
 """vLLM's activations for the 4,096 tokens that TRL lets it batch, its graphs and its sampler: an assumption."""
-PROCESS_GIB = 4.0
+PROCESS_GIB = 2.0
 """Host memory of one rank: Python, libraries, the data. An assumption."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
 """The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
@@ -231,7 +231,7 @@ def _states(work: Workload) -> list[Part]:
             Part("gradients", 4 * total / GIB),
             Part("Adam's moments (float32)", 8 * total / GIB),
             Part(CONTEXT, CONTEXT_GIB),
-            Part("processes", PROCESS_GIB, host=True),
+            Part("processes, model", PROCESS_GIB + 4 * total / GIB, host=True),
         ]
     weights = element * (held if engine.zero == 3 else total)
     sharded = engine.zero == 3
@@ -276,8 +276,9 @@ def _writing(work: Workload) -> list[Part]:
 
 def _on_the_machine(made: Memory, ranks: int) -> Memory:
     """The same where there is no GPU: every rank's parts in the machine's memory."""
-    here = [part if part.host else part._replace(gib=part.gib * ranks, host=True) for part in made.parts]
-    return Memory(tuple(part for part in here if part.name != CONTEXT), made.kv_tokens, made.kv_length)
+    own = [part._replace(gib=part.gib * ranks, host=True) for part in made.parts if not part.host]
+    processes = Part("processes", ranks * PROCESS_GIB, host=True)
+    return Memory((*(part for part in own if part.name != CONTEXT), processes), made.kv_tokens, made.kv_length)
 
 
 def layouts(work: Workload, gpus: int) -> dict[str, Workload]:

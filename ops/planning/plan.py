@@ -76,17 +76,17 @@ class Plan:
         if self.known is None:
             return None
         grpo, shape = self.recipe.grpo, self.known.shape
-        longest = shape.context or self.lengths.longest_prompt + grpo.max_completion_tokens
-        if self.vllm is not None and self.vllm.max_length:
-            longest = min(longest, self.vllm.max_length)
+        limits = [shape.context, self.vllm.max_length if self.vllm else 0]
+        longest = min((limit for limit in limits if limit), default=1 << 20)
+        completion = min(grpo.max_completion_tokens, longest - 1)
         return Workload(
             shape=shape,
             precision=self._precision,
             engine=Engine.of(self.deepspeed, grpo.processes, shape.hidden),
             micro_batch=grpo.micro_batch,
             at_once=grpo.rollouts_per_step // grpo.processes,
-            prompt=min(self.lengths.longest_prompt, max(1, longest - grpo.max_completion_tokens)),
-            completion=grpo.max_completion_tokens,
+            prompt=min(self.lengths.longest_prompt, longest - completion),
+            completion=completion,
             checkpointing=grpo.gradient_checkpointing,
             vllm=self.vllm,
         )

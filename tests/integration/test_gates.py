@@ -35,6 +35,7 @@ RECIPE: dict[str, Any] = {
     "curation": {"per_domain": 1, "selector": "uniform", "near_duplicate_jaccard": 1.0},
     "policy": {"kind": "scratch"},
     "cold_start": {},
+    "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
 }
 STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
 """What another run left behind: one answer of many, with a score that no grader gives."""

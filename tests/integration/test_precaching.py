@@ -39,6 +39,7 @@ RECIPE: dict[str, Any] = {
     "prompting": {"style": "compact", "few_shots": "none"},
     "policy": {"kind": "scratch"},
     "cold_start": {},
+    "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
 }
 
 

@@ -1,0 +1,92 @@
+"""The paper's recipe with everything that it needs: each test takes one thing away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from ops.planning.machine import Gpu, Machine, named_gpus
+from ops.planning.plan import Plan, make_plan
+
+MACHINE = Machine(named_gpus("2x80"), 512.0, 2000.0, bubblewrap=True, packages=frozenset({"deepspeed", "vllm"}))
+NOTHING = Machine((), 1.0, 0.1, bubblewrap=False)
+REVISION = "0" * 40
+OFFLOAD = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
+TODAY = date(2026, 6, 1)
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A setup that is ready on `machine`; `plan` with some of it changed."""
+
+    setup: Setup
+    machine: Machine = MACHINE
+    deepspeed: Any = None
+    today: date = TODAY
+
+    def plan(self, **changes: Any) -> Plan:
+        """`machine`, `deepspeed`, `today`; `recipe` and `pool`: a dictionary of fields. Nothing: the sound one."""
+        fields = {name: changes[name] for name in ("machine", "deepspeed", "today") if name in changes}
+        recipe = _changed(self.setup.recipe, changes.get("recipe", {}))
+        pool = Pool.model_validate(dict(self.setup.pool) | changes.get("pool", {}))
+        other = replace(self, setup=Setup(self.setup.workspace, recipe, pool), **fields)
+        return make_plan(other.setup, other.machine, other.deepspeed, other.today)
+
+
+def _changed(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
+    """Sections are changed field by field."""
+    values = recipe.model_dump()
+    for section, fields in changes.items():
+        values[section] = values[section] | fields if isinstance(fields, dict) and values[section] else fields
+    return Recipe.model_validate(values)
+
+
+@pytest.fixture
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
+    """The paper's recipe, made ready: no file of the project or of this machine is looked at."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_TOKEN", "of a test")
+    config = resources() / "config"
+    recipe, pool = load_recipe(config, "paper"), load_pool(config, "paper")
+    alive = tuple(_alive(worker) for worker in pool.workers)
+    for worker in alive:
+        if worker.api_key_env:
+            monkeypatch.setenv(worker.api_key_env, "of a test")
+    workspace = Workspace(tmp_path)
+    _link(tmp_path, config.parent)
+    sources = {name: source.model_dump() | {"revision": REVISION} for name, source in recipe.benchmarks.items()}
+    sound = _changed(recipe, {
+        "benchmarks": sources,
+        "grpo": {"vllm": True, "vllm_memory": 0.35, "deepspeed": "zero3.json", "processes": 2, "micro_batch": 4},
+        "budget": {"run_usd": 1e6},
+        "evaluation": {"repeats": 1},
+    })  # fmt: skip
+    return Sound(Setup(workspace, sound, Pool(name=pool.name, workers=alive)), deepspeed=OFFLOAD)
+
+
+def _alive(worker: Any) -> Any:
+    """Without a day of retirement, of a model that LiteLLM's map knows no end of."""
+    stated = {"retired": None} if hasattr(worker, "retired") else {}
+    known = {"model": "deepinfra/Qwen/Qwen3-32B"} if worker.model.startswith("anthropic/") else {}
+    return worker.model_copy(update=stated | known)
+
+
+def _link(root: Path, source: Path) -> None:
+    """The tables that a prompt is made of."""
+    (root / "data").mkdir()
+    (root / "data" / "few_shots").symlink_to(source / "data" / "few_shots")
+    (root / "config").mkdir()
+
+
+@pytest.fixture
+def smaller() -> Callable[[int, float], Machine]:
+    """The machine with other GPUs: how many, GiB of each."""
+    return lambda count, gib: replace(MACHINE, gpus=(Gpu("a GPU", gib),) * count)

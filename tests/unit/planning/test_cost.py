@@ -1,0 +1,206 @@
+"""Money and time: the arithmetic by hand, beside published figures, and from what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.benchmarks.registry import training_benchmarks
+from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
+from ops.core.resources import resources
+from ops.core.response import Response
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
+from ops.miniature.generalists import think
+from ops.miniature.problems import generate
+from ops.miniature.provider import tokens
+from ops.miniature.reading import read
+from ops.miniature.tools import TOOLS
+from ops.planning.cost import DISTINCT, FIRST_TOKEN_S, FORMAT_TOKENS, SPEED, Span, StageCost, Stages, total
+from ops.planning.lengths import Lengths, lengths, questions
+from ops.planning.machine import Machine, named_gpus
+from ops.planning.plan import make_plan
+from ops.planning.speed import evaluation_hours, training_hours
+from ops.precaching.estimate import SUBTASK_TOKENS
+from ops.precaching.precache import solo_messages
+from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
+
+CONFIG = resources() / "config"
+PUBLISHED_USD = 0.0238
+"""Of a question, by the paper's Conductor with its constrained workers: three steps in the mean."""
+KNOWN = Lengths(question=100.0, prompt=500.0, longest_prompt=900, measured=True)
+ANSWER = 830
+"""Usual tokens of an answer that is no choice."""
+
+
+def recipe_of(**changes: Any) -> Recipe:
+    values: dict[str, Any] = {
+        "name": "r", "pool": "p", "policy": {"kind": "pretrained", "model": "m"},
+        "benchmarks": {"math500": {"test": 10}}, "curation": {"per_domain": 20, "shortlist_factor": 2},
+        "grpo": {"steps": 3, "questions_per_step": 2, "rollouts_per_question": 4, "micro_batch": 8},
+        "prompting": {"max_steps": 5}, "evaluation": {"repeats": 4},
+    }  # fmt: skip
+    return Recipe.model_validate(values | changes)
+
+
+def worker(name: str = "w", **changes: Any) -> dict[str, Any]:
+    price = {"input": 1.0, "output": 10.0}
+    return {"name": name, "model": f"openai/{name}", "price": price, "concurrency": 10, "max_tokens": 4096, **changes}
+
+
+def stages(*workers: dict[str, Any], rows: list[ResponseRow] | None = None, **changes: Any) -> Stages:
+    recipe = recipe_of(**changes)
+    pool = Pool.model_validate({"name": "p", "workers": workers or [worker()]})
+    setup = Setup(Workspace(Path("/nowhere")), recipe, pool)
+    return Stages(setup, KNOWN, {"math500": 10}, rows or [])
+
+
+def row(name: str, tokens: int, latency_s: float) -> ResponseRow:
+    return ResponseRow(name, "math500", "1", 0, "ok", Response("4", 50, tokens, 0.0, latency_s, "stop"), 1.0)
+
+
+def test_precaching_by_hand() -> None:
+    cost = stages().precaching()
+    assert cost.calls == Span.of(40)  # 20 places × 2
+    a_call = [(100 + FORMAT_TOKENS) * 1e-6 + part * ANSWER * 1e-5 for part in (0.5, 1, 2)]
+    assert cost.usd == pytest.approx([40 * usd for usd in a_call])
+    seconds = [FIRST_TOKEN_S + part * ANSWER / speed for part, speed in zip((0.5, 1, 2), SPEED, strict=True)]
+    assert cost.hours == pytest.approx([40 * each / 10 / 3600 for each in seconds])
+
+
+def test_training_by_hand() -> None:
+    """24 rollouts: of one step, or of three that see none, half or all of those before."""
+    cost = stages().training()
+    assert cost.calls == Span(24, 72, 72)
+    prompt = 100 + FORMAT_TOKENS + SUBTASK_TOKENS
+    seen = [0.0, 0.5 * (ANSWER + SUBTASK_TOKENS), 1.0 * (2 * ANSWER + SUBTASK_TOKENS)]  # of 0 + 1 + 2 over three
+    tokens = [prompt + seen[0] + ANSWER / 2, prompt + seen[1] + ANSWER, prompt + seen[2] + 2 * ANSWER]
+    assert cost.tokens == pytest.approx([24 * tokens[0], 72 * tokens[1], 72 * tokens[2]])
+
+
+def test_evaluation_and_every_worker_alone() -> None:
+    both = stages(worker("a"), worker("b"))
+    assert both.baselines().calls == Span.of(10 * 4 * 2)
+    assert both.evaluation().calls == Span(40, 120, 120)
+    taught = stages(worker("a"), worker("b"), cold_start={})
+    assert taught.evaluation().calls == Span(80, 240, 240)
+
+
+def test_a_cold_start_that_tries_workflows_is_a_stage() -> None:
+    assert stages(cold_start={}).cold_start() is None
+    tried = stages(cold_start={"attempts": 3}).cold_start()
+    assert tried is not None
+    assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 3])
+
+
+def test_what_was_measured_is_no_range() -> None:
+    cost = stages(rows=[row("w", 200, 3.0), row("w", 400, 5.0)]).precaching()
+    assert cost.usd == pytest.approx(Span.of(40 * (50e-6 + 300e-5)))
+    assert cost.hours == pytest.approx(Span.of(40 * 4.0 / 10 / 3600))
+    others = stages(rows=[row("stranger", 200, 3.0)]).precaching()
+    assert others.usd == stages().precaching().usd
+
+
+@pytest.mark.parametrize(
+    ("limit", "hours"),
+    [
+        ({"requests_per_minute": 1}, [40 / 60] * 3),
+        ({"tokens_per_minute": 100}, [40 * tokens / 6000 for tokens in (535, 950, 1780)]),
+    ],
+)
+def test_a_providers_limits_are_waited_for(limit: dict[str, int], hours: list[float]) -> None:
+    cost = stages(worker("slow", **limit), worker("fast")).precaching()
+    assert cost.hours == pytest.approx(hours)
+    assert cost.limited_by == "slow"
+
+
+def test_a_training_step_waits_for_a_whole_workflow() -> None:
+    cost = stages(worker(concurrency=1000)).training()
+    chain = 3 * 3 * (FIRST_TOKEN_S + ANSWER / SPEED[1]) / 3600
+    assert cost.hours.expected == pytest.approx(chain)
+    assert cost.limited_by == "a workflow's length"
+
+
+def test_tools_answer_at_once_and_a_small_policy_repeats_itself() -> None:
+    scratch = {"policy": {"kind": "scratch"}, "cold_start": {}}
+    tool = worker("t", model="local/t", tags=["tool"], latency_s=0.5)
+    small, large = stages(tool, **scratch).training(), stages(tool).training()
+    assert small.hours == Span.of(0)
+    assert small.usd == pytest.approx([share * usd for share, usd in zip(DISTINCT, large.usd, strict=True)])
+
+
+def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two() -> None:
+    """Three steps by the paper's pool, at what is assumed of answers that were never measured."""
+    recipe, pool = load_recipe(CONFIG, "paper"), load_pool(CONFIG, "paper")
+    setup = Setup(Workspace(CONFIG.parent), recipe, pool)
+    cost = Stages(setup, lengths(setup)._replace(question=150.0), {}, []).workflow_usd()
+    assert PUBLISHED_USD / 2 < cost.expected < PUBLISHED_USD * 2
+    assert cost.low < PUBLISHED_USD < cost.high
+
+
+def test_the_embedded_workers_cost_what_is_foretold() -> None:
+    """Precaching the quickstart, by asking its workers some of each benchmark's questions."""
+    setup = Setup.read(Workspace(CONFIG.parent), "quickstart")
+    benchmarks, spent = training_benchmarks(), 0.0
+    problems = [problem for name in benchmarks for problem in generate(name, "train", 10, 1)]
+    for problem, worker in product(problems, setup.pool.workers):
+        messages = solo_messages(problem)
+        if worker.name in TOOLS:
+            answer = TOOLS[worker.name](read(messages))
+        else:
+            answer = think(worker.name, messages, sample=0, temperature=worker.temperature or 1.0).text
+        assert worker.price is not None
+        spent += worker.price.usd(sum(tokens(message["content"]) for message in messages), tokens(answer))
+    cost = Stages(setup, lengths(setup), {}, []).precaching()
+    scaled = spent / (len(problems) * len(setup.pool.workers)) * cost.calls.expected
+    assert cost.usd.low < scaled < cost.usd.high
+
+
+def test_published_rows_caps_and_files_say_how_many_questions(tmp_path: Path) -> None:
+    named = {
+        "math500": {"source": "hub"}, "mmlu": {"source": "hub", "test": 50}, "rlpr": {"source": "embedded", "test": 7},
+        "aime25": {"source": "file", "test_file": "aime.jsonl"}, "bigcodebench": {"source": "file", "test_file": "no"},
+        "gpqa_diamond": {"source": "embedded"},
+    }  # fmt: skip
+    lines = [json.dumps({"id": str(number), "question": "?", "answer": "1"}) for number in range(12)]
+    (tmp_path / "aime.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    counted = questions(Workspace(tmp_path), recipe_of(benchmarks=named))
+    assert counted == {
+        "math500": 100, "mmlu": 50, "rlpr": 7, "aime25": 12, "bigcodebench": None, "gpqa_diamond": 100,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (CONFIG / "recipes").glob("*.yaml")))
+def test_every_recipe_is_priced_from_low_to_high(name: str) -> None:
+    plan = make_plan(Setup.read(Workspace(CONFIG.parent), name), NOTHING)
+    every: list[StageCost] = [*plan.stages, total(plan.stages)]
+    for stage in every:
+        for span in (stage.calls, stage.tokens, stage.usd, stage.hours):
+            assert 0 <= span.low <= span.expected <= span.high
+    assert every[-1].usd.high == pytest.approx(sum(stage.usd.high for stage in plan.stages))
+    assert {stage.name for stage in plan.stages} >= {"precaching", "training", "evaluation", "every worker alone"}
+    assert training_benchmarks(plan.recipe.benchmarks)
+
+
+def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -> None:
+    plan = paper.plan()
+    assert plan.known is not None
+    shape = plan.known.shape
+    two = training_hours(plan.setup, shape, plan.lengths, MACHINE)
+    one = training_hours(plan.setup, shape, plan.lengths, replace(MACHINE, gpus=MACHINE.gpus[:1]))
+    assert two is not None and one is not None
+    assert one == pytest.approx(two.times(2))
+    assert 0 < two.low < two.expected < two.high
+    assert training_hours(plan.setup, shape, plan.lengths, NOTHING) is None
+    older = Machine(named_gpus("1x80"), 1, 1, bubblewrap=True)
+    older = replace(older, gpus=(older.gpus[0]._replace(name="NVIDIA A100 80GB PCIe"),))
+    slow = training_hours(plan.setup, shape, plan.lengths, older)
+    assert slow is not None and slow.expected > one.expected
+    many, few = (evaluation_hours(plan.setup, shape, MACHINE, count) for count in (2000, 1000))
+    assert many is not None and few is not None
+    assert many == pytest.approx(few.times(2))

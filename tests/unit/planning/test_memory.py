@@ -1,0 +1,224 @@
+"""The formulas of memory beside what autograd keeps and what PyTorch allocates for small models, on CPUs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+from torch.distributed._tools.mem_tracker import MemTracker
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from trl.kernels import chunked_logprob
+from trl.trainer import utils as trl_utils
+
+from ops.config import load
+from ops.core.workspace import Workspace
+from ops.planning.memory import (
+    CONTEXT_GIB,
+    GIB,
+    HEAD_COLUMNS,
+    HEAD_TOKENS,
+    PROCESS_GIB,
+    Engine,
+    Precision,
+    Vllm,
+    Workload,
+    checkpoint_bytes,
+    height_of_backward,
+    kept_activations,
+    kv_token,
+    layouts,
+    memory,
+)
+from ops.planning.shape import MODELS, Models, ModelShape
+
+CONFIG = Workspace.find().config
+KEPT_TOLERANCE = 0.02
+"""Of the activations that are kept: what is left out are indices, masks of a batch and rotations."""
+PEAK_TOLERANCE = 0.10
+"""Of the height of a backward pass: gradients die at times that depend on the kernel."""
+SHAPES = {
+    "wide": ModelShape(hidden=64, intermediate=344, layers=3, heads=4, kv_heads=2, vocabulary=96, qkv_bias=True),
+    "deep": ModelShape(hidden=96, intermediate=256, layers=6, heads=6, kv_heads=6, vocabulary=96, qkv_bias=True),
+}
+BIG = load(Models, CONFIG / MODELS).models["Qwen/Qwen2.5-7B"]
+PAPER = Workload(BIG, "bfloat16", Engine(zero=3, ranks=2), micro_batch=4, at_once=128, prompt=2000, completion=1024,
+                 checkpointing=True, vllm=Vllm(0.3))  # fmt: skip
+
+
+def model_of(shape: ModelShape, precision: Precision, checkpointing: bool) -> Any:
+    config = Qwen2Config(
+        hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, vocab_size=shape.vocabulary,
+        tie_word_embeddings=shape.tied, use_cache=False,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(config).to(torch.bfloat16 if precision == "bfloat16" else torch.float32).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    return model
+
+
+def inputs(shape: ModelShape, batch: int, length: int) -> dict[str, torch.Tensor]:
+    """A padded batch, as TRL makes it."""
+    ids = torch.randint(0, shape.vocabulary, (batch, length))
+    mask = torch.ones_like(ids)
+    mask[0, : length // 4] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def work_of(shape: ModelShape, precision: Precision, checkpointing: bool, batch: int, length: int) -> Workload:
+    """Where TRL has no Triton, it scores every position but the first."""
+    return Workload(shape, precision, Engine(), batch, batch, 1, length - 1, checkpointing)
+
+
+def autocast(precision: Precision) -> AbstractContextManager[object]:
+    return torch.autocast("cpu", torch.bfloat16) if precision == "mixed" else nullcontext()
+
+
+def saved_bytes(shape: ModelShape, precision: Precision, checkpointing: bool, batch: int, length: int) -> int:
+    """Of the distinct storages that autograd keeps of a forward pass with TRL's head, but for the weights."""
+    model = model_of(shape, precision, checkpointing)
+    trl_utils.add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage  # held, so that no other takes its address
+        return tensor
+
+    given = inputs(shape, batch, length)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast(precision):
+        model(**given, labels=given["input_ids"], fused_lm_head=True)
+    return sum(storage.nbytes() for storage in storages.values())
+
+
+@pytest.mark.parametrize("size", [(2, 48), (3, 160)])
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "mixed"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_activations_are_those_that_autograd_keeps(
+    name: str, precision: Precision, checkpointing: bool, size: tuple[int, int]
+) -> None:
+    real = saved_bytes(SHAPES[name], precision, checkpointing, *size)
+    planned = kept_activations(work_of(SHAPES[name], precision, checkpointing, *size))
+    assert planned == pytest.approx(real, rel=KEPT_TOLERANCE)
+
+
+@pytest.mark.parametrize("size", [(2, 96), (2, 200)])
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_height_of_a_backward_pass_is_what_is_allocated(
+    name: str, precision: Precision, checkpointing: bool, size: tuple[int, int]
+) -> None:
+    """Of the blocks: the head's tiles are another kernel's on GPUs."""
+    shape, model = SHAPES[name], model_of(SHAPES[name], precision, checkpointing)
+    for each in model.parameters():
+        each.grad = torch.zeros_like(each)
+    tracker = MemTracker()
+    tracker.track_external(model)
+    with tracker:
+        model.model(**inputs(shape, *size)).last_hidden_state.sum().backward()
+    peak = next(iter(tracker.get_tracker_snapshot("peak").values()))
+    states = 2 * sum(each.numel() * each.element_size() for each in model.parameters())
+    work = work_of(shape, precision, checkpointing, *size)
+    headless = Workload(shape.model_copy(update={"vocabulary": 0}), precision, work.engine, work.micro_batch, 1,
+                        work.sequence, 0, checkpointing)  # fmt: skip
+    planned = kept_activations(headless) + height_of_backward(headless)
+    assert planned == pytest.approx(peak["Total"] - states, rel=PEAK_TOLERANCE)
+
+
+def test_one_process_holds_16_bytes_a_parameter() -> None:
+    shape = SHAPES["deep"]
+    model = model_of(shape, "float32", checkpointing=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(**inputs(shape, 2, 16)).logits.sum().backward()
+    optimizer.step()
+    moments = [state[name] for state in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    held = {
+        "weights": list(model.parameters()),
+        "gradients": [each.grad for each in model.parameters()],
+        "Adam's moments (float32)": moments,
+    }
+    made = memory(work_of(shape, "float32", False, 2, 16), 80.0)
+    for name, tensors in held.items():
+        assert made.of(name) * GIB == sum(each.numel() * each.element_size() for each in tensors)
+    assert sum(map(made.of, held)) * GIB == 16 * shape.parameters
+
+
+def test_the_papers_model_under_zero3_on_two_gpus() -> None:
+    """The known arithmetic: 7.1 + 7.1 + 14.2 + 28.4 = 56.7 GiB."""
+    made = memory(PAPER, 79.0)
+    parts = [made.of(name) for name in ("weights", "gradients", "master weights (float32)", "Adam's moments (float32)")]
+    assert [round(part, 1) for part in parts] == [7.1, 7.1, 14.2, 28.4]
+    assert sum(parts) == pytest.approx(56.7, abs=0.05)
+    assert sum(map(made.of, ("vLLM: weights", "vLLM: work", "vLLM: cache"))) == pytest.approx(23.7)
+    assert made.peak > 79.0
+    assert checkpoint_bytes(BIG, PAPER.engine, 2) / 1e9 == pytest.approx(122, abs=0.5)
+
+
+def test_the_states_are_those_that_deepspeed_estimates() -> None:
+    parameters, largest = BIG.parameters, BIG.embedding
+    theirs = estimate_zero3_model_states_mem_needs(parameters, largest, 2, cpu_offload=False)
+    ours = memory(PAPER, 79.0)
+    states = sum(map(ours.of, ("weights", "gradients", "master weights (float32)", "Adam's moments (float32)")))
+    # They count gradients in float32 (18 bytes); bfloat16 ones are what its engine accumulates.
+    assert states * GIB * 18 / 16 == pytest.approx(theirs[1] - theirs[2], rel=1e-6)
+    away = memory(layouts(PAPER, 2)["ZeRO-3 + offload"], 79.0)
+    offloaded = estimate_zero3_model_states_mem_needs(
+        parameters, largest, 2, cpu_offload=True, cpu_offload_params=False, additional_buffer_factor=1
+    )
+    assert away.of("weights") * GIB == pytest.approx(offloaded[1] - offloaded[2], rel=1e-6)
+    # Beside what they count (16 bytes) the engine keeps a flat bfloat16 copy of the gradients there.
+    assert (away.host - 2 * PROCESS_GIB) * GIB == pytest.approx(offloaded[0] * 18 / 16, rel=1e-6)
+
+
+def test_sleep_frees_vllms_share_in_the_update_alone() -> None:
+    awake, asleep = (memory(layouts(PAPER, 2)[name], 79.0) for name in ("ZeRO-3 + offload", "offload, sleep"))
+    assert awake.during("writing") == asleep.during("writing")
+    for phase in ("updating", "stepping"):
+        assert awake.during(phase) - asleep.during(phase) == pytest.approx(0.3 * 79.0)
+
+
+def test_vllms_cache_is_what_its_weights_leave() -> None:
+    assert kv_token(BIG) * 131_072 / GIB == 7.0
+    made = memory(PAPER, 79.0)
+    assert made.kv_length == 131_072
+    assert made.kv_tokens == pytest.approx(made.of("vLLM: cache") * GIB / kv_token(BIG), abs=1)
+    short = memory(Workload(BIG, "bfloat16", Engine(zero=3, ranks=2), 4, 128, 2000, 1024, True, Vllm(0.2)), 79.0)
+    assert short.kv_tokens is not None and short.kv_tokens < 131_072
+
+
+def test_without_a_gpu_all_of_it_is_the_machines() -> None:
+    work = Workload(SHAPES["wide"], "float32", Engine(ranks=1), 2, 4, 100, 20)
+    with_gpu, without = memory(work, 80.0), memory(work, None)
+    assert without.peak == 0
+    assert without.host == pytest.approx(with_gpu.peak - CONTEXT_GIB + PROCESS_GIB)
+    two = memory(Workload(SHAPES["wide"], "bfloat16", Engine(zero=3, ranks=2), 2, 4, 100, 20), None)
+    assert two.host > 2 * PROCESS_GIB
+
+
+@pytest.mark.parametrize("name", ["zero2.json", "zero3.json"])
+def test_a_deepspeed_file_is_read_with_its_defaults(name: str) -> None:
+    settings = json.loads((CONFIG / "deepspeed" / name).read_text(encoding="utf-8"))
+    engine = Engine.of(settings, 2, 3584)
+    assert (engine.zero, engine.offload, engine.ranks) == (int(name[4]), False, 2)
+    settings["zero_optimization"] |= {"reduce_bucket_size": "auto", "offload_optimizer": {"device": "cpu"}}
+    changed = Engine.of(settings, 2, 3584)
+    assert (changed.reduce_bucket, changed.offload) == (3584 * 3584, True)
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    theirs = DeepSpeedZeroConfig(stage=3)
+    assert Engine() == Engine(
+        reduce_bucket=theirs.reduce_bucket_size, live_parameters=theirs.max_live_parameters,
+        sub_group=theirs.sub_group_size,
+    )  # fmt: skip
+
+
+def test_the_heads_tile_is_trls() -> None:
+    assert (chunked_logprob.TOKEN_CHUNK_SIZE, trl_utils._CHUNKED_LOGPROB_CHUNK_SIZE) == (HEAD_TOKENS, HEAD_COLUMNS)

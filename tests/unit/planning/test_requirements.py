@@ -1,0 +1,184 @@
+"""Each requirement, taken away alone, is named alone; on a machine that has nothing the list is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from pydantic import ConfigDict
+
+from ops.config import Worker
+from ops.planning.machine import Machine
+from ops.planning.requirements import missing
+from ops.planning.retirement import is_unknown, models, retirement
+from tests.unit.planning.conftest import MACHINE, NOTHING, TODAY, Sound
+
+HUB = ("math500", "mmlu", "rlpr", "livecodebench", "aime25", "gpqa_diamond", "bigcodebench")
+KEYS = ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPINFRA_API_KEY")
+
+
+def refused(sound: Sound, **changes: Any) -> list[str]:
+    return [each.what for each in missing(sound.plan(**changes)) if each.refuses]
+
+
+def warned(sound: Sound, **changes: Any) -> list[str]:
+    return [each.what for each in missing(sound.plan(**changes)) if not each.refuses]
+
+
+def test_the_paper_is_ready_where_everything_is(paper: Sound) -> None:
+    assert missing(paper.plan()) == []
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "bubblewrap": {"machine": replace(MACHINE, bubblewrap=False)},
+    "vllm": {"machine": replace(MACHINE, packages=frozenset({"deepspeed"}))},
+    "deepspeed": {"machine": replace(MACHINE, packages=frozenset({"vllm"}))},
+    "host memory": {"machine": replace(MACHINE, memory_gib=100.0)},
+    "disk": {"machine": replace(MACHINE, disk_gib=300.0)},
+    "2 GPUs": {"machine": replace(MACHINE, gpus=MACHINE.gpus[:1])},
+    "budget.run_usd": {"recipe": {"budget": {"run_usd": 100.0}}},
+    "vLLM's cache": {"recipe": {"grpo": {"vllm_memory": 0.22}}},
+    "GPU memory": {"deepspeed": {"zero_optimization": {"stage": 3}}},
+    "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
+    "there/not.jsonl": {"recipe": {"benchmarks": {"aime25": {"source": "file", "test_file": "there/not.jsonl"}}}},
+    **{f"benchmarks.{name}.revision": {"recipe": {"benchmarks": {name: {"source": "hub"}}}} for name in HUB},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_taken_away_is_named_and_nothing_else(paper: Sound, what: str) -> None:
+    assert refused(paper, **CHANGES[what]) == [what]
+    assert missing(paper.plan()) == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_named_once_with_whom_it_is_for(paper: Sound, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.delenv(key)
+    found = missing(paper.plan())
+    assert [each.what for each in found] == [key]
+    assert all(worker in found[0].why for worker, its in paper.setup.pool.missing_keys().items() if its == key)
+
+
+def test_a_token_is_asked_for_a_gated_dataset_alone(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert refused(paper) == ["HF_TOKEN"]
+    elsewhere = {"source": "embedded"}
+    assert missing(paper.plan(recipe={"benchmarks": {"gpqa_diamond": elsewhere}})) == []
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "stored")
+    assert missing(paper.plan()) == []
+
+
+def test_on_a_machine_that_has_nothing_the_list_is_complete(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*KEYS, "HF_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    unpinned = {name: {"source": "hub"} for name in HUB}
+    recipe = {"benchmarks": unpinned, "budget": {"run_usd": 1.0}, "grpo": {"vllm_memory": 0.22}}
+    found = missing(paper.plan(machine=NOTHING, recipe=recipe))
+    assert {each.what for each in found if each.refuses} == {
+        *(f"benchmarks.{name}.revision" for name in HUB), "HF_TOKEN", *KEYS, "bubblewrap", "budget.run_usd",
+        "vllm", "deepspeed", "2 GPUs", "vLLM's cache", "host memory", "disk",
+    }  # fmt: skip
+    assert all(each.why and each.remedy for each in found)
+
+
+def test_one_gpu_is_one_too_few_and_another_size_may_do(
+    paper: Sound, smaller: Callable[[int, float], Machine]
+) -> None:
+    assert refused(paper, machine=smaller(0, 80.0)) == ["2 GPUs"]
+    assert "GPU memory" in refused(paper, machine=smaller(2, 24.0))
+    # ZeRO-3 without offload needs more than two of 80 GB.
+    states = {"deepspeed": {"zero_optimization": {"stage": 3}}}
+    assert refused(paper, **states) == ["GPU memory"]
+    assert refused(paper, **states, machine=smaller(2, 139.6)) == []
+
+
+def test_other_engines_that_would_fit_are_named(paper: Sound) -> None:
+    found = missing(paper.plan(deepspeed={"zero_optimization": {"stage": 3}}))
+    assert "ZeRO-3 + offload" in found[0].remedy
+
+
+def test_a_rehearsal_needs_neither_keys_nor_money(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in KEYS:
+        monkeypatch.delenv(key)
+    assert refused(paper, recipe={"replay": {"match": "problem"}, "budget": {"run_usd": 0.01}}) == []
+    assert set(refused(paper, recipe={"replay": {"on_miss": "live"}})) == set(KEYS)
+
+
+def test_programs_of_known_origin_need_no_wall_and_neither_does_a_mix_without_programs(paper: Sound) -> None:
+    bare = replace(MACHINE, bubblewrap=False)
+    assert refused(paper, machine=bare, recipe={"grading": {"isolation": "resource_limits"}}) == []
+
+
+def test_a_cap_between_the_ends_is_worth_knowing(paper: Sound) -> None:
+    assert warned(paper, recipe={"budget": {"run_usd": 800.0}}) == ["budget.run_usd"]
+    assert warned(paper, recipe={"budget": {"run_usd": 1e6, "month_usd": 10.0}}) == ["budget.month_usd"]
+
+
+def test_a_price_that_nobody_knows_is_named(paper: Sound) -> None:
+    first, *others = paper.setup.pool.workers
+    unpriced = first.model_copy(update={"model": "gemini/of-no-price", "price": None})
+    found = missing(paper.plan(pool={"workers": (unpriced, *others)}))
+    assert [each.what for each in found if each.refuses] == [f"workers.{first.name}.price"]
+
+
+def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PODIUM_VLLM_PYTHON", raising=False)
+    *others, last = paper.setup.pool.workers
+    served = last.model_copy(update={
+        "model": "hosted_vllm/m", "api_base": "http://127.0.0.1:8100/v1", "serve": {"model_path": "m"},
+    })  # fmt: skip
+    found = refused(paper, pool={"workers": (*others, Worker.model_validate(dict(served)))})
+    assert len(found) == 1 and found[0].endswith(".venv-vllm/bin/python")
+
+
+# ── models that end ──────────────────────────────────────────────────────────────────
+
+
+class Ending(Worker):
+    """A worker whose pool states the day on which its model was retired."""
+
+    model_config = ConfigDict(extra="ignore")
+    retired: date | None = None
+
+
+def ending(paper: Sound, day: date | None) -> tuple[Worker, ...]:
+    first, *others = paper.setup.pool.workers
+    return (Ending.model_validate(dict(first) | {"retired": day}), *others)
+
+
+def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(paper: Sound) -> None:
+    model = paper.setup.pool.workers[0].model
+    for day in (TODAY, TODAY - timedelta(days=300)):
+        assert refused(paper, pool={"workers": ending(paper, day)}) == [model]
+    assert warned(paper, pool={"workers": ending(paper, TODAY + timedelta(days=60))}) == [model]
+    assert missing(paper.plan(pool={"workers": ending(paper, TODAY + timedelta(days=61))})) == []
+
+
+def test_litellms_map_says_when_a_model_ends() -> None:
+    dated = {
+        name: entry["deprecation_date"]
+        for name, entry in models().items()
+        if entry.get("deprecation_date") and name.startswith("gemini/")
+    }
+    assert dated, "LiteLLM's map carries no dates any more"
+    name, day = next(iter(dated.items()))
+    assert str(retirement(Worker(name="w", model=name))) == day
+    assert retirement(Worker(name="w", model=name, api_base="http://localhost/v1")) is None
+
+
+def test_another_providers_date_is_not_this_ones() -> None:
+    """The bare name is Vertex's there."""
+    assert models()["gemini-2.5-pro"].get("deprecation_date")
+    assert retirement(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
+
+
+def test_a_model_that_the_map_does_not_list_may_be_retired() -> None:
+    assert is_unknown(Worker(name="w", model="anthropic/claude-none-of-that"))
+    assert not is_unknown(Worker(name="w", model="openai/gpt-5"))
+    assert not is_unknown(Worker(name="w", model="openai/mine", api_base="http://localhost/v1"))
+    assert not is_unknown(Worker(name="w", model="local/guesser"))

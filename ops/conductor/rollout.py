@@ -6,7 +6,7 @@ Training and evaluation both call `roll_out`, so that what is optimised is what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from ops.benchmarks.prompts import worker_prompt
 from ops.core.problem import Grade, Problem
 from ops.grading import grade_many
 from ops.workflow.execution import execute
-from ops.workflow.grammar import Parsed
+from ops.workflow.grammar import FormatFailure, Parsed
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Trace
@@ -23,6 +23,7 @@ Outcome = Literal["right", "wrong", "invalid", "unscorable"]
 REWARDS: dict[Outcome, float | None] = {"right": 1.0, "wrong": 0.5, "invalid": 0.0, "unscorable": None}
 """Section 3.1 of arXiv:2512.04388; "unscorable" (a worker could not be reached, or the deadline passed) is left out of
 the group baseline instead of being punished."""
+CUT_OFF = Parsed(None, FormatFailure.CUT_OFF, "the limit of tokens came before the end")
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,17 @@ async def roll_out(
     *,
     sample: int = 0,
     scheduler: Scheduler | None = None,
+    cut_off: Collection[int] = (),
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
     `texts` and `problems` correspond one to one. `scheduler`: one that is shared with other batches
-    of the same event loop; None: one for this batch. Raises `OverBudget` and `ConfigError`;
+    of the same event loop; None: one for this batch. `cut_off`: the places of texts whose writer met the limit of
+    tokens before an end; they are no workflows, whatever stands in them. Raises `OverBudget` and `ConfigError`;
     a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()
-    parsed = [team.read(text) for text in texts]
+    parsed = [CUT_OFF if i in cut_off else team.read(text) for i, text in enumerate(texts)]
 
     async def run(reading: Parsed, problem: Problem) -> Trace | None:
         if reading.workflow is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,20 +144,28 @@ def reward_function(
     on_batch: Callable[[StepStatistics], None],
     weights: Mapping[str, float] | None = None,
     worker_samples: int = 1,
+    ends: Collection[int] = (),
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
 
-    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`.
+    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`. `ends`:
+    the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
+    after its lists earns as much, nothing teaches the policy to end it, and soon it does not. None named: all ended.
     """
 
     async def workflow_reward(
-        completions: list[Any], problem: list[str], trainer_state: Any = None, **_: Any
+        completions: list[Any],
+        problem: list[str],
+        completion_ids: Sequence[Sequence[int]] = (),
+        trainer_state: Any = None,
+        **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
         sample = int(getattr(trainer_state, "epoch", 0) or 0) % worker_samples
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-        rollouts = await roll_out(texts, batch, team, sample=sample)
+        cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
+        rollouts = await roll_out(texts, batch, team, sample=sample, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         on_batch(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [

@@ -196,7 +196,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer = TimedTrainer(
         model=model,
         reward_funcs=reward_function(
-            problems, team, curve.batch, plan.recipe.grpo.reward_terms, plan.recipe.grpo.worker_samples
+            problems, team, curve.batch, plan.recipe.grpo.reward_terms, plan.recipe.grpo.worker_samples, ends
         ),
         args=configuration(plan, folder, ends),
         train_dataset=dataset(

@@ -139,6 +139,8 @@ class FormatFailure(StrEnum):
     """Not one of the forms of access that the mode allows."""
     ACCESS_NOT_EARLIER = "access_not_earlier"
     """Fine-grained access to the step itself or to a later one."""
+    CUT_OFF = "cut_off"
+    """Its writer met the limit of tokens before an end: training counts it, no text shows it."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOTrainer
 
 from ops.training.generation import write
+from ops.training.plan import CURVE
 from ops.training.trainer import TimedTrainer, run
 from tests.unit.training.tiny import tiny_plan
 
@@ -90,3 +92,12 @@ def test_the_trainer_writes_groups_and_one_row_each_where_it_must(
     plan, folder = tiny_plan(tmp_path / "rows")
     run(plan, folder, lambda *_: None)
     assert rows == [8, 8] and len(groups) == 2
+
+
+def test_what_the_trainer_writes_up_to_the_limit_is_cut_off_and_nobody_is_asked(tmp_path: Path) -> None:
+    plan, folder = tiny_plan(tmp_path, max_completion_tokens=8, steps=1)
+    run(plan, folder, lambda *_: None)
+    line = json.loads((folder / CURVE).read_text(encoding="utf-8").splitlines()[0])
+    assert line["invalid/cut_off"] == 1.0
+    assert line["completion_tokens"] == 8
+    assert line["calls"] == 0

@@ -74,3 +74,16 @@ def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: float, s
     function = reward_function({"math500/a": problem("a", "math")}, team, lambda _: None, None, worker_samples)
     asyncio.run(function(completions=[ALONE], problem=["math500/a"], trainer_state=SimpleNamespace(epoch=epoch)))  # type: ignore[arg-type]
     assert samples == [sample]
+
+
+def test_a_completion_that_was_cut_off_is_no_workflow_whatever_stands_in_it() -> None:
+    end, other = 7, 8
+    seen: list[StepStatistics] = []
+    team = Team(OFFERED, Tool(), Prompting(style="compact"))  # type: ignore[arg-type]
+    function = reward_function({"math500/a": problem("a", "math")}, team, seen.append, ends=[end])
+    ids = [[other, end], [other, end, other], []]
+    named = ["math500/a"] * len(ids)
+    rewards = asyncio.run(function(completions=[ALONE] * len(ids), problem=named, completion_ids=ids))  # type: ignore[arg-type]
+    assert rewards == [1.0, 0.0, 0.0]
+    assert seen[0].values["invalid/cut_off"] == 2 / 3
+    assert seen[0].calls == 1

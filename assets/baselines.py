@@ -26,7 +26,7 @@ def baselines(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Each worker alone (from which best, random and oracle follow), and the policy before GRPO."""
-    gate.ready(podium, "workers")
+    gate.ready(podium, "workers", "evaluation")
     setup = podium.load()
     client = open_client(setup, "baseline")
     benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)

@@ -27,7 +27,7 @@ def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """The Conductor on questions it has never seen: accuracy ± standard error, tokens, USD, latency."""
-    gate.ready(podium, "workers")
+    gate.ready(podium, "workers", "evaluation")
     setup = podium.load()
     client = open_client(setup, "evaluation")
     benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)

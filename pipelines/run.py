@@ -16,7 +16,7 @@ from ops.planning.requirements import WHOLE_LIFE, Need
 NEEDS: dict[str, Sequence[Need]] = {
     "lifecycle": WHOLE_LIFE,
     "train": ("workers", "training"),
-    "evaluate": ("workers",),
+    "evaluate": ("workers", "evaluation"),
     "costs": (),
 }
 """What each job of `pipelines.lifecycle.JOBS` needs before it may spend."""

@@ -65,14 +65,17 @@ class Engine(NamedTuple):
 
 
 class Vllm(NamedTuple):
-    """vLLM in the trainer's own processes, one engine a GPU."""
+    """vLLM in the trainer's own processes, one engine a GPU or spread over several; or a server on other GPUs."""
 
     share: float
-    """Of each GPU's memory (0-1)."""
+    """Of each GPU's memory (0-1); a server takes nothing of these."""
     sleep: bool = False
     """Whether its share is free while the policy is updated."""
     max_length: int = 0
     """Tokens of prompt and completion; 0: what the model was made for."""
+    spread: int = 1
+    """GPUs of one engine: each holds its part of weights and cache."""
+    server: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,15 @@ def kv_token(shape: ModelShape, element: int = 2) -> int:
     return 2 * shape.layers * shape.kv_width * element
 
 
+def evaluation_bytes(work: Workload, batch: int) -> int:
+    """Of writing `batch` workflows side by side with transformers: the weights, the cache of all, and at its height
+    the MLP of all their prompts at once."""
+    shape, element = work.shape, 2 if work.precision == "mixed" else work.element
+    cache = batch * work.sequence * kv_token(shape, element)
+    reading = 3 * batch * work.prompt * shape.intermediate * element
+    return element * shape.parameters + cache + reading
+
+
 def checkpoint_bytes(shape: ModelShape, engine: Engine, element: int) -> int:
     """A checkpoint on disk: weights, what the optimizer keeps, and under DeepSpeed the weights once more, gathered."""
     states = 4 + 8 if engine.zero else 8
@@ -202,24 +214,26 @@ def checkpoint_bytes(shape: ModelShape, engine: Engine, element: int) -> int:
 def memory(work: Workload, gpu_gib: float | None) -> Memory:
     """The parts of one GPU of `gpu_gib`; None: everything in the machine's memory, of all ranks together."""
     parts = [*_states(work), *_activations(work)]
-    if work.vllm is None or gpu_gib is None:
+    shape, vllm = work.shape, work.vllm
+    if vllm is None or gpu_gib is None:
         made = Memory((*parts, *_writing(work)))
         return made if gpu_gib is not None else _on_the_machine(made, work.engine.ranks)
-    share, shape = work.vllm.share * gpu_gib, work.shape
-    weights = 2 * shape.parameters / GIB
-    cache = max(0.0, share - weights - VLLM_WORK_GIB)
-    during: Sequence[Phase] = ("writing",) if work.vllm.sleep else tuple(PHASES)
-    # What does not fit into its share does not become smaller by that.
-    # It is handed the weights one by one: under ZeRO-3 the largest is gathered then.
+    # vLLM is handed the weights one by one: under ZeRO-3 the largest is gathered then.
     handed = shape.embedding if work.engine.zero == 3 else 0
+    parts.append(Part("weights on their way to vLLM", 2 * handed / GIB, ("writing",)))
+    if vllm.server:
+        return Memory(tuple(parts))
+    weights = 2 * shape.parameters / vllm.spread / GIB
+    # What does not fit into its share does not become smaller by that.
+    cache = max(0.0, vllm.share * gpu_gib - weights - VLLM_WORK_GIB)
+    during: Sequence[Phase] = ("writing",) if vllm.sleep else tuple(PHASES)
     engine = (
-        Part("weights on their way to vLLM", 2 * handed / GIB, ("writing",)),
         Part("vLLM: weights", weights, during),
         Part("vLLM: work", VLLM_WORK_GIB, during),
         Part("vLLM: cache", cache, during),
     )
-    length = work.vllm.max_length or shape.context
-    return Memory((*parts, *engine), int(cache * GIB / kv_token(shape)), length)
+    held = int(vllm.spread * cache * GIB / kv_token(shape))
+    return Memory((*parts, *engine), held, vllm.max_length or shape.context)
 
 
 def _states(work: Workload) -> list[Part]:
@@ -288,7 +302,7 @@ def layouts(work: Workload, gpus: int) -> dict[str, Workload]:
     offload = Engine(zero=3, offload=True, ranks=ranks)
     spread = replace(work, at_once=work.at_once * work.engine.ranks // ranks, precision="bfloat16")
     others = {str(engine): replace(spread, engine=engine) for engine in (zero2, zero3, offload)}
-    if work.vllm is not None:
+    if work.vllm is not None and not work.vllm.server:
         asleep = replace(spread, engine=offload, vllm=work.vllm._replace(sleep=True))
         others["offload, sleep"] = asleep
     return others

@@ -17,7 +17,20 @@ from ops.planning import lengths as sizes
 from ops.planning.cost import Span, StageCost, Stages
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
-from ops.planning.memory import GIB, Engine, Memory, Precision, Vllm, Workload, checkpoint_bytes, layouts, memory
+from ops.planning.memory import (
+    CONTEXT_GIB,
+    GIB,
+    PROCESS_GIB,
+    Engine,
+    Memory,
+    Precision,
+    Vllm,
+    Workload,
+    checkpoint_bytes,
+    evaluation_bytes,
+    layouts,
+    memory,
+)
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import evaluation_hours, training_hours
 
@@ -25,8 +38,6 @@ LARGE = 500_000_000
 """Parameters from which a policy is not trained on CPUs."""
 ASSUMED_GPU_GIB = 80 * USABLE
 """Of the GPUs of a machine that has none."""
-KEPT = 2
-"""Whole checkpoints that the trainer leaves, where the recipe does not say."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +74,17 @@ class Plan:
 
     @property
     def vllm(self) -> Vllm | None:
-        """vLLM beside the trainer, as the recipe has it."""
+        """vLLM, as the recipe has it; None: transformers write."""
         grpo = self.recipe.grpo
         if not grpo.vllm:
             return None
-        length = getattr(grpo, "vllm_max_model_length", None)
-        return Vllm(grpo.vllm_memory, bool(getattr(grpo, "vllm_sleep", False)), length or 0)
+        return Vllm(
+            share=grpo.vllm_memory,
+            sleep=grpo.vllm_sleep,
+            max_length=grpo.vllm_max_model_length or 0,
+            spread=grpo.vllm_tensor_parallel,
+            server=grpo.vllm_mode == "server",
+        )
 
     @cached_property
     def workload(self) -> Workload | None:
@@ -120,12 +136,20 @@ class Plan:
         others = layouts(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
         return {name: memory(work, self.gpu_gib) for name, work in others.items()}
 
+    @property
+    def evaluation_gib(self) -> float:
+        """Of one GPU, or of the machine, while an evaluation writes a batch of workflows."""
+        if self.workload is None:
+            return 0.0
+        beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
+        return beside + evaluation_bytes(self.workload, self.recipe.evaluation.batch) / GIB
+
     # ── disk ─────────────────────────────────────────────────────────────────
 
     @property
     def checkpoints(self) -> int:
         """At once: those that are kept, and the one that is being written."""
-        return int(getattr(self.recipe.grpo, "keep_checkpoints", KEPT)) + 1
+        return self.recipe.grpo.keep_checkpoints + 1
 
     @property
     def checkpoint_gib(self) -> float:

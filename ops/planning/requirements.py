@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import PretrainedPolicy
@@ -18,11 +20,13 @@ from ops.planning.retirement import is_unknown, retirement
 from ops.spending.money import usd
 from ops.workers.providers import worst_price
 
-Need = Literal["data", "workers", "training"]
-"""What a part of a life needs: its problems, whoever answers, and what trains the policy."""
-WHOLE_LIFE: tuple[Need, ...] = ("data", "workers", "training")
+Need = Literal["data", "workers", "training", "evaluation"]
+"""What a part of a life needs: its problems, whoever answers, what trains the policy, and what it is scored with."""
+WHOLE_LIFE: tuple[Need, ...] = ("data", "workers", "training", "evaluation")
 SOON = timedelta(days=60)
 """A model that ends so soon is named before anything is spent on it."""
+ANSWER_S = 3.0
+"""How long a server may take to be reached."""
 TIGHT = 0.92
 """Share of a memory beyond which a plan is warned of: allocators lose some to fragments."""
 
@@ -224,6 +228,20 @@ def packages(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("training")
+def vllm_server(plan: Plan) -> Iterator[Missing]:
+    """A vLLM server of one's own is started first."""
+    url = plan.recipe.grpo.vllm_server_url
+    if not plan.recipe.grpo.vllm or url is None:
+        return
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=ANSWER_S).close()
+    except OSError as error:
+        why = f"grpo.vllm_mode is server, and nobody answers there ({error.strerror or error})"
+        yield Missing(url, why, f"Start it first: config/recipes/{plan.recipe.name}.yaml or docs/training.md says how")
+
+
+@requirement("training")
 def gpus(plan: Plan) -> Iterator[Missing]:
     """A large policy is trained on GPUs, one a rank."""
     grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
@@ -288,6 +306,16 @@ def disk(plan: Plan) -> Iterator[Missing]:
         one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
         why = f"{one} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
         yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
+
+
+@requirement("evaluation")
+def evaluation_memory(plan: Plan) -> Iterator[Missing]:
+    """The Conductor writes an evaluation's workflows by transformers, on one GPU or on this machine."""
+    needs, gpu = plan.evaluation_gib, plan.machine.gpu_gib
+    has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
+    if needs > has:
+        why = f"a batch of {plan.recipe.evaluation.batch} workflows takes {needs:.0f} GiB of {whose} {has:.0f}"
+        yield Missing("memory for evaluation", why, "Take a smaller evaluation.batch")
 
 
 def _has_token() -> bool:

@@ -21,9 +21,8 @@ _CATALOGUED = ("anthropic", "gemini", "openai")
 
 def retirement(worker: Worker) -> date | None:
     """The day on which the model ends or ended; None where neither pool nor map states one."""
-    stated = getattr(worker, "retired", None)
-    if stated is not None:
-        return stated if isinstance(stated, date) else date.fromisoformat(str(stated))
+    if worker.retired is not None:
+        return worker.retired
     ends = (_entry(worker) or {}).get("deprecation_date")
     try:
         return date.fromisoformat(ends) if ends else None

@@ -31,7 +31,8 @@ def describe(setup: Setup) -> str:
     size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
     adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
     engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
-    writer = f"vLLM on {grpo.vllm_memory:.0%} of each GPU" if grpo.vllm else "generation by transformers"
+    share = f"vLLM at {grpo.vllm_server_url}" if grpo.vllm_server_url else f"vLLM on {grpo.vllm_memory:.0%} of each GPU"
+    writer = share if grpo.vllm else "generation by transformers"
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
         ("policy", policy + lesson),
@@ -93,12 +94,12 @@ def _memory(plan: Plan) -> str:
     if gib is None:
         rows = [(part.name, _gib(part.gib)) for part in made.parts if part.gib]
         rows.append(("at most", f"{_gib(made.host)} of {plan.machine.memory_gib:,.0f} GiB"))
-        return f"memory of the machine; {rollouts}\n{_table(rows)}"
+        return f"memory of the machine; {rollouts}\n{_table(rows)}\n{_scoring(plan)}"
     columns: dict[str, Memory] = {"recipe": made, **plan.layouts}
     whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
     ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
     head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
-    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}"
+    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}\n{_scoring(plan)}"
 
 
 def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
@@ -111,6 +112,11 @@ def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
         (f"fits into {gib:.1f}", *("yes" if column.peak <= gib else "no" for column in held)),
         ("host memory, all ranks", *(_gib(column.host) for column in held)),
     ]
+
+
+def _scoring(plan: Plan) -> str:
+    batch, gib = plan.recipe.evaluation.batch, plan.evaluation_gib
+    return f"  an evaluation writes {batch} workflows at once, by transformers: {_gib(gib)} GiB"
 
 
 def _cache(made: Memory, sequence: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
+from ops.config import Pool, Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import Gpu, Machine, named_gpus
@@ -65,18 +65,20 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
     sources = {name: source.model_dump() | {"revision": REVISION} for name, source in recipe.benchmarks.items()}
     sound = _changed(recipe, {
         "benchmarks": sources,
-        "grpo": {"vllm": True, "vllm_memory": 0.35, "deepspeed": "zero3.json", "processes": 2, "micro_batch": 4},
+        "grpo": {
+            "vllm": True, "vllm_memory": 0.35, "vllm_max_model_length": None, "deepspeed": "zero3.json",
+            "processes": 2, "micro_batch": 4,
+        },
         "budget": {"run_usd": 1e6},
         "evaluation": {"repeats": 1},
     })  # fmt: skip
     return Sound(Setup(workspace, sound, Pool(name=pool.name, workers=alive)), deepspeed=OFFLOAD)
 
 
-def _alive(worker: Any) -> Any:
+def _alive(worker: Worker) -> Worker:
     """Without a day of retirement, of a model that LiteLLM's map knows no end of."""
-    stated = {"retired": None} if hasattr(worker, "retired") else {}
     known = {"model": "deepinfra/Qwen/Qwen3-32B"} if worker.model.startswith("anthropic/") else {}
-    return worker.model_copy(update=stated | known)
+    return worker.model_copy(update={"retired": None, **known})
 
 
 def _link(root: Path, source: Path) -> None:

@@ -27,6 +27,7 @@ from ops.planning.memory import (
     Vllm,
     Workload,
     checkpoint_bytes,
+    evaluation_bytes,
     height_of_backward,
     kept_activations,
     kv_token,
@@ -183,6 +184,23 @@ def test_sleep_frees_vllms_share_in_the_update_alone() -> None:
     assert awake.during("writing") == asleep.during("writing")
     for phase in ("updating", "stepping"):
         assert awake.during(phase) - asleep.during(phase) == pytest.approx(0.3 * 79.0)
+
+
+def test_one_vllm_over_two_gpus_holds_half_its_weights_on_each() -> None:
+    spread = Workload(BIG, "bfloat16", PAPER.engine, 4, 128, 2000, 1024, True, Vllm(0.3, spread=2))
+    one, two = memory(PAPER, 79.0), memory(spread, 79.0)
+    assert two.of("vLLM: weights") == one.of("vLLM: weights") / 2
+    assert one.kv_tokens is not None and two.kv_tokens is not None
+    assert two.kv_tokens > 2 * one.kv_tokens
+
+
+def test_an_evaluation_of_256_at_once_needs_more_than_a_gpu_and_32_do_not() -> None:
+    """What the recipe's comment says: 9,216 tokens of 256 sequences are 126 GiB of cache."""
+    work = Workload(BIG, "bfloat16", PAPER.engine, 4, 128, 8192, 1024)
+    cache = 256 * 9216 * kv_token(BIG)
+    assert cache / GIB == pytest.approx(126)
+    assert evaluation_bytes(work, 256) > cache + 2 * BIG.parameters
+    assert evaluation_bytes(work, 32) / GIB < 79.0 < evaluation_bytes(work, 256) / GIB
 
 
 def test_vllms_cache_is_what_its_weights_leave() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from pydantic import ConfigDict
 
 from ops.config import Worker
 from ops.planning.machine import Machine
@@ -37,11 +37,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "vllm": {"machine": replace(MACHINE, packages=frozenset({"deepspeed"}))},
     "deepspeed": {"machine": replace(MACHINE, packages=frozenset({"vllm"}))},
     "host memory": {"machine": replace(MACHINE, memory_gib=100.0)},
-    "disk": {"machine": replace(MACHINE, disk_gib=300.0)},
+    "disk": {"machine": replace(MACHINE, disk_gib=200.0)},
     "2 GPUs": {"machine": replace(MACHINE, gpus=MACHINE.gpus[:1])},
     "budget.run_usd": {"recipe": {"budget": {"run_usd": 100.0}}},
     "vLLM's cache": {"recipe": {"grpo": {"vllm_memory": 0.22}}},
     "GPU memory": {"deepspeed": {"zero_optimization": {"stage": 3}}},
+    "memory for evaluation": {"recipe": {"evaluation": {"batch": 256}}},
     "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
     "there/not.jsonl": {"recipe": {"benchmarks": {"aime25": {"source": "file", "test_file": "there/not.jsonl"}}}},
     **{f"benchmarks.{name}.revision": {"recipe": {"benchmarks": {name: {"source": "hub"}}}} for name in HUB},
@@ -81,7 +82,7 @@ def test_on_a_machine_that_has_nothing_the_list_is_complete(paper: Sound, monkey
     found = missing(paper.plan(machine=NOTHING, recipe=recipe))
     assert {each.what for each in found if each.refuses} == {
         *(f"benchmarks.{name}.revision" for name in HUB), "HF_TOKEN", *KEYS, "bubblewrap", "budget.run_usd",
-        "vllm", "deepspeed", "2 GPUs", "vLLM's cache", "host memory", "disk",
+        "vllm", "deepspeed", "2 GPUs", "vLLM's cache", "host memory", "disk", "memory for evaluation",
     }  # fmt: skip
     assert all(each.why and each.remedy for each in found)
 
@@ -95,6 +96,18 @@ def test_one_gpu_is_one_too_few_and_another_size_may_do(
     states = {"deepspeed": {"zero_optimization": {"stage": 3}}}
     assert refused(paper, **states) == ["GPU memory"]
     assert refused(paper, **states, machine=smaller(2, 139.6)) == []
+
+
+def test_a_server_of_vllm_is_asked_for_and_takes_nothing_of_these_gpus(paper: Sound) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        recipe = {"grpo": {"vllm_mode": "server", "vllm_server_url": url}}
+        plan = paper.plan(recipe=recipe)
+        assert missing(plan) == []
+        beside = paper.plan().memory
+        assert plan.memory is not None and beside is not None
+        assert beside.peak - plan.memory.peak == pytest.approx(0.35 * (plan.gpu_gib or 0))
+    assert refused(paper, recipe=recipe) == [url]
 
 
 def test_other_engines_that_would_fit_are_named(paper: Sound) -> None:
@@ -139,16 +152,9 @@ def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monk
 # ── models that end ──────────────────────────────────────────────────────────────────
 
 
-class Ending(Worker):
-    """A worker whose pool states the day on which its model was retired."""
-
-    model_config = ConfigDict(extra="ignore")
-    retired: date | None = None
-
-
 def ending(paper: Sound, day: date | None) -> tuple[Worker, ...]:
     first, *others = paper.setup.pool.workers
-    return (Ending.model_validate(dict(first) | {"retired": day}), *others)
+    return (first.model_copy(update={"retired": day}), *others)
 
 
 def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(paper: Sound) -> None:

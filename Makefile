@@ -29,7 +29,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds ablations test soak browser lint fuzz pictures selectors landing gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ selectors: $(STAMP)  ## the selectors on measured outcomes (../shared), into doc
 
 landing: $(STAMP)  ## where the embedded pool lands, workflow by workflow, into docs/miniature.md
 	@$(BIN)/python -m tests.bench.landing
+
+plans: $(STAMP)  ## what the GPU recipes need, cost and lack, into docs/planning.md and docs/plans.md
+	@$(BIN)/python -m tests.bench.plans
 
 gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders, into docs/quality.md
 	@$(BIN)/python -m tests.bench.gold

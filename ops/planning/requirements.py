@@ -295,7 +295,9 @@ def host_memory(plan: Plan) -> Iterator[Missing]:
     has, needs = plan.machine.memory_gib, plan.memory.host
     if needs > has:
         why = f"{needs:,.0f} GiB of the machine's {has:,.0f} are needed"
-        yield Missing("host memory", why, "Take a machine with more, or fewer grpo.processes on it")
+        offloaded = plan.workload is not None and plan.workload.engine.offload
+        less = "a DeepSpeed file without offload, where the GPUs have room" if offloaded else "fewer grpo.processes"
+        yield Missing("host memory", why, f"Take a machine with more, or {less}")
 
 
 @requirement("training")

@@ -37,6 +37,8 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
         ("results", "make ablations"),
         ("quality", "make gold"),
         ("curation", "make selectors"),
+        ("planning", "make plans"),
+        ("plans", "make plans"),
         ("precaching", "python -m tests.bench.outcomes"),
     ],
 )

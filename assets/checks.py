@@ -1,11 +1,15 @@
 """The checks that gate the data: each stage's suite runs when the stage is materialized and blocks what follows.
+The guards of a training run block nothing: they warn.
 
 A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
 follows reads them all.
 """
 
+from collections.abc import Iterator
+
 import dagster as dg
 
+from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
 from assets.resources import Podium
 from assets.shortlist import shortlist
@@ -14,6 +18,8 @@ from assets.worker_responses import worker_responses
 from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
+from ops.stages.guards import guard_run
+from ops.training.guards import GUARDS
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
@@ -66,6 +72,26 @@ def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
 def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
     """Every gold answer, given as a worker would give it, is graded as right."""
     return _result(stages.training_mix_gold(podium.load().workspace))
+
+
+@dg.multi_asset_check(
+    name="guards",
+    specs=[
+        dg.AssetCheckSpec(name, asset=conductor, description=f"{guard.about}. If it warns: {guard.remedy}.")
+        for name, guard in GUARDS.items()
+    ],
+)
+def guards(podium: Podium) -> Iterator[dg.AssetCheckResult]:
+    """What the curve of the training run warns of, at the thresholds in the recipe's `guards`."""
+    for finding in guard_run(podium.load(), run_folder(podium)):
+        yield dg.AssetCheckResult(
+            asset_key=conductor.key,
+            check_name=finding.guard,
+            passed=finding.passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=str(finding),
+            metadata={"saw": finding.saw, "threshold": finding.threshold, "what_to_do": finding.remedy},
+        )
 
 
 def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:

@@ -1,6 +1,5 @@
 """`conductor`: the base policy trained with GRPO, by a process of its own that Dagster Pipes listens to."""
 
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.training.cold_start import base_policy_folder
 from ops.training.ending import why
-from ops.training.plan import CURVE, RunPlan, RunResult, command, environment, write_run
+from ops.training.plan import RunPlan, RunResult, command, environment, read_curve, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 
@@ -50,11 +49,11 @@ def conductor(
     result = RunResult.read(folder)
     if result is None:
         gate.ready(podium, "workers", "training")
-        with servers(setup), _following(folder / CURVE, plan.recipe.grpo.steps, reporter.progress(context)):
+        with servers(setup), _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
             result = _train(context, trainer, plan, folder)
         calls = Calls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
         reporter.calls(context, calls)
-    facts = metadata.rounded(result.model_dump()) | _pictures(folder / CURVE, plan)
+    facts = metadata.rounded(result.model_dump()) | _pictures(folder, plan)
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 
@@ -87,13 +86,13 @@ def _train(
 
 
 @contextmanager
-def _following(curve: Path, steps: int, progress: OnProgress) -> Iterator[None]:
+def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]:
     """Report each step while the trainer writes its curve."""
     ended = threading.Event()
 
     def follow() -> None:
         while not ended.wait(POLL_S):
-            if rows := _rows(curve):
+            if rows := read_curve(folder):
                 progress(rows[-1]["step"], steps, f"reward {rows[-1]['reward']:.3f}")
 
     thread = threading.Thread(target=follow, name="follow-curve", daemon=True)
@@ -105,15 +104,9 @@ def _following(curve: Path, steps: int, progress: OnProgress) -> Iterator[None]:
         thread.join()
 
 
-def _rows(curve: Path) -> list[dict[str, Any]]:
-    """The whole lines of a curve, which may be growing."""
-    text = curve.read_text(encoding="utf-8") if curve.is_file() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _pictures(curve: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
+def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     """The reward and the strategies by step, who was used for what at the end, and a workflow that was right."""
-    rows = _rows(curve)
+    rows = read_curve(folder)
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
     sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)

@@ -11,6 +11,7 @@ from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import leaderboard_table, percent
 from ops.release import registry
 from ops.spending.money import usd
+from ops.stages.guards import guard_run
 from ops.training.plan import RunResult
 
 STRATEGIES = 5
@@ -67,6 +68,10 @@ def _training(console: Console, podium: Podium) -> None:
             f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
             f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
         )
+        for finding in guard_run(podium.load(), run_folder(podium)):
+            if not finding.passed:
+                line = f"Guard       {finding.guard}: {finding.saw} (threshold: {finding.threshold})"
+                console.print(line, style="yellow", markup=False)
 
 
 def _promotion(console: Console, podium: Podium, champion: registry.Registered | None) -> None:

@@ -106,7 +106,8 @@ class Terminal:
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             if not check.passed:
-                self.console.print(f"  ✗ {check.check_name}: {check.description}", style="red", markup=False)
+                mark, style = ("!", "yellow") if check.severity == dg.AssetCheckSeverity.WARN else ("✗", "red")
+                self.console.print(f"  {mark} {check.check_name}: {check.description}", style=style, markup=False)
         elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name not in JOBS:
             took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
             self._remove_bar()

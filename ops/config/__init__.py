@@ -10,6 +10,7 @@ from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import STORED, Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
+from ops.config.guards import Guards
 from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
@@ -32,6 +33,7 @@ __all__ = [
     "Generation",
     "Grading",
     "Grpo",
+    "Guards",
     "Pool",
     "Precaching",
     "PretrainedPolicy",

@@ -11,6 +11,7 @@ from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
+from ops.config.guards import Guards
 from ops.config.prompting import Prompting
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
@@ -38,6 +39,7 @@ class Recipe(Settings):
     """None: the base model writes the grammar already (a pretrained one, shown few-shots)."""
     generation: Generation = Generation()
     grpo: Grpo = Grpo()
+    guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
     budget: Budget = Budget()

@@ -89,6 +89,13 @@ class RunResult(Settings):
         return cls.model_validate_json(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of the curve in a run's folder, which may be growing; empty before its first step."""
+    curve = folder / CURVE
+    text = curve.read_text(encoding="utf-8") if curve.is_file() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
 def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | None = None) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 

@@ -51,12 +51,17 @@ class StepStatistics:
 
     @property
     def values(self) -> dict[str, float]:
-        """One number a name: counts, shares of the rollouts in [0, 1], USD, seconds; `diversity` is the entropy of
-        the patterns in bits, `term/…` what a reward term added to a scorable rollout in the mean."""
+        """One number a name: counts, shares of the rollouts in [0, 1], USD, seconds.
+
+        `right_if_valid` is the share of right answers among those of valid workflows, `diversity` the entropy of the
+        patterns in bits, `term/…` what a reward term added to a scorable rollout in the mean.
+        """
         patterns, entropy = diversity(self.every_pattern.elements())
+        graded = self.counts["share/right"] + self.counts["share/wrong"]
         return {
             "rollouts": self.rollouts,
             **{name: count / self.rollouts for name, count in self.counts.items()},
+            **({"right_if_valid": self.counts["share/right"] / graded} if graded else {}),
             "patterns": patterns,
             "diversity": entropy,
             "steps": self.planned_steps / max(1, self.every_pattern.total()),

@@ -13,6 +13,7 @@ from assets import gate, partitions
 from assets.resources import SNAPSHOT, Podium
 from ops.config import Snapshot
 from ops.core.workspace import Workspace
+from ops.training.guards import GUARDS
 from pipelines.definitions import definitions
 from pipelines.lifecycle import STAGES
 
@@ -74,6 +75,14 @@ def test_every_data_asset_is_gated(graph: dg.AssetGraph) -> None:
         if graph.get_check_spec(check).blocking:
             by_asset.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
     assert by_asset == {asset: set(checks) for asset, checks in gate.BLOCKING.items()}
+
+
+def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(graph: dg.AssetGraph) -> None:
+    specs = [graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key == dg.AssetKey("conductor")]
+    assert {spec.name for spec in specs} == set(GUARDS)
+    for spec in specs:
+        assert not spec.blocking
+        assert GUARDS[spec.name].remedy in str(spec.description)
 
 
 def test_the_lifecycle_holds_every_asset_once_and_after_its_parents() -> None:

@@ -123,15 +123,20 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     def even() -> dg.AssetCheckResult:
         return dg.AssetCheckResult(passed=False, description="3 [sic] is odd")
 
+    @dg.asset_check(asset=numbers)
+    def small() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description="3 is not small")
+
     out = io.StringIO()
     terminal = Terminal(Console(file=out, width=100))
-    definitions = dg.Definitions(assets=[numbers], asset_checks=[even], loggers={"terminal": terminal.logger()})
+    definitions = dg.Definitions(assets=[numbers], asset_checks=[even, small], loggers={"terminal": terminal.logger()})
     with terminal:
         definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
     shown = out.getvalue()
     assert "✓ numbers" in shown
     assert "3 calls, 4 from cache, $0.5000" in shown
     assert "✗ even: 3 [sic] is odd" in shown
+    assert "! small: 3 is not small" in shown
     assert terminal.total == Calls(3, 4, 0, 0.5)
 
 

@@ -1,0 +1,35 @@
+"""The guards of a training run, over its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ops.config import Setup
+from ops.core.errors import DataError
+from ops.training.guards import Evidence, Finding, guard_all
+from ops.training.plan import CURVE, RunPlan, read_curve
+from ops.workflow.cards import load_cards
+
+
+def guard_run(setup: Setup, folder: Path) -> list[Finding]:
+    """Every guard's finding on the run in `folder`, at the recipe's thresholds as they are now.
+
+    Raises `DataError` where the run has no step yet.
+    """
+    if not (rows := read_curve(folder)):
+        raise DataError(folder / CURVE, "(file)", "holds no step", "Train first: materialize conductor")
+    offered = RunPlan.read(folder).offered
+    return guard_all(Evidence(rows, setup.recipe.guards, _alone(setup, offered)))
+
+
+def _alone(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Domain → worker → accuracy alone, of profiles that hold all offered workers; else empty."""
+    try:
+        cards = load_cards(setup.workspace.data, offered)
+    except DataError:
+        return {}
+    alone: dict[str, dict[str, float]] = {}
+    for name, card in zip(offered, cards, strict=True):
+        for domain, accuracy in card.accuracy.items():
+            alone.setdefault(domain, {})[name] = accuracy
+    return alone

@@ -1,0 +1,241 @@
+"""What a finished run's curve warns of: each guard looks at one way in which GRPO goes wrong unseen.
+
+The reward alone does not show them: it rises while the policy learns format only, forgets all workers but one, or
+writes the same workflow for every question. Nothing here reads a file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ops.config import Guards
+
+Row = Mapping[str, Any]
+"""A line of `curve.jsonl`."""
+
+
+class Verdict(NamedTuple):
+    """What a guard saw, and whether it is within the threshold."""
+
+    passed: bool
+    saw: str
+    threshold: str
+
+
+class Finding(NamedTuple):
+    """A guard's verdict on one run, with the guard's name and remedy."""
+
+    guard: str
+    passed: bool
+    saw: str
+    threshold: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """In one line; what to do only where something is to be done."""
+        line = f"{self.saw} (threshold: {self.threshold})"
+        return line if self.passed else f"{line}. {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run's steps in order, the thresholds, and what is known of the workers."""
+
+    rows: Sequence[Row]
+    guards: Guards
+    alone: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Domain → worker → share of right answers alone, in [0, 1]; empty: not measured."""
+
+    @property
+    def window(self) -> int:
+        return max(1, min(self.guards.window, len(self.rows) // 2))
+
+    @property
+    def first(self) -> Sequence[Row]:
+        return self.rows[: self.window]
+
+    @property
+    def last(self) -> Sequence[Row]:
+        return self.rows[-self.window :]
+
+
+class Guard(NamedTuple):
+    """One guard: what it warns of and what to do then, in words, and the judgement."""
+
+    about: str
+    remedy: str
+    judge: Callable[[Evidence], Verdict]
+
+
+def guard_all(evidence: Evidence) -> list[Finding]:
+    """The finding of every guard, in the order of `GUARDS`. Raises `ValueError` for a run without a step."""
+    if not evidence.rows:
+        raise ValueError("a run without a step shows nothing")
+    return [Finding(name, *guard.judge(evidence), guard.remedy) for name, guard in GUARDS.items()]
+
+
+def _format_failures(evidence: Evidence) -> Verdict:
+    before, after = _mean(evidence.first, "share/invalid"), _mean(evidence.last, "share/invalid")
+    limit = evidence.guards.max_invalid
+    reasons = Counter[str]()
+    for row in evidence.last:
+        reasons.update({name: share for name, share in row.items() if name.startswith("invalid/")})
+    commonest = f", most often {reasons.most_common(1)[0][0].removeprefix('invalid/')}" if reasons.total() else ""
+    saw = f"{after:.1%} of the completions are no workflow{commonest}; {before:.1%} at the beginning"
+    return Verdict(not after > limit, saw, f"at most {limit:.0%}")
+
+
+def _one_worker(evidence: Evidence) -> Verdict:
+    limit, use = evidence.guards.max_worker_share, _use(evidence.last)
+    threshold = f"at most {limit:.0%} in the domain where it is used least"
+    workers = {name for used in use.values() for name in used}
+    least = {name: min(used[name] / used.total() for used in use.values()) for name in workers}
+    if not least:
+        return Verdict(True, "no worker was given a step", threshold)
+    name, share = max(least.items(), key=lambda item: item[1])
+    saw = f"{name} is given at least {share:.1%} of the steps in every domain ({', '.join(sorted(use))})"
+    return Verdict(not share > limit, saw, threshold)
+
+
+def _worker_mismatch(evidence: Evidence) -> Verdict:
+    limit = evidence.guards.max_worker_gap
+    threshold = f"at most {100 * limit:.0f} points below the best worker there"
+    gaps = []
+    for domain, used in _use(evidence.last).items():
+        alone, chosen = evidence.alone.get(domain, {}), used.most_common(1)[0][0]
+        if chosen in alone:
+            best = max(alone, key=lambda name: alone[name])
+            gaps.append((alone[best] - alone[chosen], domain, chosen, best))
+    if not gaps:
+        return Verdict(True, "the workers were not measured alone", threshold)
+    gap, domain, chosen, best = max(gaps)
+    alone = evidence.alone[domain]
+    saw = f"{domain}: {chosen} is used most, alone right on {alone[chosen]:.1%}; {best} on {alone[best]:.1%}"
+    return Verdict(not gap > limit, saw, threshold)
+
+
+def _one_pattern(evidence: Evidence) -> Verdict:
+    limit, patterns = evidence.guards.max_pattern_share, Counter[str]()
+    for row in evidence.last:
+        patterns.update(row["top_patterns"])
+    workflows = sum(row["rollouts"] * (1 - row["share/invalid"]) for row in evidence.last)
+    if not patterns:
+        return Verdict(True, "no workflow was written", f"at most {limit:.0%}")
+    commonest, count = patterns.most_common(1)[0]
+    share = count / workflows
+    saw = f"{share:.1%} of the workflows have the pattern {commonest!r} (worker<steps that it sees)"
+    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
+
+
+def _routing_entropy(evidence: Evidence) -> Verdict:
+    before, after = _mean(evidence.first, "diversity"), _mean(evidence.last, "diversity")
+    limit = evidence.guards.min_entropy_kept
+    saw = f"the patterns' entropy went from {before:.2f} to {after:.2f} bits"
+    return Verdict(not after < limit * before, saw, f"at least {limit:.0%} of the first")
+
+
+def _no_gain(evidence: Evidence) -> Verdict:
+    before, after = _right_if_valid(evidence.first), _right_if_valid(evidence.last)
+    limit = evidence.guards.min_gain
+    saw = f"of the valid workflows {_percent(before)} were right at the beginning and {_percent(after)} at the end"
+    return Verdict(not after - before < limit, saw, f"a rise of at least {100 * limit:.0f} points")
+
+
+def _unscorable(evidence: Evidence) -> Verdict:
+    share, limit = _mean(evidence.rows, "share/unscorable"), evidence.guards.max_unscorable
+    worst = max(evidence.rows, key=lambda row: row["share/unscorable"])
+    saw = f"{share:.1%} of all rollouts have no reward, {worst['share/unscorable']:.1%} in step {worst['step']}"
+    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
+
+
+def _zero_variance(evidence: Evidence) -> Verdict:
+    before, after = _mean(evidence.first, "zero_variance_groups"), _mean(evidence.last, "zero_variance_groups")
+    limit = evidence.guards.max_zero_variance
+    saw = f"in {_percent(after)} of the groups all rewards are alike; {_percent(before)} at the beginning"
+    return Verdict(not after > limit, saw, f"at most {limit:.0%}")
+
+
+def _unfinished(evidence: Evidence) -> Verdict:
+    share, limit = _mean(evidence.last, "unfinished"), evidence.guards.max_unfinished
+    tokens = _mean(evidence.last, "completion_tokens")
+    saw = f"{_percent(share)} of the completions run to the token limit without an end; {tokens:.0f} tokens in the mean"
+    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    """Mean of what the rows say of `name`; NaN, which no guard takes for a fault, where none says anything."""
+    values = [float(row[name]) for row in rows if row.get(name) is not None and not math.isnan(row[name])]
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _percent(share: float) -> str:
+    return "–" if math.isnan(share) else f"{share:.1%}"
+
+
+def _right_if_valid(rows: Sequence[Row]) -> float:
+    right = math.fsum(row["share/right"] for row in rows)
+    graded = right + math.fsum(row["share/wrong"] for row in rows)
+    return right / graded if graded else math.nan
+
+
+def _use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
+    """Domain → worker → steps; domains in which somebody was used."""
+    use: dict[str, Counter[str]] = {}
+    for row in rows:
+        for domain, used in row["use"].items():
+            use.setdefault(domain, Counter()).update(used)
+    return {domain: used for domain, used in use.items() if used.total()}
+
+
+GUARDS = {
+    "format_failures": Guard(
+        "Completions that are no workflow, and why",
+        "Give the cold start more steps, or show few-shots; raise grpo.max_completion_tokens if the text is cut",
+        _format_failures,
+    ),
+    "one_worker": Guard(
+        "One worker is used whatever the domain",
+        "Compare with this worker alone (leaderboard); more grpo.entropy, or a cost term in grpo.reward_terms",
+        _one_worker,
+    ),
+    "worker_mismatch": Guard(
+        "A domain's most used worker is alone much less often right than another",
+        "Look at worker_profiles by domain; more grpo.steps, or set prompting.cards so that strengths are told",
+        _worker_mismatch,
+    ),
+    "one_pattern": Guard(
+        "Collapse of shapes: the same workers and access whatever the question",
+        "Take an earlier checkpoint, or train again with more grpo.entropy or a smaller grpo.learning_rate",
+        _one_pattern,
+    ),
+    "routing_entropy": Guard(
+        "Collapse of routing: hardly anything of the first steps' variety is left",
+        "Fewer grpo.steps or a smaller grpo.learning_rate, or more grpo.entropy",
+        _routing_entropy,
+    ),
+    "right_if_valid_rises": Guard(
+        "Right answers among valid workflows do not rise: the reward comes of format alone",
+        "See signal_forecast and zero_variance: harder or easier problems, larger groups, a better cold start",
+        _no_gain,
+    ),
+    "unscorable": Guard(
+        "Rollouts whose workers could not be reached",
+        "Look for the worker in trainer.log; its limits, time-out and retries are in the pool",
+        _unscorable,
+    ),
+    "zero_variance": Guard(
+        "Groups whose rewards are all alike teach nothing",
+        "Stop earlier, or choose problems with more signal (curation.selector, curation.shortlist_factor)",
+        _zero_variance,
+    ),
+    "unfinished": Guard(
+        "Completions that run to the token limit: a policy that goes on after its lists is paid nothing for ending",
+        "Check that the cold start teaches the end of the turn; a smaller grpo.max_completion_tokens, or more grpo.kl",
+        _unfinished,
+    ),
+}
+"""By name, which is the asset check's."""

@@ -1,0 +1,190 @@
+"""Each guard warns of a curve that has its fault, and of none that has not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.resources import Podium
+from ops.conductor.policy import PolicyCard
+from ops.config import Guards, Setup
+from ops.core.atomic import write_text
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
+from ops.stages.guards import guard_run
+from ops.training.cold_start import base_policy_folder
+from ops.training.guards import GUARDS, Evidence, Finding, guard_all
+from ops.training.plan import CURVE, write_run
+from pipelines.definitions import definitions
+from tests.unit.test_definitions import write_recipe
+
+STEPS = 40
+ALONE = {"math": {"solver": 0.5, "scholar": 0.3}, "mmlu": {"solver": 0.5, "scholar": 0.6}}
+SOUND: dict[str, tuple[Any, Any]] = {
+    "rollouts": (100, 100),
+    "share/right": (0.36, 0.62),
+    "share/wrong": (0.54, 0.33),
+    "share/invalid": (0.1, 0.05),
+    "share/unscorable": (0.0, 0.0),
+    "invalid/no_assignment": (0.08, 0.03),
+    "invalid/unequal_lengths": (0.02, 0.02),
+    "zero_variance_groups": (0.1, 0.5),
+    "diversity": (5.0, 3.0),
+    "unfinished": (0.1, 0.0),
+    "completion_tokens": (20.0, 19.0),
+    "use": (
+        {"math": {"solver": 40, "scholar": 20}, "mmlu": {"solver": 20, "scholar": 20}},
+        {"math": {"solver": 40, "scholar": 10}, "mmlu": {"solver": 20, "scholar": 30}},
+    ),
+    "top_patterns": ({"0": 20, "1": 20, "0 1<0": 10}, {"0": 40, "0 1<0": 30}),
+}
+"""What a sound curve says, at its beginning and at its end."""
+
+
+def curve(**at_the_end: Any) -> list[dict[str, Any]]:
+    """A sound curve, but for what its second half says."""
+    rows = []
+    for step in range(1, STEPS + 1):
+        late = step > STEPS // 2
+        row = {name: values[late] for name, values in SOUND.items()}
+        rows.append({"step": step, **row, **(at_the_end if late else {})})
+    return rows
+
+
+def findings(rows: list[dict[str, Any]], **thresholds: Any) -> dict[str, Finding]:
+    return {finding.guard: finding for finding in guard_all(Evidence(rows, Guards(**thresholds), ALONE))}
+
+
+def warned(rows: list[dict[str, Any]], **thresholds: Any) -> list[str]:
+    return [name for name, finding in findings(rows, **thresholds).items() if not finding.passed]
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "format_failures": (
+        {"share/invalid": 0.4, "share/right": 0.4, "share/wrong": 0.2, "invalid/unequal_lengths": 0.37},
+        "40.0% of the completions are no workflow, most often unequal_lengths; 10.0% at the beginning",
+    ),
+    "one_worker": (
+        {"use": {"math": {"solver": 90, "scholar": 10}, "mmlu": {"solver": 80, "scholar": 20}}},
+        "solver is given at least 80.0% of the steps in every domain (math, mmlu)",
+    ),
+    "worker_mismatch": (
+        {"use": {"math": {"solver": 10, "scholar": 40}, "mmlu": {"solver": 20, "scholar": 30}}},
+        "math: scholar is used most, alone right on 30.0%; solver on 50.0%",
+    ),
+    "one_pattern": (
+        {"top_patterns": {"0": 90, "1": 5}},
+        "94.7% of the workflows have the pattern '0' (worker<steps that it sees)",
+    ),
+    "routing_entropy": ({"diversity": 1.0}, "the patterns' entropy went from 5.00 to 1.00 bits"),
+    "right_if_valid_rises": (
+        {"share/right": 0.38, "share/wrong": 0.57},
+        "of the valid workflows 40.0% were right at the beginning and 40.0% at the end",
+    ),
+    "unscorable": ({"share/unscorable": 0.2}, "10.0% of all rollouts have no reward, 20.0% in step 21"),
+    "zero_variance": ({"zero_variance_groups": 0.9}, "in 90.0% of the groups all rewards are alike; 10.0% at the"),
+    "unfinished": (
+        {"unfinished": 1.0, "completion_tokens": 56.0},
+        "100.0% of the completions run to the token limit without an end; 56 tokens in the mean",
+    ),
+}
+
+
+def test_a_sound_curve_passes_every_guard() -> None:
+    assert warned(curve()) == []
+
+
+def test_every_guard_has_its_fault_here() -> None:
+    assert list(FAULTS) == list(GUARDS)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
+    fault, saw = FAULTS[guard]
+    rows = curve(**fault)
+    assert warned(rows) == [guard]
+    finding = findings(rows)[guard]
+    assert finding.saw.startswith(saw)
+    assert GUARDS[guard].remedy in str(finding) and finding.threshold in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("guard", "threshold"),
+    [
+        ("format_failures", {"max_invalid": 0.4}),
+        ("one_worker", {"max_worker_share": 0.8}),
+        ("worker_mismatch", {"max_worker_gap": 0.21}),
+        ("one_pattern", {"max_pattern_share": 0.95}),
+        ("routing_entropy", {"min_entropy_kept": 0.2}),
+        ("right_if_valid_rises", {"min_gain": -0.01}),
+        ("unscorable", {"max_unscorable": 0.11}),
+        ("zero_variance", {"max_zero_variance": 0.91}),
+        ("unfinished", {"max_unfinished": 1.0}),
+    ],
+)
+def test_the_recipe_says_how_much_is_too_much(guard: str, threshold: dict[str, float]) -> None:
+    assert warned(curve(**FAULTS[guard][0]), **threshold) == []
+
+
+def test_the_window_says_how_many_steps_are_looked_at() -> None:
+    rows = curve()
+    rows[-1]["share/invalid"] = 0.5
+    assert warned(rows) == []
+    assert warned(rows, window=2) == ["format_failures"]
+
+
+def test_what_a_curve_does_not_say_is_no_fault() -> None:
+    """Of one step, in which no worker was reached; and lines of an earlier checkout."""
+    lost = {"share/right": 0.0, "share/wrong": 0.0, "share/invalid": 0.0, "share/unscorable": 1.0}
+    [row] = curve()[:1]
+    row |= lost | {"zero_variance_groups": float("nan"), "use": {}, "top_patterns": {}, "diversity": 0.0}
+    del row["unfinished"]
+    assert warned([row]) == ["unscorable"]
+    assert findings([row])["worker_mismatch"].saw == "the workers were not measured alone"
+
+
+class TestOnARun:
+    """The guards over a run's files, and as Dagster runs and keeps them."""
+
+    @pytest.fixture
+    def podium(self, project: Workspace) -> Podium:
+        write_recipe(project)
+        (project.data / "training_mix.jsonl").write_text("", encoding="utf-8")
+        podium = Podium(root=str(project.root), recipe="small")
+        setup = podium.load()
+        base = base_policy_folder(setup)
+        base.mkdir(parents=True)
+        PolicyCard(
+            recipe="small", pool=setup.pool, offered=setup.pool.names,
+            prompting=setup.recipe.prompting, max_completion_tokens=8,
+        ).write(base)  # fmt: skip
+        return podium
+
+    def run_folder(self, setup: Setup) -> Path:
+        return write_run(setup, base_policy_folder(setup))
+
+    def test_a_run_without_a_step_is_named(self, podium: Podium) -> None:
+        setup = podium.load()
+        with pytest.raises(DataError, match="holds no step"):
+            guard_run(setup, self.run_folder(setup))
+
+    def test_the_ui_keeps_each_guards_warning(self, podium: Podium) -> None:
+        setup = podium.load()
+        folder = self.run_folder(setup)
+        rows = curve(**FAULTS["unfinished"][0])
+        write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
+        keys = {dg.AssetCheckKey(dg.AssetKey("conductor"), name) for name in GUARDS}
+        job = definitions(podium).resolve_implicit_global_asset_job_def()
+        alone = job.get_subset(asset_selection=set(), asset_check_selection=keys)
+        with dg.DagsterInstance.ephemeral() as instance:
+            done = alone.execute_in_process(instance=instance, run_config=podium.run_config())
+        assert done.success
+        evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
+        assert list(evaluations) == list(GUARDS)
+        assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
+        assert [name for name, each in evaluations.items() if not each.passed] == ["unfinished"]
+        assert str(evaluations["unfinished"].description).startswith("100.0% of the completions run to the token limit")

@@ -233,8 +233,8 @@ GUARDS = {
         _zero_variance,
     ),
     "unfinished": Guard(
-        "Completions that run to the token limit: a policy that goes on after its lists is paid nothing for ending",
-        "Check that the cold start teaches the end of the turn; a smaller grpo.max_completion_tokens, or more grpo.kl",
+        "Completions that run to the token limit: they are cut off, and no workflow",
+        "Check that the cold start teaches the end of the turn; a larger grpo.max_completion_tokens for longer workflows",
         _unfinished,
     ),
 }

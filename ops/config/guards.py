@@ -35,4 +35,4 @@ class Guards(Settings):
     max_zero_variance: float = Field(default=0.8, ge=0, le=1)
     """Groups whose rewards are all alike, which teach nothing: beyond, four fifths of the money buy no gradient."""
     max_unfinished: float = Field(default=0.1, ge=0, le=1)
-    """Completions that were cut at `max_completion_tokens`: none of them is a workflow, and each costs the most time."""
+    """Completions that were cut at `max_completion_tokens`: no workflows, and each costs the most time."""

@@ -234,7 +234,7 @@ GUARDS = {
     ),
     "unfinished": Guard(
         "Completions that run to the token limit: they are cut off, and no workflow",
-        "Check that the cold start teaches the end of the turn; a larger grpo.max_completion_tokens for longer workflows",
+        "Check that the cold start teaches the end of the turn; raise grpo.max_completion_tokens if workflows need it",
         _unfinished,
     ),
 }

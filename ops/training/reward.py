@@ -33,6 +33,8 @@ class StepStatistics:
     calls: int = 0
     """Responses of workers, `cached_calls` of them from the cache."""
     cached_calls: int = 0
+    tokens: int = 0
+    """Of those responses and their prompts."""
     cost_usd: float = 0.0
     seconds: float = 0.0
     """Waiting for workers; of ranks, which wait at the same time, the longest."""
@@ -67,6 +69,7 @@ class StepStatistics:
             "steps": self.planned_steps / max(1, self.every_pattern.total()),
             "calls": self.calls,
             "calls/cached": self.cached_calls,
+            "tokens": self.tokens,
             "cost_usd": self.cost_usd,
             "seconds/workers": self.seconds,
             **{f"term/{name}": total / max(1, self.scorable) for name, total in self.terms.items()},
@@ -83,6 +86,7 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
         whole.planned_steps += part.planned_steps
         whole.calls += part.calls
         whole.cached_calls += part.cached_calls
+        whole.tokens += part.tokens
         whole.cost_usd += part.cost_usd
         whole.scorable += part.scorable
         whole.seconds = max(whole.seconds, part.seconds)
@@ -126,6 +130,7 @@ def summarize(
         planned_steps=sum(len(workflow.steps) for workflow in workflows),
         calls=len(answers),
         cached_calls=sum(step.response.cached for step in answers),
+        tokens=sum(step.response.prompt_tokens + step.response.completion_tokens for step in answers),
         cost_usd=sum(trace.cost_usd for trace in traces),
         seconds=seconds,
         scorable=sum(rollout.reward is not None for rollout in rollouts),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from ops.training.generation import write
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import StepStatistics, merged, reward_function
+from ops.training.tracking import Tracking
 from ops.workers.client import Counts
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length
@@ -108,13 +109,10 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
     """
     grpo = plan.recipe.grpo
     bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
-    if plan.mlflow_uri:
-        os.environ["MLFLOW_TRACKING_URI"] = plan.mlflow_uri
-        os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", "podium-training")
     arguments = GRPOConfig(
         output_dir=str(folder / "checkpoints"),
         run_name=folder.name,
-        report_to=["mlflow"] if plan.mlflow_uri else [],
+        report_to=[],  # `ops.training.tracking` does
         seed=plan.recipe.seed,
         max_steps=grpo.steps,
         per_device_train_batch_size=grpo.micro_batch,
@@ -210,7 +208,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     checkpoint = last_checkpoint(folder / "checkpoints")
     if trainer.is_world_process_zero():
         curve.start(int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with ExitStack() as attempt:
+        if trainer.is_world_process_zero() and plan.mlflow_uri:
+            curve.tracking = attempt.enter_context(Tracking(plan, folder, trainer.args.to_sanitized_dict()))
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model.to(precision)
     trainer.save_model(str(folder / "policy"))
     counts: list[Counts] = gather_object([client.counts])
@@ -289,6 +290,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
     """One JSON line a step, of all ranks together: reward, losses, outcome rates, worker use, where the time went."""
 
     trainer: TimedTrainer
+    tracking: Tracking | None = None
 
     def __init__(self, file: Path, report: Report) -> None:
         self._file, self._report = file, report
@@ -343,6 +345,8 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._rows.append(row)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+        if self.tracking is not None:
+            self.tracking.step(logs, row)
         note = f"reward {row['reward']:.3f} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
 

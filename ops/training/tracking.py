@@ -1,0 +1,181 @@
+"""A training run as MLflow shows it: every number of every step, the resolved recipe, sample workflows.
+
+Training does not depend on it: what could not be sent is sent later, and a server that never answers is a
+warning. TRL's own reporting is off, since a server that is away ends a training there: what it logs is logged here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ops.config import resolved
+from ops.core.libraries import need_mlflow
+from ops.training.plan import RunPlan
+from ops.workflow.grammar import parse
+from ops.workflow.rendering import render
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EXPERIMENT = "podium-training"
+"""Unless $MLFLOW_EXPERIMENT_NAME names another."""
+RUN_FILE = "mlflow.json"
+"""In the run's folder: its MLflow run, which all attempts share."""
+_SQLITE = "sqlite:///"
+_AGAIN_S = 300.0
+"""A server that did not answer is left alone so long: a step waits for it at most 20 s in that time."""
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""MLflow's own: 7 attempts of 120 s each."""
+_PARAMETERS, _PARAMETER_LENGTH = 100, 500
+"""MLflow takes so many parameters at once, and values of every version's length."""
+_TOTALS = {"calls": "calls/all", "seconds": "seconds/all"}
+"""Names that are folders of other names, too: a store of files cannot hold both."""
+_log = logging.getLogger(__name__)
+
+
+class _Step(NamedTuple):
+    number: int
+    timestamp_ms: int
+    metrics: dict[str, float]
+    workflow: str
+
+
+class Tracking:
+    """A context manager over one attempt at a run; `clock` in seconds.
+
+    `arguments` are TRL's, which become the MLflow run's parameters. Raises nothing when MLflow fails.
+    """
+
+    def __init__(
+        self, plan: RunPlan, folder: Path, arguments: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plan, self._folder, self._arguments, self._clock = plan, folder, arguments, clock
+        self._client: MlflowClient | None = None
+        self._run_id = ""
+        self._pending: list[_Step] = []
+        self._again = -math.inf
+        self._warned = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._try(lambda client: client.set_terminated(self._run_id, "FAILED" if kind else "FINISHED"))
+
+    def step(self, logs: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Send what TRL logged and the curve's line of one step, and what could not be sent before."""
+        number, grpo = int(row["step"]), self._plan.recipe.grpo
+        shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
+        metrics = numbers(logs) | metrics_of(row)
+        self._pending.append(_Step(number, time.time_ns() // 1_000_000, metrics, row["sample"] if shown else ""))
+        if self._clock() >= self._again:
+            self._try(lambda _: None)
+
+    def _try(self, then: Callable[[MlflowClient], None]) -> None:
+        try:
+            client = self._connected()
+            while self._pending:
+                self._send(client, self._pending[0])
+                self._pending.pop(0)
+            then(client)
+        except Exception as error:  # noqa: BLE001  (whatever a store raises, a training is worth more than its curve there)
+            self._again = self._clock() + _AGAIN_S
+            if not self._warned:
+                self._warned = True
+                where = f"MLflow ({self._plan.mlflow_uri}) does not take the training's curve"
+                _log.warning("%s, tried again every %.0f s; %s has it: %s", where, _AGAIN_S, self._folder, error)
+
+    def _connected(self) -> MlflowClient:
+        if self._client is not None:
+            return self._client
+        need_mlflow()
+        for name, value in _PATIENCE.items():
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
+
+        uri = str(self._plan.mlflow_uri)
+        if uri.startswith(_SQLITE):
+            Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+        client = MlflowClient(tracking_uri=uri)
+        file = self._folder / RUN_FILE
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        if known.get("uri") == uri:
+            self._run_id = known["run_id"]
+            client.update_run(self._run_id, status="RUNNING")
+        else:
+            self._run_id = self._begin(client, uri)
+            file.write_text(json.dumps({"uri": uri, "run_id": self._run_id}), encoding="utf-8")
+        self._client = client
+        return client
+
+    def _begin(self, client: MlflowClient, uri: str) -> str:
+        """A new MLflow run, with parameters and the recipe; its id."""
+        from mlflow.entities import Param
+
+        tags = {"podium.recipe": self._plan.recipe.name, "podium.run": self._folder.name}
+        made = client.create_run(_experiment(client, uri), run_name=self._folder.name, tags=tags)
+        run_id = str(made.info.run_id)
+        parameters = [Param(name, str(value)[:_PARAMETER_LENGTH]) for name, value in self._arguments.items()]
+        for start in range(0, len(parameters), _PARAMETERS):
+            client.log_batch(run_id, params=parameters[start : start + _PARAMETERS])
+        client.log_text(run_id, resolved(self._plan.recipe), "recipe.yaml")
+        return run_id
+
+    def _send(self, client: MlflowClient, step: _Step) -> None:
+        from mlflow.entities import Metric
+
+        metrics = [Metric(name, value, step.timestamp_ms, step.number) for name, value in step.metrics.items()]
+        client.log_batch(self._run_id, metrics=metrics)
+        if step.workflow:
+            client.log_text(self._run_id, self._drawn(step.workflow), f"workflows/step-{step.number:05d}.md")
+
+    def _drawn(self, text: str) -> str:
+        offered = self._plan.offered
+        read = parse(text, offered=len(offered), max_steps=self._plan.recipe.prompting.max_steps)
+        drawn = render(read.workflow, "markdown", offered) if read.workflow is not None else ""
+        return f"{drawn}\n\n```\n{text}\n```\n"
+
+
+def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in a line of `curve.jsonl` by their names there (`calls/all` and `seconds/all` for the totals).
+
+    `use/DOMAIN/WORKER` is the worker's share of the steps in the domain.
+    """
+    metrics = {_TOTALS.get(name, name): value for name, value in numbers(row).items() if name != "step"}
+    for domain, used in row["use"].items():
+        total = sum(used.values())
+        metrics |= {_allowed(f"use/{domain}/{worker}"): steps / total for worker, steps in used.items() if total}
+    return metrics
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers among `values`, under names that MLflow takes."""
+    return {
+        _allowed(name): float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
+
+
+def _allowed(name: str) -> str:
+    return re.sub(r"[^0-9A-Za-z_\-. :/]", "_", name)
+
+
+def _experiment(client: MlflowClient, uri: str) -> str:
+    """The id of the experiment, made now unless it exists; a SQLite store's artifacts lie beside it."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    if (existing := client.get_experiment_by_name(name)) is not None:
+        return str(existing.experiment_id)
+    artifacts = Path(uri.removeprefix(_SQLITE)).resolve().parent / "artifacts" if uri.startswith(_SQLITE) else None
+    return str(client.create_experiment(name, artifacts.as_uri() if artifacts else None))

@@ -1,0 +1,152 @@
+"""A training run in a real MLflow store: every number of every step, one MLflow run for all attempts, and no harm."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from ops.config import load_pool, load_recipe
+from ops.core.workspace import Workspace
+from ops.training.plan import RESULT, RunPlan, read_curve
+from ops.training.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of
+from ops.workflow.grammar import Workflow
+from tests.unit.training.tiny import tiny_plan
+
+CONFIG = Workspace.find().config
+RIGHT = Workflow.single(0).render()
+LOGS = {"reward": 0.75, "completions/max_length": 31.0, "kl": None, "reward_std": float("nan")}
+
+
+def plan(uri: str) -> RunPlan:
+    recipe = load_recipe(CONFIG, "quickstart")
+    recipe = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={"checkpoint_every": 2, "steps": 3})})
+    return RunPlan(
+        root=CONFIG.parent, recipe=recipe, pool=load_pool(CONFIG, recipe.pool), offered=("solver", "scholar"),
+        base_policy=Path("base"), problems=Path("mix"), few_shots=Path("data"), mlflow_uri=uri,
+    )  # fmt: skip
+
+
+def row(step: int) -> dict[str, Any]:
+    use = {"math": {"solver": 3, "scholar (old)": 1}}
+    return {
+        "step": step, "reward": 0.75, "share/right": 0.5 + step / 100, "invalid/no_assignment": 0.1, "calls": 8,
+        "calls/cached": 2, "seconds": 4.0, "seconds/workers": 1.0, "zero_variance_groups": None, "use": use,
+        "top_patterns": {"0": 4}, "sample": RIGHT,
+    }  # fmt: skip
+
+
+def store(folder: Path) -> str:
+    return f"sqlite:///{folder / 'mlflow' / 'mlflow.db'}"
+
+
+def only_run(uri: str) -> tuple[MlflowClient, Run]:
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
+    [run] = client.search_runs([experiment.experiment_id])
+    return client, run
+
+
+@contextmanager
+def warnings_of(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    seen: list[str] = []
+    with caplog.at_level(logging.WARNING, "ops.training.tracking"):
+        yield seen
+    seen += [record.getMessage() for record in caplog.records if record.name == "ops.training.tracking"]
+
+
+def test_a_line_of_the_curve_becomes_metrics_of_stable_names() -> None:
+    assert metrics_of(row(1)) == {
+        "reward": 0.75, "share/right": 0.51, "invalid/no_assignment": 0.1, "calls/all": 8, "calls/cached": 2,
+        "seconds/all": 4.0, "seconds/workers": 1.0, "use/math/solver": 0.75, "use/math/scholar _old_": 0.25,
+    }  # fmt: skip
+
+
+def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path: Path) -> None:
+    uri = store(tmp_path)
+    with pytest.raises(KeyboardInterrupt), Tracking(plan(uri), tmp_path, {"learning_rate": 1e-6}) as attempt:
+        attempt.step(LOGS, row(1))
+        raise KeyboardInterrupt
+    assert only_run(uri)[1].info.status == "FAILED"
+    with Tracking(plan(uri), tmp_path, {"learning_rate": 2e-6}) as attempt:
+        attempt.step(LOGS, row(2))
+        assert only_run(uri)[1].info.status == "RUNNING"
+        attempt.step(LOGS, row(3))
+    client, run = only_run(uri)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", tmp_path.name)
+    assert run.data.params == {"learning_rate": "1e-06"}
+    history = client.get_metric_history(run.info.run_id, "share/right")
+    assert [(point.step, point.value) for point in history] == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    assert {"completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
+    assert not {"kl", "reward_std", "zero_variance_groups"} & set(run.data.metrics)
+    artifacts = tmp_path / "mlflow" / "artifacts" / run.info.run_id / "artifacts"
+    assert "name: quickstart" in (artifacts / "recipe.yaml").read_text(encoding="utf-8")
+    shown = sorted(path.name for path in (artifacts / "workflows").iterdir())
+    assert shown == ["step-00002.md", "step-00003.md"]
+    text = (artifacts / "workflows" / shown[0]).read_text(encoding="utf-8")
+    assert "solver" in text and RIGHT in text
+
+
+def test_what_a_store_did_not_take_is_sent_when_it_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    uri, now = store(tmp_path), [0.0]
+    in_the_way = tmp_path / "mlflow"
+    in_the_way.write_text("", encoding="utf-8")
+    with warnings_of(caplog) as warnings, Tracking(plan(uri), tmp_path, {}, lambda: now[0]) as attempt:
+        attempt.step(LOGS, row(1))
+        now[0] = 299.0
+        in_the_way.unlink()
+        attempt.step(LOGS, row(2))
+        assert not in_the_way.exists(), "left alone for a while"
+        now[0] = 300.0
+        attempt.step(LOGS, row(3))
+    client, run = only_run(uri)
+    assert [point.step for point in client.get_metric_history(run.info.run_id, "reward") if point.step] == [1, 2, 3]
+    assert len(warnings) == 1
+    assert "does not take the training's curve" in warnings[0]
+
+
+def nobody() -> str:
+    """The address of a server that is not there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_a_server_that_never_answers_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = iter(range(0, 9000, 400)).__next__
+    with warnings_of(caplog) as warnings, Tracking(plan(nobody()), tmp_path, {}, clock) as attempt:
+        for step in (1, 2, 3):
+            attempt.step(LOGS, row(step))
+    assert len(warnings) == 1
+    assert not (tmp_path / RUN_FILE).exists()
+
+
+@pytest.mark.slow
+def test_a_training_is_tracked_and_does_not_end_with_its_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from ops.training.trainer import run
+
+    tiny, folder = tiny_plan(tmp_path, steps=2)
+    run(tiny.model_copy(update={"mlflow_uri": store(tmp_path)}), folder, lambda *_: None)
+    client, tracked = only_run(store(tmp_path))
+    curve = read_curve(folder)
+    for name in ("reward", "share/invalid", "zero_variance_groups", "unfinished", "tokens", "cost_usd", "diversity"):
+        history = client.get_metric_history(tracked.info.run_id, name)
+        assert [(point.step, point.value) for point in history] == [(line["step"], line[name]) for line in curve]
+    assert tracked.data.params["max_steps"] == "2"
+    assert tracked.info.status == "FINISHED"
+    away = tmp_path / "away"
+    away.mkdir()
+    with warnings_of(caplog) as warnings:
+        run(tiny.model_copy(update={"mlflow_uri": nobody()}), away, lambda *_: None)
+    assert (away / RESULT).is_file()
+    assert len(warnings) == 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from rich.console import Console
 
-from assets.resources import Podium
+from assets.resources import Calls, Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import Guards, Setup
 from ops.core.atomic import write_text
@@ -18,8 +20,9 @@ from ops.core.workspace import Workspace
 from ops.stages.guards import guard_run
 from ops.training.cold_start import base_policy_folder
 from ops.training.guards import GUARDS, Evidence, Finding, guard_all
-from ops.training.plan import CURVE, write_run
+from ops.training.plan import CURVE, RESULT, RunResult, write_run
 from pipelines.definitions import definitions
+from pipelines.summary import print_summary
 from tests.unit.test_definitions import write_recipe
 
 STEPS = 40
@@ -172,19 +175,27 @@ class TestOnARun:
         with pytest.raises(DataError, match="holds no step"):
             guard_run(setup, self.run_folder(setup))
 
-    def test_the_ui_keeps_each_guards_warning(self, podium: Podium) -> None:
-        setup = podium.load()
-        folder = self.run_folder(setup)
-        rows = curve(**FAULTS["unfinished"][0])
+    def test_a_materialized_conductor_comes_with_its_warnings(self, podium: Podium) -> None:
+        folder = self.run_folder(podium.load())
+        rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unfinished"][0])]
         write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
-        keys = {dg.AssetCheckKey(dg.AssetKey("conductor"), name) for name in GUARDS}
+        result = RunResult(
+            steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
+            cost_usd=0.0, seconds=1.0,
+        )  # fmt: skip
+        write_text(folder / RESULT, result.model_dump_json())
         job = definitions(podium).resolve_implicit_global_asset_job_def()
-        alone = job.get_subset(asset_selection=set(), asset_check_selection=keys)
         with dg.DagsterInstance.ephemeral() as instance:
-            done = alone.execute_in_process(instance=instance, run_config=podium.run_config())
+            done = job.execute_in_process(
+                instance=instance, asset_selection=[dg.AssetKey("conductor")], run_config=podium.run_config()
+            )
         assert done.success
         evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
         assert list(evaluations) == list(GUARDS)
         assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
         assert [name for name, each in evaluations.items() if not each.passed] == ["unfinished"]
         assert str(evaluations["unfinished"].description).startswith("100.0% of the completions run to the token limit")
+        out = io.StringIO()
+        print_summary(Console(file=out, width=200), podium, Calls(), 60.0, "train")
+        assert "Guard       unfinished: 100.0% of the completions" in out.getvalue()
+        assert out.getvalue().count("Guard ") == 1

@@ -113,6 +113,13 @@ class Grpo(Settings):
     collective_timeout_s: float = Field(default=4 * 3600.0, gt=0)
     """How long a rank waits for the others (s): longer than the slowest step, workers' answers included. torch's own
     half hour aborts a step that waits for a worker's rate limit."""
+    max_unscorable: float = Field(default=0.5, ge=0, le=1)
+    """Share of a step's rollouts (on several ranks: of each rank's) that may stay without a reward because workers were
+    not reached. With more, the step pauses and asks again; 1: it never does. At the default a group keeps, in the
+    mean, half of its rollouts to be compared with each other."""
+    outage_s: float = Field(default=2 * 3600.0, ge=0)
+    """Sum of a step's pauses (s, from half a minute, doubling to ten minutes) after which the run ends and says who is
+    away; started again, it goes on. Less than `collective_timeout_s`, which other ranks wait at most."""
     reward_terms: dict[str, float] = Field(default={})
     """File in `ops/training/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a scorable
     rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a format."""
@@ -143,6 +150,11 @@ class Grpo(Settings):
             )
         if self.processes > 1 and self.deepspeed is None:
             raise ValueError("processes > 1 needs a deepspeed file")
+        if self.processes > 1 and self.outage_s >= self.collective_timeout_s:
+            raise ValueError(
+                f"outage_s = {self.outage_s:g} is not less than collective_timeout_s = {self.collective_timeout_s:g}: "
+                "ranks would give up on one that waits for workers"
+            )
         return self
 
     @model_validator(mode="after")

@@ -26,10 +26,12 @@ EXTENSIONS = "extensions"
 
 _LATER = (
     "clip_high", "entropy", "length_window", "worker_samples",
-    "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max",
+    "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max", "max_unscorable",
 )  # fmt: skip
 """Settings younger than some runs: left at their defaults, they change no run's key."""
-_NO_RESULT = ("vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s")
+_NO_RESULT = (
+    "vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s", "outage_s",
+)  # fmt: skip
 """Settings of memory, disk and patience that change no result: a run goes on with other ones."""
 
 

@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ops.conductor.rollout import REWARDS, Rollout, roll_out
+from ops.conductor.rollout import REWARDS, Rollout
 from ops.core.problem import Problem
+from ops.training.outage import Patience, roll_out_patiently
 from ops.training.reward_term import contributions
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 from ops.workflow.team import Team
 
 TOP = 10
 """Patterns that a step's statistics name."""
+IMPATIENT = Patience(max_unscorable=1.0, total_s=0.0)
+"""Takes a step whoever is away."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
 
@@ -155,12 +158,14 @@ def reward_function(
     weights: Mapping[str, float] | None = None,
     worker_samples: int = 1,
     ends: Collection[int] = (),
+    patience: Patience = IMPATIENT,
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
 
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`. `ends`:
     the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
     after its lists earns as much, nothing teaches the policy to end it, and soon it does not. None named: all ended.
+    Raises `Outage` when workers are away for longer than `patience` lasts.
     """
 
     async def workflow_reward(
@@ -175,7 +180,7 @@ def reward_function(
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
-        rollouts = await roll_out(texts, batch, team, sample=sample, cut_off=cut_off)
+        rollouts = await roll_out_patiently(texts, batch, team, patience, sample=sample, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         on_batch(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [

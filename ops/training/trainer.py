@@ -26,9 +26,10 @@ from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.generation import write
+from ops.training.outage import Patience
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
-from ops.training.reward import StepStatistics, merged, reward_function
+from ops.training.reward import IMPATIENT, StepStatistics, merged, reward_function
 from ops.training.tracking import Tracking
 from ops.workers.client import Counts
 from ops.workflow.controls import plain_messages
@@ -175,17 +176,17 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
 def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()) -> RunResult | None:
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
-    Returns None on ranks other than the first. Raises `OverBudget` at the cap: run again
-    with a larger one to go on.
+    Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
+    go on) and `Outage` when workers stay away.
     """
     configure(plan.recipe.grading, plan.root)
-    card = PolicyCard.read(plan.base_policy)
+    card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
     problems = {problem.key: problem for problem in read_problems(plan.problems)}
     client = open_client(plan.setup, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
     precision = model.dtype
-    if plan.recipe.grpo.deepspeed is None:
+    if grpo.deepspeed is None:
         # A step of 1e-6 vanishes in bfloat16 weights. DeepSpeed keeps a copy in float32 itself.
         model.float()
     # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
@@ -194,12 +195,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer = TimedTrainer(
         model=model,
         reward_funcs=reward_function(
-            problems, team, curve.batch, plan.recipe.grpo.reward_terms, plan.recipe.grpo.worker_samples, ends
+            problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan)
         ),
         args=configuration(plan, folder, ends),
-        train_dataset=dataset(
-            plan, list(problems.values()), team, tokenizer, longest_sequence(plan.recipe.grpo, model)
-        ),
+        train_dataset=dataset(plan, list(problems.values()), team, tokenizer, longest_sequence(grpo, model)),
         processing_class=tokenizer,
         callbacks=[curve, *callbacks],
     )
@@ -218,13 +217,19 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")
-    trained = {"pretrained": None, "trained_steps": plan.recipe.grpo.steps, "generation": plan.recipe.generation}
+    trained = {"pretrained": None, "trained_steps": grpo.steps, "generation": plan.recipe.generation}
     card.model_copy(update=trained).write(folder / "policy")
-    result = curve.result(counts, plan.recipe.grpo.rollouts_per_step)
+    result = curve.result(counts, grpo.rollouts_per_step)
     partial = folder / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
     partial.rename(folder / RESULT)
     return result
+
+
+def patience(plan: RunPlan) -> Patience:
+    """How long a step waits for workers that are away. In a rehearsal nobody comes back."""
+    grpo = plan.recipe.grpo
+    return Patience(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else IMPATIENT
 
 
 def longest_sequence(grpo: Grpo, model: Any) -> int | None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ops.config import Grpo, Recipe, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.training.plan import RunPlan
-from ops.training.trainer import configuration, longest_sequence
+from ops.training.trainer import configuration, longest_sequence, patience
 
 CONFIG = Workspace.find().config
 
@@ -99,3 +99,14 @@ def test_a_prompt_has_the_room_that_vllm_keeps() -> None:
 def test_what_could_not_start_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Grpo(**settings)
+
+
+def test_a_run_waits_for_workers_that_may_come_back_and_ranks_wait_longer() -> None:
+    asking = plan(max_unscorable=0.3, outage_s=600.0)
+    assert (patience(asking).max_unscorable, patience(asking).total_s) == (0.3, 600.0)
+    rehearsal = Recipe.model_validate(asking.recipe.model_dump() | {"replay": {"on_miss": "unscorable"}})
+    assert patience(asking.model_copy(update={"recipe": rehearsal})).max_unscorable == 1.0
+    ranks = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}
+    with pytest.raises(ValidationError, match="outage_s = 900 is not less than collective_timeout_s = 900"):
+        plan(**ranks, outage_s=900.0, collective_timeout_s=900.0)
+    assert plan(**ranks, outage_s=600.0, collective_timeout_s=900.0).recipe.grpo.outage_s == 600.0

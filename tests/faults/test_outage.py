@@ -1,0 +1,100 @@
+"""Workers that go away while a policy is trained: the step waits and asks again, or ends the run with a word.
+
+Over real HTTP; only the pauses are not slept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ops.config import Prompting
+from ops.core.problem import Problem
+from ops.training.outage import LONGEST_PAUSE_S, Outage, Patience
+from ops.training.reward import StepStatistics, reward_function
+from ops.workers.client import WorkerClient
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
+from tests.faults.remote import FaultServer
+
+MakeClient = Callable[..., WorkerClient]
+PROBLEM = Problem("a", "math500", "math", "train", "Question?", "7", "math")
+ALONE = [Workflow.single(0, f"Do {number}.").render() for number in range(4)]
+AWAY = {"rate": 1.0, "faults": ["503"]}
+FAILS_AT_ONCE: dict[str, Any] = {"retries": 0, "breaker_rest_s": 0.001}
+
+
+class Night:
+    """Pauses that nobody sleeps; the server is back after so many of them."""
+
+    def __init__(self, server: FaultServer, back_after: int | None) -> None:
+        self.pauses: list[float] = []
+        self._server, self._back_after = server, back_after
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == self._back_after:
+            self._server.order(rate=0.0)
+        await asyncio.sleep(0.01)  # the worker's rest
+
+
+def step(
+    server: FaultServer, client: WorkerClient, completions: list[str], patience: Patience
+) -> tuple[list[float | None], StepStatistics]:
+    seen: list[StepStatistics] = []
+    workers = [server.worker(**FAILS_AT_ONCE), server.worker(name="other", model="openai/other", **FAILS_AT_ONCE)]
+    team = Team(workers, client, Prompting(style="compact"))
+    function = reward_function({PROBLEM.key: PROBLEM}, team, seen.append, patience=patience)
+    rewards = asyncio.run(function(completions=completions, problem=[PROBLEM.key] * len(completions)))  # type: ignore[arg-type]
+    [statistics] = seen
+    return rewards, statistics
+
+
+def test_a_step_waits_until_the_workers_are_back_and_pays_once(
+    server: FaultServer, make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.order(plan=["ok"], **AWAY)  # one of the four is answered before
+    client, night = make_client(), Night(server, back_after=3)
+    with caplog.at_level(logging.WARNING, "ops.training.outage"):
+        rewards, statistics = step(server, client, ALONE, Patience(0.5, 3600.0, night.sleep))
+    assert night.pauses == [30.0, 60.0, 120.0]
+    assert rewards == [0.5] * 4
+    assert statistics.values["share/unscorable"] == 0.0
+    assert sorted(server.served().values()) == [1] * 4
+    assert (client.counts.live, client.counts.cached) == (4, 0)
+    lines = [record.getMessage() for record in caplog.records if record.name == "ops.training.outage"]
+    assert lines[0].startswith("75% of the step's rollouts have no reward: remote (3 steps) gave no answer, at last:")
+    assert lines[0].endswith("again in 30 s")
+    assert lines[-1] == "the workers are back after 210 s of waiting"
+
+
+def test_what_a_workflow_was_answered_before_is_not_asked_again(server: FaultServer, make_client: MakeClient) -> None:
+    chain = Workflow((Step(0, "Begin."), Step(1, "End.", "all"))).render()
+    server.order(plan=["ok"], **AWAY)
+    client, night = make_client(), Night(server, back_after=1)
+    rewards, _ = step(server, client, [chain], Patience(0.5, 3600.0, night.sleep))
+    assert (rewards, night.pauses) == ([0.5], [30.0])
+    assert (client.counts.live, client.counts.cached) == (2, 1)
+    assert sorted(server.served().values()) == [1, 1]
+
+
+def test_a_few_that_are_away_are_left_out_as_ever(server: FaultServer, make_client: MakeClient) -> None:
+    server.order(plan=["ok", "ok", "503", "503"])
+    night = Night(server, None)
+    rewards, statistics = step(server, make_client(), ALONE, Patience(0.5, 3600.0, night.sleep))
+    assert night.pauses == []
+    assert sorted(map(str, rewards)) == ["0.5", "0.5", "None", "None"]
+    assert statistics.values["share/unscorable"] == 0.5
+
+
+def test_the_run_ends_when_nobody_comes_back(server: FaultServer, make_client: MakeClient) -> None:
+    server.order(**AWAY)
+    night = Night(server, None)
+    with pytest.raises(Outage, match=r"after 50 minutes .*: remote \(4 steps\) gave no answer.*goes on from the last"):
+        step(server, make_client(), ALONE, Patience(0.5, 3000.0, night.sleep))
+    assert sum(night.pauses) == 3000.0
+    assert max(night.pauses) == LONGEST_PAUSE_S

@@ -45,7 +45,7 @@ class Rollout:
 async def roll_out(
     texts: Sequence[str],
     problems: Sequence[Problem],
-    team: Team,
+    team: Team | Sequence[Team],
     *,
     sample: int = 0,
     scheduler: Scheduler | None = None,
@@ -53,20 +53,22 @@ async def roll_out(
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
-    `texts` and `problems` correspond one to one. `scheduler`: one that is shared with other batches
-    of the same event loop; None: one for this batch. `cut_off`: the places of texts whose writer met the limit of
-    tokens before an end; they are no workflows, whatever stands in them. Raises `OverBudget` and `ConfigError`;
-    a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
+    `texts` and `problems` correspond one to one; `team`: who was offered, to all or to each. `scheduler`: one that is
+    shared with other batches of the same event loop; None: one for this batch. `cut_off`: the places of texts whose
+    writer met the limit of tokens before an end; they are no workflows, whatever stands in them. Raises `OverBudget`
+    and `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()
-    parsed = [CUT_OFF if i in cut_off else team.read(text) for i, text in enumerate(texts)]
+    teams = [team] * len(texts) if isinstance(team, Team) else team
+    written = enumerate(zip(texts, teams, strict=True))
+    parsed = [CUT_OFF if i in cut_off else offered.read(text) for i, (text, offered) in written]
 
-    async def run(reading: Parsed, problem: Problem) -> Trace | None:
+    async def run(reading: Parsed, problem: Problem, offered: Team) -> Trace | None:
         if reading.workflow is None:
             return None
-        return await execute(reading.workflow, worker_prompt(problem), team, sample=sample, scheduler=shared)
+        return await execute(reading.workflow, worker_prompt(problem), offered, sample=sample, scheduler=shared)
 
-    running = (run(reading, problem) for reading, problem in zip(parsed, problems, strict=True))
+    running = [run(*each) for each in zip(parsed, problems, teams, strict=True)]
     # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
     finished = await asyncio.gather(*running, return_exceptions=True)
     traces = [_raised(trace) for trace in finished]

@@ -5,6 +5,7 @@ What does not: anything that acts on a setting, and any heavy import (torch,
 dagster, litellm, mlflow): `podium` commands parse first and import after.
 """
 
+from ops.config.adaptive import Adaptive
 from ops.config.base import Settings, digest
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import STORED, Execution
@@ -24,6 +25,7 @@ from ops.config.versions import Versions
 
 __all__ = [
     "STORED",
+    "Adaptive",
     "BenchmarkSource",
     "Budget",
     "ColdStart",

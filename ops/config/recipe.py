@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from ops.config.adaptive import Adaptive
 from ops.config.base import Settings
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.execution import Execution
@@ -39,6 +40,8 @@ class Recipe(Settings):
     """None: the base model writes the grammar already (a pretrained one, shown few-shots)."""
     generation: Generation = Generation()
     grpo: Grpo = Grpo()
+    adaptive: Adaptive | None = None
+    """None: the Conductor is trained with its whole pool on offer, and that is all."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
@@ -60,4 +63,19 @@ class Recipe(Settings):
     def _scratch_needs_a_cold_start(self) -> Self:
         if self.policy.kind == "scratch" and self.cold_start is None:
             raise ValueError("a policy made from scratch needs a cold_start section")
+        return self
+
+    @model_validator(mode="after")
+    def _subsets_can_be_told_apart(self) -> Self:
+        if self.adaptive is None:
+            return self
+        if self.adaptive.reshuffle and not self.prompting.cards:
+            raise ValueError(
+                "adaptive.reshuffle needs prompting.cards: nothing else says who Model 0 is. Or leave it false, "
+                "and workers keep their ordinals"
+            )
+        try:
+            self.adaptive.grpo(self.grpo)
+        except ValidationError as error:
+            raise ValueError(f"adaptive over grpo: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
         return self

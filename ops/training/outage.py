@@ -35,7 +35,7 @@ class Patience:
 async def roll_out_patiently(
     texts: Sequence[str],
     problems: Sequence[Problem],
-    team: Team,
+    team: Team | Sequence[Team],
     patience: Patience,
     *,
     sample: int = 0,
@@ -47,7 +47,8 @@ async def roll_out_patiently(
     is neither asked nor paid for again. Raises `Outage` when the pauses add up to `patience.total_s`, and what
     `roll_out` raises.
     """
-    rollouts = await roll_out(texts, problems, team, sample=sample, cut_off=cut_off)
+    teams = [team] * len(texts) if isinstance(team, Team) else team
+    rollouts = await roll_out(texts, problems, teams, sample=sample, cut_off=cut_off)
     pause, waited = FIRST_PAUSE_S, 0.0
     while len(away := _unscorable(rollouts)) > patience.max_unscorable * len(rollouts):
         share, who = len(away) / len(rollouts), _who(rollouts)
@@ -62,7 +63,9 @@ async def roll_out_patiently(
         await patience.sleep(pause)
         waited, pause = waited + pause, 2 * pause
         while away:  # of a worker that failed, one call is let through to try it: when it is back, the others follow
-            again = await roll_out([texts[i] for i in away], [problems[i] for i in away], team, sample=sample)
+            again = await roll_out(
+                [texts[i] for i in away], [problems[i] for i in away], [teams[i] for i in away], sample=sample
+            )
             for index, rollout in zip(away, again, strict=True):
                 rollouts[index] = rollout
             before, away = away, _unscorable(rollouts)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.config import STORED, Generation, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
-from ops.core.errors import DataError
+from ops.config import STORED, Adaptive, Generation, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
+from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.training import lifeline
@@ -41,10 +41,14 @@ class RunPlan(Settings):
     root: Path
     """The checkout, for cache and ledger."""
     recipe: Recipe
+    """With the settings of this run's GRPO."""
     pool: Pool
     offered: tuple[str, ...]
     """Workers' names by ordinal."""
     base_policy: Path
+    """What it starts from."""
+    adaptive: Adaptive | None = None
+    """Which part of the workers each question offers; None: all of them."""
     problems: Path
     """The training mix."""
     few_shots: Path
@@ -98,16 +102,22 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | None = None) -> Path:
+def write_run(
+    setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | None = None, adaptive: Adaptive | None = None
+) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 
-    `deepspeed`: what the file that the recipe names says.
+    `deepspeed`: what the file that the recipe names says. `adaptive`: the stage that goes on from another run's policy,
+    on subsets of the workers. Raises `ConfigError` for subsets that the pool does not have.
 
     A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
     one that has finished is kept as it is and not run again.
     """
     workspace, recipe = setup.workspace, setup.recipe
-    from ops.conductor.policy import PolicyCard
+    if adaptive is not None:
+        recipe = recipe.model_copy(update={"grpo": adaptive.grpo(recipe.grpo)})
+        _check_sizes(adaptive, setup)
+    from ops.conductor.policy import PolicyCard, policy_key
 
     mix = workspace.data / "training_mix.jsonl"
     later = {name: getattr(recipe.grpo, name) for name in _LATER}
@@ -120,10 +130,11 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,
-        base_policy.name,
+        policy_key(base_policy),
         hashlib.sha256(mix.read_bytes()).hexdigest(),
         *([limits] if (limits := recipe.execution.what_answers_depend_on) else []),
         *([deepspeed] if deepspeed else []),
+        *([{"adaptive": adaptive.model_dump()}] if adaptive else []),
     ])  # fmt: skip
     folder = workspace.runs / f"{recipe.name}-{key}"
     if (folder / RESULT).is_file():
@@ -134,6 +145,7 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
         pool=setup.pool,
         offered=PolicyCard.read(base_policy).offered,
         base_policy=base_policy,
+        adaptive=adaptive,
         problems=mix,
         few_shots=workspace.root / "data",
         mlflow_uri=workspace.mlflow_uri,
@@ -148,6 +160,16 @@ def write_run(setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | No
     partial.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     partial.rename(folder / PLAN)
     return folder
+
+
+def _check_sizes(adaptive: Adaptive, setup: Setup) -> None:
+    workers = len(setup.pool.workers)
+    if max(adaptive.smallest, adaptive.largest or 0) > workers:
+        problem = (
+            f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {setup.pool.name!r} has {workers}"
+        )
+        remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
+        raise ConfigError(f"recipe {setup.recipe.name!r}", "adaptive", problem, remedy)
 
 
 def command(plan: RunPlan, folder: Path) -> list[str]:

@@ -159,8 +159,13 @@ def reward_function(
     worker_samples: int = 1,
     ends: Collection[int] = (),
     patience: Patience = IMPATIENT,
+    *,
+    renumbered: bool = False,
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
+
+    Where it has columns `offered` and `epoch`, each question's prompt offered these ordinals of the team only
+    (`renumbered`: counted from 0 in their order), and every rollout is read and executed so.
 
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`. `ends`:
     the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
@@ -173,14 +178,18 @@ def reward_function(
         problem: list[str],
         completion_ids: Sequence[Sequence[int]] = (),
         trainer_state: Any = None,
+        offered: list[list[int]] | None = None,
+        epoch: list[int] | None = None,
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        sample = int(getattr(trainer_state, "epoch", 0) or 0) % worker_samples
+        # A step lies in one epoch. Where the data set is a whole training, TRL knows of one epoch only.
+        sample = int(epoch[0] if epoch else getattr(trainer_state, "epoch", 0) or 0) % worker_samples
+        teams = team if offered is None else [team.offering(each, renumbered=renumbered) for each in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
-        rollouts = await roll_out_patiently(texts, batch, team, patience, sample=sample, cut_off=cut_off)
+        rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=sample, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         on_batch(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [

@@ -21,6 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
 from ops.config import Grpo
+from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.grading import configure
 from ops.precaching.opening import open_client
@@ -30,6 +31,7 @@ from ops.training.outage import Patience
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.reward import IMPATIENT, StepStatistics, merged, reward_function
+from ops.training.subsets import drawn, epochs
 from ops.training.tracking import Tracking
 from ops.workers.client import Counts
 from ops.workflow.controls import plain_messages
@@ -134,7 +136,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         epsilon_high=grpo.clip_high,
         loss_type=grpo.loss,
         scale_rewards="group",
-        shuffle_dataset=grpo.length_window == 1,
+        shuffle_dataset=grpo.length_window == 1 and plan.adaptive is None,
         **_machine(grpo, ends),
         bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
@@ -195,7 +197,8 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer = TimedTrainer(
         model=model,
         reward_funcs=reward_function(
-            problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan)
+            problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan),
+            renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
         ),
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, list(problems.values()), team, tokenizer, longest_sequence(grpo, model)),
@@ -217,7 +220,11 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")
-    trained = {"pretrained": None, "trained_steps": grpo.steps, "generation": plan.recipe.generation}
+    trained = {
+        "pretrained": None,
+        "trained_steps": card.trained_steps + grpo.steps,
+        "generation": plan.recipe.generation,
+    }
     card.model_copy(update=trained).write(folder / "policy")
     result = curve.result(counts, grpo.rollouts_per_step)
     partial = folder / f"{RESULT}.partial"
@@ -243,29 +250,46 @@ def dataset(
 ) -> Dataset:
     """One row a problem: its prompt in chat form, and its key for the reward.
 
-    Raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
+    In the adaptive stage a row a question of the whole training, in its order, with the ordinals that its prompt
+    offers and its epoch: what is offered differs from epoch to epoch. Raises `PromptTooLongError` for a prompt that
+    leaves no room for a completion in `context` tokens, `DataError` for fewer problems than a step asks.
     """
-    rows = []
-    for problem in problems:
-        messages = team.messages(problem)
+    grpo, seed = plan.recipe.grpo, plan.recipe.seed
+
+    def row(problem: Problem, shown: Team, **more: Any) -> dict[str, Any]:
+        messages = shown.messages(problem)
         if context is not None:
-            room = context - plan.recipe.grpo.max_completion_tokens
-            check_length(messages, problem, partial(chat_tokens, tokenizer), room)
-        rows.append({"prompt": plain_messages(tokenizer, messages), "problem": problem.key})
-    grpo = plan.recipe.grpo
-    if grpo.length_window > 1:
-        rows = by_length(rows, grpo.questions_per_step, grpo.length_window, plan.recipe.seed)
-    return Dataset.from_list(rows)
+            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
+        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, **more}
+
+    if plan.adaptive is None:
+        rows = [row(problem, team) for problem in problems]
+        if grpo.length_window > 1:
+            rows = by_length(rows, grpo.questions_per_step, grpo.length_window, seed)
+        return Dataset.from_list(rows)
+    if len(problems) < grpo.questions_per_step:
+        size = f"holds {len(problems)} problems, and a step asks {grpo.questions_per_step}"
+        raise DataError(plan.problems, "(file)", size, "Ask fewer at a step (adaptive.questions_per_step)")
+    asked: list[dict[str, Any]] = []
+    for epoch, steps in epochs(len(problems), grpo.questions_per_step, grpo.steps):
+        rows = []
+        for problem in problems:
+            ordinals = drawn(plan.adaptive, len(team.workers), seed, problem.key, epoch)
+            part = team.offering(ordinals, renumbered=plan.adaptive.reshuffle)
+            rows.append(row(problem, part, offered=list(ordinals), epoch=epoch))
+        ordered = by_length(rows, grpo.questions_per_step, grpo.length_window, seed + epoch)
+        asked += ordered[: steps * grpo.questions_per_step]
+    return Dataset.from_list(asked)
 
 
 def by_length(rows: Sequence[dict[str, Any]], step: int, window: int, seed: int) -> list[dict[str, Any]]:
     """The rows in an order in which each `step` of them have prompts of like length, those of `window` steps being
     sorted together; windows and steps are random."""
     random = Random(seed)
-    drawn = random.sample(list(rows), len(rows))
+    shuffled = random.sample(list(rows), len(rows))
     steps = []
-    for start in range(0, len(drawn), step * window):
-        part = sorted(drawn[start : start + step * window], key=_length)
+    for start in range(0, len(shuffled), step * window):
+        part = sorted(shuffled[start : start + step * window], key=_length)
         steps += [part[first : first + step] for first in range(0, len(part), step)]
     whole = [part for part in steps if len(part) == step]
     random.shuffle(whole)

@@ -83,8 +83,8 @@ async def execute(
     """
     if workflow.is_empty:
         raise ValueError("a workflow without steps has no answer of its own: keep the previous one")
-    if unknown := [step.worker for step in workflow.steps if step.worker >= len(team.workers)]:
-        raise ValueError(f"worker {unknown[0]} is not among the {len(team.workers)} offered")
+    if unknown := [step.worker for step in workflow.steps if step.worker not in team.ordinals]:
+        raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
     run = _Run(workflow, question, team, sample, scheduler, previous)

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ops.config import Settings, load
-from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.grammar import Offered, Step, Workflow, ordinals_of, parse
 
 
 class FewShotStep(Settings):
@@ -44,19 +44,20 @@ class FewShot(Settings):
         """Raises `ValueError` for a step that no text can give."""
         return Workflow(tuple(Step(step.worker, step.subtask, step.access) for step in self.steps))
 
-    def on_offer(self, offered: int) -> FewShot:
-        """The same example for a pool of which `offered` workers are on offer.
+    def on_offer(self, offered: Offered) -> FewShot:
+        """The same example for a pool of which these workers are on offer.
 
         A worker that is on offer keeps its ordinal; the others get free ones, different ones while there are any.
         """
-        ordinals = {step.worker: step.worker for step in self.steps if step.worker < offered}
+        present = tuple(ordinals_of(offered))
+        ordinals = {step.worker: step.worker for step in self.steps if step.worker in present}
         for step in self.steps:
             if step.worker not in ordinals:
-                turns = ((step.worker + shift) % offered for shift in range(offered))
+                turns = [present[(step.worker + shift) % len(present)] for shift in range(len(present))]
                 free = (ordinal for ordinal in turns if ordinal not in ordinals.values())
-                ordinals[step.worker] = next(free, step.worker % offered)
+                ordinals[step.worker] = next(free, turns[0])
         steps = tuple(step.model_copy(update={"worker": ordinals[step.worker]}) for step in self.steps)
-        return self.model_copy(update={"offered": offered, "steps": steps})
+        return self.model_copy(update={"offered": max(present) + 1, "steps": steps})
 
 
 class FewShotFile(Settings):

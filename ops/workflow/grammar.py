@@ -6,7 +6,7 @@ Finding the lists in a text is `literals`' work.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -20,6 +20,8 @@ SOLVE = "Solve the problem."
 
 Access = Literal["none", "all"] | tuple[int, ...]
 AccessMode = Literal["binary", "fine_grained"]
+Offered = int | Collection[int]
+"""The workers on offer: how many (ordinals from 0), or their ordinals where others are left out."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +160,21 @@ class _InvalidError(Exception):
         self.failure, self.detail = failure, detail
 
 
+def ordinals_of(offered: Offered) -> Collection[int]:
+    """The ordinals on offer, in order."""
+    return range(offered) if isinstance(offered, int) else offered
+
+
 def parse(
-    text: str, *, offered: int, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
+    text: str, *, offered: Offered, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
 ) -> Parsed:
     """Read the workflow that `text` assigns; the last well-formed list of each name wins.
 
-    `offered` is how many workers were on offer (ordinals 0 … offered-1). `recursive`: a round
+    `offered` is how many workers were on offer (ordinals 0 … offered-1), or their ordinals. `recursive`: a round
     in which three empty lists mean "keep the previous answer". Never raises, whatever the text.
     """
     try:
-        return Parsed(_read(text, offered, max_steps, access, recursive))
+        return Parsed(_read(text, ordinals_of(offered), max_steps, access, recursive))
     except _InvalidError as invalid:
         return Parsed(None, invalid.failure, invalid.detail)
 
@@ -179,7 +186,7 @@ _MISSING = {
 }
 
 
-def _read(text: str, offered: int, max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
+def _read(text: str, offered: Collection[int], max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
     # Where every step sees every earlier one by index, the lists grow with the square of the steps.
     lists = last_block(text, max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
     if lists.block is None:
@@ -220,12 +227,13 @@ def _check_lengths(workers: int, subtasks: int, accesses: int, max_steps: int, r
         raise _InvalidError(FormatFailure.TOO_MANY_STEPS, f"{workers} steps; at most {max_steps} are allowed")
 
 
-def _worker(value: Value, index: int, offered: int) -> int:
+def _worker(value: Value, index: int, offered: Collection[int]) -> int:
     value = _number(value)
     if not isinstance(value, int):
         raise _InvalidError(FormatFailure.BAD_WORKER, f"step {index}: {_short(value)} is no integer")
-    if not 0 <= value < offered:
-        raise _InvalidError(FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among 0 … {offered - 1}")
+    if value not in offered:
+        those = f"0 … {len(offered) - 1}" if isinstance(offered, range) else ", ".join(map(str, offered))
+        raise _InvalidError(FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among {those}")
     return value
 
 

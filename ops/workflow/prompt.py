@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from ops.config import Pool, Prompting, Worker
@@ -13,7 +13,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
-from ops.workflow.grammar import Step, Workflow
+from ops.workflow.grammar import Offered, Step, Workflow, ordinals_of
 from ops.workflow.turn import EXAMPLE, OFFER, OFFER_IN_SHORT, QUESTION, RESPONSE_END, YOUR_TURN
 
 __all__ = [
@@ -74,13 +74,13 @@ def offer(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) ->
 
 def conductor_messages(
     problem: Problem,
-    offered: int,
+    offered: Offered,
     prompting: Prompting,
     few_shots: Sequence[FewShot],
     *,
     cards: Sequence[WorkerCard] = (),
 ) -> list[Message]:
-    """The chat that asks the Conductor for a workflow with `offered` workers on offer.
+    """The chat that asks the Conductor for a workflow with `offered` workers on offer: so many, or these ordinals.
 
     "full": one user message that explains the task, shows the examples and asks. "compact": the
     question, how many choices there are (their texts are for the workers) and the ordinals; examples as
@@ -88,18 +88,19 @@ def conductor_messages(
     are left out: they would break the rule that they illustrate. `cards`, by ordinal, are shown where
     `prompting.cards` asks for them. Raises `ValueError` when one is missing then.
     """
-    if prompting.cards and len(cards) != offered:
-        raise ValueError(f"{len(cards)} cards for {offered} workers on offer")
+    ordinals = ordinals_of(offered)
+    if prompting.cards and len(cards) != len(ordinals):
+        raise ValueError(f"{len(cards)} cards for {len(ordinals)} workers on offer")
     measured = cards if prompting.cards else ()
-    shown = [example.on_offer(offered) for example in few_shots if len(example.steps) <= prompting.max_steps]
+    shown = [example.on_offer(ordinals) for example in few_shots if len(example.steps) <= prompting.max_steps]
     if prompting.style == "compact":
-        return _compact(problem, offered, shown, measured)
+        return _compact(problem, ordinals, shown, measured)
     question = _question(problem.question, problem.choices)
-    parts = [_instruction(prompting, offered)]
-    parts.extend(_example(number, shot) for number, shot in enumerate(shown, 1))
+    parts = [_instruction(prompting, ordinals)]
+    parts.extend(_example(number, shot, ordinals) for number, shot in enumerate(shown, 1))
     if shown:
         parts.append(YOUR_TURN)
-    parts.append(f"{_asked(question, offered, measured)}\n\nThink first, then end with the three lists.")
+    parts.append(f"{_asked(question, ordinals, measured)}\n\nThink first, then end with the three lists.")
     return [_user("\n\n".join(parts))]
 
 
@@ -116,18 +117,20 @@ def recursive_messages(
     return [*first, {"role": "assistant", "content": previous}, _user(again)]
 
 
-def _compact(problem: Problem, offered: int, examples: Sequence[FewShot], cards: Sequence[WorkerCard]) -> list[Message]:
+def _compact(
+    problem: Problem, offered: Collection[int], examples: Sequence[FewShot], cards: Sequence[WorkerCard]
+) -> list[Message]:
     messages: list[Message] = []
     for example in examples:
-        messages.append(_user(_in_short(example, example.offered)))
+        messages.append(_user(_in_short(example, offered)))
         messages.append({"role": "assistant", "content": example.workflow.render()})
     return [*messages, _user(_in_short(problem, offered, cards))]
 
 
-def _in_short(problem: Problem | FewShot, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
+def _in_short(problem: Problem | FewShot, offered: Collection[int], cards: Sequence[WorkerCard] = ()) -> str:
     choices = f"\nChoices: {len(problem.choices)}" if problem.choices else ""
-    strengths = "".join(f"\n{ordinal}: {card.short()}" for ordinal, card in enumerate(cards))
-    return f"{problem.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, range(offered)))}{strengths}"
+    strengths = "".join(f"\n{ordinal}: {card.short()}" for ordinal, card in zip(offered, cards, strict=False))
+    return f"{problem.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, offered))}{strengths}"
 
 
 _FIXED = {"keep": Workflow(()).render(), "end": RESPONSE_END}
@@ -177,11 +180,12 @@ _ACCESS = {
 }
 
 
-def _instruction(prompting: Prompting, offered: int) -> str:
+def _instruction(prompting: Prompting, offered: Collection[int]) -> str:
     # Both forms of access, and no work that would suggest a strategy.
+    first, *others = offered
     steps = (
-        Step(min(1, offered - 1), "What the model of the first step is to do."),
-        Step(0, "What the model of the second step is to do.", "all"),
+        Step(others[0] if others else first, "What the model of the first step is to do."),
+        Step(first, "What the model of the second step is to do.", "all"),
     )
     return _INSTRUCTION.format(
         max_steps=prompting.max_steps,
@@ -190,11 +194,11 @@ def _instruction(prompting: Prompting, offered: int) -> str:
     )
 
 
-def _asked(question: str, offered: int, cards: Sequence[WorkerCard] = ()) -> str:
-    models = ", ".join(f"Model {ordinal}" for ordinal in range(offered))
+def _asked(question: str, offered: Collection[int], cards: Sequence[WorkerCard] = ()) -> str:
+    models = ", ".join(f"Model {ordinal}" for ordinal in offered)
     if not cards:
         return f"{QUESTION}\n{question}\n\n{OFFER}{models}"
-    lines = "\n".join(f"Model {ordinal}: {card.sentence()}" for ordinal, card in enumerate(cards))
+    lines = "\n".join(f"Model {ordinal}: {card.sentence()}" for ordinal, card in zip(offered, cards, strict=True))
     return (
         f"{QUESTION}\n{question}\n\n{OFFER}{models}\n"
         f"What was measured of them (share of right answers alone, mean price):\n{lines}"
@@ -206,8 +210,8 @@ def _question(question: str, choices: Sequence[str]) -> str:
     return "\n".join([question, *lettered])
 
 
-def _example(number: int, example: FewShot) -> str:
-    question = _asked(_question(example.question, example.choices), example.offered)
+def _example(number: int, example: FewShot, offered: Collection[int]) -> str:
+    question = _asked(_question(example.question, example.choices), offered)
     return f"{EXAMPLE.format(number=number)}\n{question}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
 
 

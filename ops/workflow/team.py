@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
@@ -11,7 +11,7 @@ from ops.core.response import Message, Response
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
-from ops.workflow.grammar import Parsed, parse
+from ops.workflow.grammar import Parsed, ordinals_of, parse
 from ops.workflow.prompt import conductor_messages
 
 
@@ -27,7 +27,7 @@ NOBODY: Client = _Nobody()
 
 @dataclass(frozen=True)
 class Team:
-    """The offered workers by ordinal: how a Conductor is told of them, and how its workflows reach them."""
+    """The workers by ordinal: how a Conductor is told of those on offer, and how its workflows reach them."""
 
     workers: Sequence[Worker]
     client: Client = NOBODY
@@ -37,6 +37,26 @@ class Team:
     """What was measured of the workers, by ordinal; shown where `prompting.cards` asks for it."""
     execution: Execution = field(default_factory=Execution)
     """The limits of every workflow."""
+    present: Sequence[int] | None = None
+    """The ordinals on offer, where some workers are left out; None: all of them."""
+
+    @property
+    def ordinals(self) -> Collection[int]:
+        """The ordinals on offer."""
+        return ordinals_of(len(self.workers) if self.present is None else self.present)
+
+    def offering(self, ordinals: Sequence[int], *, renumbered: bool = False) -> Team:
+        """The same team with only these of its workers on offer.
+
+        They keep their ordinals; `renumbered`: they count from 0 in the order given. Raises `ValueError` when nobody
+        is left, one is named twice or is not on offer here.
+        """
+        if not ordinals or len(set(ordinals)) < len(ordinals) or not set(ordinals) <= set(self.ordinals):
+            raise ValueError(f"{list(ordinals)} is no part of the workers on offer, {list(self.ordinals)}")
+        if not renumbered:
+            return replace(self, present=tuple(sorted(ordinals)))
+        workers = [self.workers[ordinal] for ordinal in ordinals]
+        return replace(self, workers=workers, cards=self._cards_of(ordinals), present=None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,14 +65,18 @@ class Team:
 
     def messages(self, problem: Problem) -> list[Message]:
         """The chat that asks the Conductor for a workflow. Raises as `conductor_messages` does."""
-        return conductor_messages(problem, len(self.workers), self.prompting, self.few_shots, cards=self.cards)
+        cards = self._cards_of(self.ordinals)
+        return conductor_messages(problem, self.ordinals, self.prompting, self.few_shots, cards=cards)
+
+    def _cards_of(self, ordinals: Collection[int]) -> Sequence[WorkerCard]:
+        return [self.cards[ordinal] for ordinal in ordinals] if self.cards else ()
 
     def read(self, completion: str, *, recursive: bool = False) -> Parsed:
         """The workflow in a completion; `recursive`: of a later round, where three empty lists keep the answer."""
         prompting = self.prompting
         return parse(
             completion,
-            offered=len(self.workers),
+            offered=self.ordinals,
             max_steps=prompting.max_steps,
             access=prompting.access,
             recursive=recursive,

@@ -47,12 +47,12 @@ _ROLE = r"(?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Human|HUMAN|User|USER|Assistant|ASSIS
 _MARK = re.compile(
     rf"""[\n<I](?:
         (?<=\n)(?=[-\#* \tAHMQUasu])(?:
-            (?:{re.escape(OFFER)}Model\ 0\b | {re.escape(YOUR_TURN)} | {re.escape(RESPONSE_END)}
+            (?:{re.escape(OFFER)}Model\ [0-9]++ | {re.escape(YOUR_TURN)} | {re.escape(RESPONSE_END)}
               | {re.escape(EXAMPLE).replace(re.escape("{number}"), "[0-9]++")})
           | [ \t]*+{_ROLE}
           | (?:user|assistant|system)[ \t\r]*+(?=\n)
           | (?P<after_plan>(?:\#{{1,6}}[ \t]++)?+(?:\*\*)?+{QUESTION}
-              | {re.escape(OFFER_IN_SHORT)}0(?:\ [0-9]++)*+[ \t\r]*+(?![^\n]))
+              | {re.escape(OFFER_IN_SHORT)}[0-9]++(?:\ [0-9]++)*+[ \t\r]*+(?![^\n]))
         )
       | (?<=<)(?:{_TOKEN})
       | (?<=[\[/]I)NST\]

@@ -1,0 +1,113 @@
+"""A part of the workers on offer: what the prompt lists, what is read, who can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ops.config import Prompting, Worker
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.workflow.cards import WorkerCard
+from ops.workflow.execution import execute
+from ops.workflow.few_shots import load_few_shots
+from ops.workflow.grammar import FormatFailure, Step, Workflow
+from ops.workflow.team import Team
+
+ROOT = Path(__file__).parents[3]
+PROBLEM = Problem("1", "rlpr", "rlpr", "train", "Why?", "Because.", "text")
+NAMES = ("ada", "bob", "cid", "dora", "eve")
+CARDS = tuple(WorkerCard(accuracy={"math": share / 10}, cost_usd=0.001) for share in range(5))
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.asked.append(worker.name)
+        return Response("Because.", 10, 5, 0.001, 0.5, "stop")
+
+
+def team(**prompting: object) -> Team:
+    workers = [Worker(name=name, model=f"local/{name}") for name in NAMES]
+    shown = Prompting.model_validate(prompting)
+    return Team(
+        workers, Recorder(), shown, load_few_shots(ROOT / "data", shown.few_shots), CARDS if shown.cards else ()
+    )
+
+
+def last(offered: Team) -> str:
+    return offered.messages(PROBLEM)[-1]["content"]
+
+
+def test_who_is_left_out_is_missing_in_the_list_and_the_others_keep_their_ordinals() -> None:
+    compact = team(style="compact").offering([4, 1])
+    assert last(compact) == "Why?\nModels: 1 4"
+    assert compact.names == NAMES  # "1" is whom it always was
+    full = last(team(style="full").offering([1, 3, 4]))
+    assert full.count("Models on offer: Model 1, Model 3, Model 4\n") == 5  # four examples, and the question
+    assert "Model 0" not in full and "Model 2" not in full
+    assert "model_id = [3, 1]" in full  # how the lists look
+
+
+def test_renumbered_workers_count_from_nought_in_their_order() -> None:
+    offered = team(style="compact").offering([4, 1], renumbered=True)
+    assert last(offered) == "Why?\nModels: 0 1"
+    assert offered.names == ("eve", "bob")
+
+
+@pytest.mark.parametrize(
+    ("renumbered", "first", "second"), [(False, "1: math 10", "4: math 40"), (True, "0: math 40", "1: math 10")]
+)
+def test_cards_go_with_their_workers(renumbered: bool, first: str, second: str) -> None:
+    lines = last(team(style="compact", cards=True).offering([4, 1], renumbered=renumbered)).splitlines()
+    assert lines[2].startswith(first) and lines[3].startswith(second) and len(lines) == 4
+
+
+@pytest.mark.parametrize("ordinals", [[1], [2, 4], [0, 3, 4]])
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_every_workflow_that_is_shown_can_be_run(style: str, ordinals: list[int]) -> None:
+    offered = team(style=style).offering(ordinals)
+    for message in offered.messages(PROBLEM):
+        for block in message["content"].split("model_id = ")[1:]:
+            assert offered.read(f"model_id = {block}").workflow is not None
+
+
+def test_a_worker_who_is_not_on_offer_is_no_workers_ordinal() -> None:
+    offered = team().offering([1, 3])
+    assert offered.read(Workflow.single(3).render()).workflow == Workflow.single(3)
+    for absent in (0, 2, 4, 5):
+        parsed = offered.read(Workflow.single(absent).render())
+        assert parsed.failure == FormatFailure.UNKNOWN_WORKER
+        assert parsed.detail == f"step 0: {absent} is not among 1, 3"
+
+
+def test_nobody_is_asked_who_is_not_on_offer() -> None:
+    offered = team().offering([1, 3])
+    recorder = offered.client
+    assert isinstance(recorder, Recorder)
+    asyncio.run(execute(Workflow((Step(3, "Try."), Step(1, "Check.", "all"))), "Why?", offered))
+    assert recorder.asked == ["dora", "bob"]
+    with pytest.raises(ValueError, match="worker 0 is not among the 2 offered"):
+        asyncio.run(execute(Workflow.single(0), "Why?", offered))
+    assert len(recorder.asked) == 2
+
+
+def test_what_a_run_on_model_writes_next_ends_its_turn_whatever_is_on_offer() -> None:
+    for style in ("full", "compact"):
+        offered = team(style=style, few_shots="none").offering([2, 4])
+        listed = next(line for line in last(offered).splitlines() if line.startswith("Models"))
+        invented = f"{Workflow.single(2).render()}\n{listed}\n{Workflow.single(4).render()}"
+        assert offered.read(invented).workflow == Workflow.single(2)
+
+
+@pytest.mark.parametrize("ordinals", [[], [1, 1], [5], [0, -1]])
+def test_an_impossible_offer_is_refused(ordinals: list[int]) -> None:
+    with pytest.raises(ValueError, match="no part of the workers on offer"):
+        team().offering(ordinals)
+    with pytest.raises(ValueError, match="no part of the workers on offer"):
+        team().offering([1, 3]).offering([1, 2])

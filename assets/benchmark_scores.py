@@ -5,7 +5,7 @@ from collections import Counter
 import dagster as dg
 
 from assets import gate, metadata, partitions
-from assets.conductor import conductor, run_folder
+from assets.adaptive_conductor import adaptive_conductor, final_run
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
 from ops.evaluation.report import percent, worker_use
@@ -17,7 +17,7 @@ from ops.workflow.strategy import diversity
 
 
 @dg.asset(
-    deps=[raw_problems, conductor],
+    deps=[raw_problems, adaptive_conductor],
     partitions_def=partitions.benchmarks,
     backfill_policy=partitions.one_run,
     group_name="evaluation",
@@ -31,7 +31,7 @@ def benchmark_scores(
     setup = podium.load()
     client = open_client(setup, "evaluation")
     benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)
-    policy, progress = run_folder(podium) / "policy", reporter.progress(context)
+    policy, progress = final_run(podium) / "policy", reporter.progress(context)
     with servers(setup):
         rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
     for benchmark, own in rows.items():

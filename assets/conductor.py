@@ -43,9 +43,19 @@ def conductor(
 ) -> dg.MaterializeResult:
     """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished."""
     gate.passed(context, "training_mix")
-    setup = podium.load()
-    folder = run_folder(podium)
-    plan = RunPlan.read(folder)
+    return trained(context, podium, reporter, trainer, run_folder(podium))
+
+
+def trained(
+    context: dg.AssetExecutionContext,
+    podium: Podium,
+    reporter: Reporter,
+    trainer: dg.PipesSubprocessClient,
+    folder: Path,
+) -> dg.MaterializeResult:
+    """The run in `folder`, which its plan is written in: trained to its end now unless it has ended. Raises as
+    `_train` does."""
+    setup, plan = podium.load(), RunPlan.read(folder)
     result = RunResult.read(folder)
     if result is None:
         gate.ready(podium, "workers", "training")
@@ -110,6 +120,8 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
     sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)
+    renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # a question's own numbers name nobody
+    names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     png = reward_curve([row["step"] for row in rows], [row["reward"] for row in rows])
     shown = {
         "reward_curve": metadata.picture("mean reward by step", png),
@@ -117,7 +129,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
-        shown["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", plan.offered))
-        drawn = render(sample.workflow, "svg", plan.offered)
+        shown["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", names))
+        drawn = render(sample.workflow, "svg", names)
         shown["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
     return shown

@@ -3,9 +3,9 @@
 import dagster as dg
 
 from assets import metadata
+from assets.adaptive_conductor import final_run
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
-from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.evaluation.comparison import compare
 from ops.evaluation.report import accuracy_bars, reach_tables, tables
@@ -16,7 +16,7 @@ from ops.training.cold_start import base_policy_folder
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()
-    made = compare(setup, run_folder(podium) / "policy", base_policy_folder(setup))
+    made = compare(setup, final_run(podium) / "policy", base_policy_folder(setup))
     board = made.board
     return dg.MaterializeResult(
         metadata={

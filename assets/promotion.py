@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import metadata
-from assets.conductor import run_folder
+from assets.adaptive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.evaluation.comparison import stored_comparison
@@ -16,7 +16,7 @@ from ops.release.promotion import decide
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
     setup = podium.load()
-    scores = stored_comparison(setup, run_folder(podium) / "policy")
+    scores = stored_comparison(setup, final_run(podium) / "policy")
     challenger = registry.challenger_of(setup.workspace, scores.policy)
     champion = registry.champion(setup.workspace)
     theirs = at_prices(registry.score_rows(setup.workspace, champion), setup.pool) if champion else None

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.conductor import conductor, run_folder
+from assets.adaptive_conductor import adaptive_conductor, final_run
 from assets.leaderboard import leaderboard
 from assets.resources import Podium
 from ops import versioning
@@ -12,15 +12,15 @@ from ops.release import registry
 from ops.training.plan import RunResult
 
 
-@dg.asset(deps=[leaderboard, conductor], group_name="release", kinds={"mlflow"})
+@dg.asset(deps=[leaderboard, adaptive_conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
-    folder = run_folder(podium)
+    folder = final_run(podium)
     trained = RunResult.read(folder)
     if trained is None:
-        raise PodiumError(f"{folder}: holds no finished training. Materialize conductor first")
+        raise PodiumError(f"{folder}: holds no finished training. Materialize conductor and adaptive_conductor first")
     comparison = stored_comparison(setup, folder / "policy")
     lineage = registry.Lineage(
         git_commit=podium.snapshot().git_commit,

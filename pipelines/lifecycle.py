@@ -36,7 +36,7 @@ class Stage:
 
 TRAINING = Stage(
     "training",
-    ("worker_profiles", "training_mix", "signal_forecast", "base_policy", "conductor"),
+    ("worker_profiles", "training_mix", "signal_forecast", "base_policy", "conductor", "adaptive_conductor"),
     description="Choose the mix, cold-start a policy, train it with GRPO",
 )
 EVALUATION = Stage(

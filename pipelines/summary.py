@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from assets.adaptive_conductor import final_run
 from assets.conductor import run_folder
 from assets.resources import Calls, Podium
 from ops.benchmarks.registry import training_benchmarks
@@ -22,7 +23,7 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
     """What one of `pipelines.lifecycle.JOBS` came to. Raises `DataError` when it has not been run to its end."""
     console.print()
     if job != "train":
-        comparison = stored_comparison(podium.load(), run_folder(podium) / "policy")
+        comparison = stored_comparison(podium.load(), final_run(podium) / "policy")
         console.print(leaderboard_table(comparison.board))
         _reach(console, comparison)
     if job != "evaluate":
@@ -62,10 +63,14 @@ def _reach(console: Console, comparison: Comparison) -> None:
 
 
 def _training(console: Console, podium: Podium) -> None:
-    trained = RunResult.read(run_folder(podium))
-    if trained is not None:
+    runs = {"Training": run_folder(podium)}
+    if podium.load().recipe.adaptive is not None:
+        runs["On subsets"] = final_run(podium)
+    for name, folder in runs.items():
+        if (trained := RunResult.read(folder)) is None:
+            continue
         console.print(
-            f"Training    reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
+            f"{name:11} reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
             f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
         )
         for finding in guard_run(podium.load(), run_folder(podium)):

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
-from ops.config import Setup, Worker
+from ops.config import Grpo, Setup, Worker
 from ops.core.rows import ResponseRow
 from ops.planning.lengths import Lengths
 from ops.precaching.estimate import SUBTASK_TOKENS, MeanTokens, measured_usage, usual_answer
@@ -205,7 +205,8 @@ class Stages:
 
     def all(self) -> list[StageCost]:
         """In the order of a life; those that ask nobody are left out."""
-        stages = [self.precaching(), self.cold_start(), self.training(), self.baselines(), self.evaluation()]
+        stages: list[StageCost | None] = [self.precaching(), self.cold_start(), self.training(), self.adaptive()]
+        stages += [self.baselines(), self.evaluation()]
         return [stage for stage in stages if stage is not None]
 
     def precaching(self) -> StageCost:
@@ -228,10 +229,19 @@ class Stages:
 
     def training(self) -> StageCost:
         """Every rollout's workflow."""
-        grpo = self._setup.recipe.grpo
+        return self._rollouts("training", self._setup.recipe.grpo)
+
+    def adaptive(self) -> StageCost | None:
+        """The same of the stage on subsets: in the mean each worker is on offer as often."""
+        recipe = self._setup.recipe
+        if recipe.adaptive is None:
+            return None
+        return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo))
+
+    def _rollouts(self, name: str, grpo: Grpo) -> StageCost:
         rollouts = grpo.steps * grpo.rollouts_per_step
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
-        return self._workflows("training", what, Span.of(rollouts), self._spread(1), waits=grpo.steps)
+        return self._workflows(name, what, Span.of(rollouts), self._spread(1), waits=grpo.steps)
 
     def baselines(self) -> StageCost:
         """Every worker alone on the test questions."""

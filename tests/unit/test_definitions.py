@@ -27,10 +27,11 @@ DEPENDENCIES = {
     "training_mix": {"shortlist", "worker_responses"},
     "base_policy": {"signal_forecast", "training_mix", "worker_profiles"},
     "conductor": {"base_policy", "training_mix"},
+    "adaptive_conductor": {"conductor"},
     "baselines": {"base_policy", "raw_problems", "worker_pool"},
-    "benchmark_scores": {"conductor", "raw_problems"},
+    "benchmark_scores": {"adaptive_conductor", "raw_problems"},
     "leaderboard": {"baselines", "benchmark_scores"},
-    "registered_model": {"conductor", "leaderboard"},
+    "registered_model": {"adaptive_conductor", "leaderboard"},
     "promotion": {"registered_model"},
 }
 

@@ -1,0 +1,34 @@
+"""`adaptive_conductor`: the Conductor trained further on random parts of its pool, where the recipe asks for it."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.conductor import conductor, run_folder, trained
+from assets.resources import Podium, Reporter
+from ops.training.plan import write_run
+
+NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
+
+
+def final_run(podium: Podium) -> Path:
+    """The folder of the last training run of this configuration, whose policy is scored and registered."""
+    setup, before = podium.load(), run_folder(podium)
+    if setup.recipe.adaptive is None:
+        return before
+    return write_run(setup, before / "policy", podium.snapshot().deepspeed, setup.recipe.adaptive)
+
+
+@dg.asset(deps=[conductor], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+def adaptive_conductor(
+    context: dg.AssetExecutionContext,
+    podium: Podium,
+    reporter: dg.ResourceParam[Reporter],
+    trainer: dg.PipesSubprocessClient,
+) -> dg.MaterializeResult:
+    """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
+    folder = final_run(podium)
+    if podium.load().recipe.adaptive is None:
+        context.log.info(NO_SECTION)
+        return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": NO_SECTION})
+    return trained(context, podium, reporter, trainer, folder)

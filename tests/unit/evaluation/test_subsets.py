@@ -1,0 +1,123 @@
+"""A Conductor on parts of its pool: the parts, who is asked, what is compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ops.config import Evaluation, Prompting, Worker
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.evaluation.runner import NO_WORKFLOW, ScoreRow
+from ops.evaluation.subsets import accuracies_alone, accuracy, difference, evaluate_parts, joined, parts
+from ops.workflow.cards import WorkerCard
+from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
+
+NAMES = ("ada", "bob", "cid", "dora")
+PROBLEMS = [Problem(str(i), "math500", "math", "test", f"What is {i} + 0?", str(i), "math") for i in range(6)]
+
+
+class Recorder:
+    """`ada` and `zoe` answer rightly."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.asked.append(worker.name)
+        number = messages[0]["content"].split()[2]
+        answer = number if worker.name in ("ada", "zoe") else "99"
+        return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+
+
+class FirstAndLast:
+    """Asks the first worker of the pool whatever is on offer, and the last on the list on every other question."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        texts = [prompt[-1]["content"].splitlines() for prompt in prompts]
+        self.prompts += [text[1] for text in texts]
+        return [Workflow.single(0 if i % 2 else int(text[1].split()[-1])).render() for i, text in enumerate(texts)]
+
+
+def team(cards: bool = False) -> Team:
+    shown = tuple(WorkerCard(accuracy={"math": 0.1 * i}, cost_usd=0.001) for i in range(4))
+    prompting = Prompting(style="compact", few_shots="none", cards=cards)
+    return Team([Worker(name=n, model=f"local/{n}") for n in NAMES], Recorder(), prompting, (), shown if cards else ())
+
+
+def test_parts_of_every_size_are_drawn_by_seed() -> None:
+    drawn = parts(9, 3, seed=1)
+    assert list(drawn) == list(range(1, 9))
+    for size, some in drawn.items():
+        assert len(set(some)) == 3
+        assert all(len(part) == size and list(part) == sorted(set(part)) and max(part) < 9 for part in some)
+    assert drawn == parts(9, 3, seed=1) != parts(9, 3, seed=2)
+    assert parts(3, 9, seed=1) == {1: [(0,), (1,), (2,)], 2: [(0, 1), (0, 2), (1, 2)]}
+    assert parts(1, 9, seed=1) == {}
+
+
+def test_nobody_is_asked_who_is_not_on_offer() -> None:
+    for part in [(1,), (0, 2), (1, 2, 3), (0, 3)]:
+        offered, writer = team(), FirstAndLast()
+        scores = asyncio.run(evaluate_parts(writer, PROBLEMS, offered, Evaluation(), [part]))
+        names = {NAMES[ordinal] for ordinal in part}
+        assert isinstance(offered.client, Recorder)
+        assert set(offered.client.asked) == {NAMES[0], NAMES[part[-1]]} & names
+        assert set(writer.prompts) == {f"Models: {' '.join(map(str, part))}"}
+        for i, row in enumerate(scores[part]):
+            absent = i % 2 == 1 and 0 not in part
+            assert (row.failure, row.status) == (("unknown_worker", NO_WORKFLOW) if absent else ("", "answered"))
+            assert set(row.workers) <= names
+
+
+def test_renumbered_parts_reach_the_right_workers() -> None:
+    offered = team(cards=True)
+    [rows] = asyncio.run(
+        evaluate_parts(FirstAndLast(), PROBLEMS, offered, Evaluation(), [(2, 0)], renumbered=True)
+    ).values()
+    assert [row.workers for row in rows] == [("ada",), ("cid",)] * 3  # the last on the list is ada, the first cid
+
+
+def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one() -> None:
+    zoe = Worker(name="zoe", model="local/zoe")
+    card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
+    known = joined(team(), zoe)
+    scores = asyncio.run(evaluate_parts(FirstAndLast(), PROBLEMS, known, Evaluation(), [(1, 4)]))
+    assert {row.workers for row in scores[1, 4] if row.format_ok} == {("zoe",)}
+    described = joined(team(cards=True), zoe, [card]).messages(PROBLEMS[0])[0]["content"]
+    assert described.splitlines()[1] == "Models: 0 1 2 3 4" and described.endswith("4: math 90 $0.0020")
+    for wrong, cards in ((team(), [card]), (team(cards=True), [])):
+        with pytest.raises(ValueError, match="cards for 'zoe'"):
+            joined(wrong, zoe, cards)
+    with pytest.raises(ValueError, match="is in the team"):
+        joined(known, zoe)
+
+
+def test_workers_alone_are_what_a_part_is_held_against() -> None:
+    assert asyncio.run(accuracies_alone(PROBLEMS, team(), Evaluation(), ["math500"])) == [1.0, 0.0, 0.0, 0.0]
+
+
+def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> ScoreRow:
+    return ScoreRow(
+        benchmark, problem, 0, "math", correct, True, "", "answered", 1, (), 0, 0.0, 0.0, "", "", unscorable
+    )  # fmt: skip
+
+
+def test_parts_are_repeats_of_a_question_and_differences_are_paired() -> None:
+    names = ["a", "b"]
+    ours = [
+        [row("a", "1", 1), row("a", "2", 1), row("b", "1", 0), row("b", "2", 1)],
+        [row("a", "1", 0), row("a", "2", 1), row("b", "1", 0), row("b", "2", 1, unscorable=True)],
+    ]
+    theirs = [[row("a", "1", 0), row("a", "2", 1), row("b", "1", 1), row("b", "3", 1)]]
+    assert accuracy(ours, names).mean == pytest.approx((0.75 + 0.5) / 2)
+    assert accuracy(ours, names).n == 4
+    gained = difference(ours, theirs, names)
+    assert gained.mean == pytest.approx((0.25 - 1.0) / 2)  # a: +0.5 and 0; b: -1, its other questions have no pair
+    assert gained.n == 3

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.adaptive_conductor import adaptive_conductor, final_run
+from assets.conductor import run_folder
 from assets.leaderboard import leaderboard
 from assets.resources import Podium
 from ops import versioning
@@ -18,8 +19,9 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
     folder = final_run(podium)
-    trained = RunResult.read(folder)
-    if trained is None:
+    results = [RunResult.read(each) for each in {run_folder(podium), folder}]
+    trained = [result for result in results if result is not None]
+    if len(trained) < len(results):
         raise PodiumError(f"{folder}: holds no finished training. Materialize conductor and adaptive_conductor first")
     comparison = stored_comparison(setup, folder / "policy")
     lineage = registry.Lineage(
@@ -29,7 +31,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         pool_answers_key=pool.answers_key,
         pool_prices_key=pool.prices_key,
         recipe=recipe.name,
-        training_cost_usd=round(trained.cost_usd, 6),
+        training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
     )
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
     version = registry.register(workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags)

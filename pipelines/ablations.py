@@ -60,7 +60,7 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
         known: dict[Path, list[ScoreRow]] = {}  # most changes leave the cold start as it is
         for name in chosen:
             setup = setups[seed, name]
-            folder = _trained(setup, podiums[seed].snapshot().deepspeed)
+            folder = trained(setup, podiums[seed].snapshot().deepspeed)
             outcomes[name].append(_measured(setup, folder, known))
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
     write_between(workspace.root / FILE, MARK, _table(outcomes))
@@ -83,18 +83,23 @@ def _setup(setup: Setup, change: Change, file: Path, trainings: int) -> Setup:
     return Setup(setup.workspace, recipe.model_copy(update={"budget": budget}), setup.pool)
 
 
-def _trained(setup: Setup, deepspeed: Mapping[str, Any] | None) -> Path:
-    """The folder of the finished training run of these settings."""
+def trained(setup: Setup, deepspeed: Mapping[str, Any] | None) -> Path:
+    """The folder of the finished training run of these settings. Raises `PodiumError` where it ends without a
+    result."""
     with servers(setup):
-        folder = write_run(setup, make_base_policy(setup, open_client(setup, "training")), deepspeed)
-        if RunResult.read(folder) is None:
-            plan, log = RunPlan.read(folder), folder / LOG
-            began = log.stat().st_size if log.is_file() else 0
-            variables = os.environ | environment(plan, folder)
-            with log.open("ab") as output:
-                status = call(command(plan, folder), cwd=plan.root, env=variables, stdout=output, stderr=output)
-            if status:
-                raise PodiumError(why(status, log, began, plan.recipe.grpo))
+        return finished(write_run(setup, make_base_policy(setup, open_client(setup, "training")), deepspeed))
+
+
+def finished(folder: Path) -> Path:
+    """The folder of a run, which is trained to its end unless it has ended. Raises as `trained` does."""
+    if RunResult.read(folder) is None:
+        plan, log = RunPlan.read(folder), folder / LOG
+        began = log.stat().st_size if log.is_file() else 0
+        variables = os.environ | environment(plan, folder)
+        with log.open("ab") as output:
+            status = call(command(plan, folder), cwd=plan.root, env=variables, stdout=output, stderr=output)
+        if status:
+            raise PodiumError(why(status, log, began, plan.recipe.grpo))
     return folder
 
 

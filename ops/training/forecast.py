@@ -175,6 +175,8 @@ def last_run(setup: Setup) -> Actual | None:
     finished = [folder for folder in setup.workspace.runs.glob("*") if RunResult.read(folder) is not None]
     for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
         plan = RunPlan.read(folder)
+        if plan.adaptive is not None:
+            continue
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
             return _actual(folder, recipe.grpo.rollouts_per_step)
     return None

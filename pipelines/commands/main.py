@@ -37,6 +37,7 @@ SECTIONS = {
     "Tables and pictures of the docs": {
         "seeds": f"{HERE}.tables:seeds",
         "ablations": f"{HERE}.tables:ablations",
+        "subsets": f"{HERE}.tables:subsets",
         "workflow": f"{HERE}.workflow:workflow",
     },
     "The shell": {"completion": f"{HERE}.completion:completion"},

@@ -1,4 +1,4 @@
-"""`podium seeds`, `podium ablations`: measurements that end as tables in docs/results.md."""
+"""`podium seeds`, `podium ablations`, `podium subsets`: measurements that end as tables in docs."""
 
 from __future__ import annotations
 
@@ -36,3 +36,25 @@ def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
     from pipelines.ablations import write_table
 
     click.echo(f"written to {write_table(Workspace.find(), changes, seeds)}")
+
+
+@click.command()
+@click.argument("recipes", nargs=-1)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--per-size", type=click.IntRange(1), default=3, show_default=True, help="Parts of each size.")
+@click.option("--questions", type=click.IntRange(1), default=50, show_default=True, help="Of each benchmark.")
+@click.option("--unseen", default="solver", show_default=True, help="A worker to keep from training; '' for none.")
+@click.option("--retrained", type=click.IntRange(0), default=1, show_default=True, help="Parts to train anew for.")
+def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, unseen: str, retrained: int) -> None:
+    """Hold Conductors to parts of their pool, as a table.
+
+    RECIPES have an adaptive section; adaptive and adaptive-cards when none is named. The table goes into
+    docs/training.md.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.subsets import Sampling, write_table
+
+    sampling = Sampling(per_size, questions, unseen, retrained)
+    click.echo(f"written to {write_table(Workspace.find(), recipes or ('adaptive', 'adaptive-cards'), seed, sampling)}")

@@ -218,6 +218,18 @@ def shape(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("training")
+def subsets(plan: Plan) -> Iterator[Missing]:
+    """The adaptive stage offers no more workers than there are."""
+    adaptive, workers = plan.recipe.adaptive, len(plan.setup.pool.workers)
+    if adaptive is None:
+        return
+    for name, size in (("smallest", adaptive.smallest), ("largest", adaptive.largest)):
+        if size is not None and size > workers:
+            why = f"a question is to offer {size} workers, and pool {plan.setup.pool.name!r} has {workers}"
+            yield Missing(f"adaptive.{name}", why, f"Set it to {workers} at most, or take a larger pool")
+
+
+@requirement("training")
 def packages(plan: Plan) -> Iterator[Missing]:
     """Libraries that the recipe asks for."""
     grpo, here = plan.recipe.grpo, plan.machine.packages

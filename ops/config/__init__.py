@@ -12,7 +12,7 @@ from ops.config.execution import STORED, Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.guards import Guards
-from ops.config.loading import load, load_gate, load_pool, load_recipe, pool_file, resolved
+from ops.config.loading import load, load_deepspeed, load_gate, load_pool, load_recipe, pool_file, resolved
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
@@ -53,6 +53,7 @@ __all__ = [
     "Worker",
     "digest",
     "load",
+    "load_deepspeed",
     "load_gate",
     "load_pool",
     "load_recipe",

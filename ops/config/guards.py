@@ -34,5 +34,3 @@ class Guards(Settings):
     """Rollouts of the whole run whose workers were not reached: they were partly paid for and taught nothing."""
     max_zero_variance: float = Field(default=0.8, ge=0, le=1)
     """Groups whose rewards are all alike, which teach nothing: beyond, four fifths of the money buy no gradient."""
-    max_unfinished: float = Field(default=0.1, ge=0, le=1)
-    """Completions that were cut at `max_completion_tokens`: no workflows, and each costs the most time."""

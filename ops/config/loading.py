@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -112,6 +113,22 @@ def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
 def load_gate(config: Path) -> PromotionGate:
     """`config/promotion.yaml`. Raises `ConfigError`."""
     return load(PromotionGate, config / "promotion.yaml")
+
+
+def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
+    """What the recipe's DeepSpeed file says; `None`: it names none. Raises `ConfigError`."""
+    name = recipe.grpo.deepspeed
+    if name is None:
+        return None
+    file = config / "deepspeed" / name
+    try:
+        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = ", ".join(sorted(path.name for path in file.parent.glob("*.json"))) or "none"
+        raise ConfigError(file, "(file)", "does not exist", f"Files there: {known}") from None
+    except ValueError as error:
+        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Mend it") from None
+    return settings
 
 
 def resolved(settings: Settings) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from ops.config.base import Settings, digest
 from ops.config.execution import STORED
-from ops.config.loading import load_gate, load_pool, load_recipe
+from ops.config.loading import load_deepspeed, load_gate, load_pool, load_recipe
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
-from ops.core.errors import ConfigError, DataError
+from ops.core.errors import DataError
 
 
 class Snapshot(Settings):
@@ -40,7 +40,7 @@ class Snapshot(Settings):
             recipe=recipe,
             pool=load_pool(config, recipe.pool),
             gate=load_gate(config),
-            deepspeed=_deepspeed(config, recipe.grpo.deepspeed),
+            deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
         )
 
@@ -81,18 +81,3 @@ class Snapshot(Settings):
 
 def _file(folder: Path, key: str) -> Path:
     return folder / f"{key}.json"
-
-
-def _deepspeed(config: Path, name: str | None) -> dict[str, Any] | None:
-    """Raises `ConfigError`."""
-    if name is None:
-        return None
-    file = config / "deepspeed" / name
-    try:
-        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        known = ", ".join(sorted(path.name for path in file.parent.glob("*.json"))) or "none"
-        raise ConfigError(file, "(file)", "does not exist", f"Files there: {known}") from None
-    except ValueError as error:
-        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Mend it") from None
-    return settings

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from ops.config import Pool, PretrainedPolicy, Recipe, Setup
-from ops.core.errors import ConfigError, DataError
+from ops.config import Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
+from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning import lengths as sizes
 from ops.planning.cost import Span, StageCost, Stages
@@ -208,15 +206,6 @@ def make_plan(
 
     Raises `ConfigError`.
     """
-    name = setup.recipe.grpo.deepspeed
-    if deepspeed is None and name is not None:
-        deepspeed = _deepspeed(setup.workspace.config / "deepspeed" / name)
+    if deepspeed is None:
+        deepspeed = load_deepspeed(setup.workspace.config, setup.recipe)
     return Plan(setup, machine, deepspeed, today or date.today())
-
-
-def _deepspeed(file: Path) -> Mapping[str, Any]:
-    try:
-        settings: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(file, "(file)", f"cannot be read ({error})", "Name a file of config/deepspeed") from None
-    return settings

@@ -159,13 +159,6 @@ def _zero_variance(evidence: Evidence) -> Verdict:
     return Verdict(not after > limit, saw, f"at most {limit:.0%}")
 
 
-def _unfinished(evidence: Evidence) -> Verdict:
-    share, limit = _mean(evidence.last, "unfinished"), evidence.guards.max_unfinished
-    tokens = _mean(evidence.last, "completion_tokens")
-    saw = f"{_percent(share)} of the completions run to the token limit without an end; {tokens:.0f} tokens in the mean"
-    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
-
-
 def _mean(rows: Sequence[Row], name: str) -> float:
     """Mean of what the rows say of `name`; NaN, which no guard takes for a fault, where none says anything."""
     values = [float(row[name]) for row in rows if row.get(name) is not None and not math.isnan(row[name])]
@@ -231,11 +224,6 @@ GUARDS = {
         "Groups whose rewards are all alike teach nothing",
         "Stop earlier, or choose problems with more signal (curation.selector, curation.shortlist_factor)",
         _zero_variance,
-    ),
-    "unfinished": Guard(
-        "Completions that run to the token limit: they are cut off, and no workflow",
-        "Check that the cold start teaches the end of the turn; raise grpo.max_completion_tokens if workflows need it",
-        _unfinished,
     ),
 }
 """By name, which is the asset check's."""

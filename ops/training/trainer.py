@@ -361,7 +361,6 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "entropy": logs.get("entropy"),
             "zero_variance_groups": logs.get("frac_reward_zero_std"),
             "completion_tokens": logs.get("completions/mean_length"),
-            "unfinished": logs.get("completions/clipped_ratio"),
             **statistics.values,
             "seconds": seconds,
             "seconds/workers": workers,

@@ -37,7 +37,6 @@ SOUND: dict[str, tuple[Any, Any]] = {
     "invalid/unequal_lengths": (0.02, 0.02),
     "zero_variance_groups": (0.1, 0.5),
     "diversity": (5.0, 3.0),
-    "unfinished": (0.1, 0.0),
     "completion_tokens": (20.0, 19.0),
     "use": (
         {"math": {"solver": 40, "scholar": 20}, "mmlu": {"solver": 20, "scholar": 20}},
@@ -90,10 +89,6 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unscorable": ({"share/unscorable": 0.2}, "10.0% of all rollouts have no reward, 20.0% in step 21"),
     "zero_variance": ({"zero_variance_groups": 0.9}, "in 90.0% of the groups all rewards are alike; 10.0% at the"),
-    "unfinished": (
-        {"unfinished": 1.0, "completion_tokens": 56.0},
-        "100.0% of the completions run to the token limit without an end; 56 tokens in the mean",
-    ),
 }
 
 
@@ -126,7 +121,6 @@ def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
         ("right_if_valid_rises", {"min_gain": -0.01}),
         ("unscorable", {"max_unscorable": 0.11}),
         ("zero_variance", {"max_zero_variance": 0.91}),
-        ("unfinished", {"max_unfinished": 1.0}),
     ],
 )
 def test_the_recipe_says_how_much_is_too_much(guard: str, threshold: dict[str, float]) -> None:
@@ -145,7 +139,6 @@ def test_what_a_curve_does_not_say_is_no_fault() -> None:
     lost = {"share/right": 0.0, "share/wrong": 0.0, "share/invalid": 0.0, "share/unscorable": 1.0}
     [row] = curve()[:1]
     row |= lost | {"zero_variance_groups": float("nan"), "use": {}, "top_patterns": {}, "diversity": 0.0}
-    del row["unfinished"]
     assert warned([row]) == ["unscorable"]
     assert findings([row])["worker_mismatch"].saw == "the workers were not measured alone"
 
@@ -177,7 +170,7 @@ class TestOnARun:
 
     def test_a_materialized_conductor_comes_with_its_warnings(self, podium: Podium) -> None:
         folder = self.run_folder(podium.load())
-        rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unfinished"][0])]
+        rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unscorable"][0])]
         write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
         result = RunResult(
             steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
@@ -193,9 +186,9 @@ class TestOnARun:
         evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
         assert list(evaluations) == list(GUARDS)
         assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
-        assert [name for name, each in evaluations.items() if not each.passed] == ["unfinished"]
-        assert str(evaluations["unfinished"].description).startswith("100.0% of the completions run to the token limit")
+        assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
+        assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")
         out = io.StringIO()
         print_summary(Console(file=out, width=200), podium, Calls(), 60.0, "train")
-        assert "Guard       unfinished: 100.0% of the completions" in out.getvalue()
+        assert "Guard       unscorable: 10.0% of all rollouts" in out.getvalue()
         assert out.getvalue().count("Guard ") == 1

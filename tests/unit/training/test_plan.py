@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Budget, Grpo, Recipe, Setup, load, load_pool, load_recipe
+from ops.config import Budget, Grpo, Pool, Recipe, Setup, load, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
@@ -102,6 +103,17 @@ def _plan(**changes: object) -> RunPlan:
     )
 
 
+def _trainable(root: Path, recipe: Recipe, pool: Pool) -> tuple[Setup, Path]:
+    """A recipe's setup below `root` with an empty mix, and the folder of its base policy: what `write_run` reads."""
+    setup, base = Setup(Workspace(root), recipe, pool), root / "base"
+    setup.workspace.data.mkdir()
+    (setup.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
+    base.mkdir()
+    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
+    card.write(base)
+    return setup, base
+
+
 def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) -> None:
     assert command(_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
     launched = command(_plan(deepspeed="zero3.json", processes=2), tmp_path)
@@ -110,19 +122,12 @@ def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) ->
 
 
 def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path) -> None:
-    workspace, pool = Workspace(tmp_path), load_pool(CONFIG, "quickstart")
+    pool = load_pool(CONFIG, "quickstart")
     quick = load_recipe(CONFIG, "quickstart")
     grpo = quick.grpo.model_copy(update={"deepspeed": "zero3.json", "processes": 2, "micro_batch": 64})
     recipe = quick.model_copy(update={"grpo": grpo})
-    workspace.data.mkdir()
-    (workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-    base = tmp_path / "base"
-    base.mkdir()
-    PolicyCard(recipe="r", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8).write(
-        base
-    )
     zero3, zero2 = ({"zero_optimization": {"stage": stage}} for stage in (3, 2))
-    setup = Setup(workspace, recipe, pool)
+    setup, base = _trainable(tmp_path, recipe, pool)
     folder = write_run(setup, base, zero3)
     launched = command(RunPlan.read(folder), folder)
     file = Path(launched[launched.index("--deepspeed_config_file") + 1])
@@ -172,17 +177,12 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
     monkeypatch.setattr(plan, "digest", recording)
     recipe = load_recipe(CONFIG, "quickstart")
     pool = load_pool(CONFIG, "quickstart")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")
-    base = tmp_path / "base"
-    base.mkdir()
-    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
-    card.write(base)
+    setup, base = _trainable(tmp_path, recipe, pool)
 
     def parts(**changes: object) -> str:
         younger = {name: Grpo.model_fields[name].default for name in plan._LATER}
         changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={**younger, **changes})})
-        write_run(Setup(Workspace(tmp_path), changed, pool), base)
+        write_run(replace(setup, recipe=changed), base)
         return json.dumps(seen[-1])
 
     assert not any(name in parts() for name in (*plan._LATER, *plan._NO_RESULT))
@@ -193,16 +193,11 @@ def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, m
 
 def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_one_stays(tmp_path: Path) -> None:
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")
-    base = tmp_path / "base"
-    base.mkdir()
-    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
-    card.write(base)
+    setup, base = _trainable(tmp_path, recipe, pool)
 
     def written(usd: float) -> RunPlan:
         changed = recipe.model_copy(update={"budget": Budget(run_usd=usd)})
-        folder = write_run(Setup(Workspace(tmp_path), changed, pool), base)
+        folder = write_run(replace(setup, recipe=changed), base)
         folders.add(folder)
         return RunPlan.read(folder)
 

@@ -139,7 +139,7 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     run(tiny.model_copy(update={"mlflow_uri": store(tmp_path)}), folder, lambda *_: None)
     client, tracked = only_run(store(tmp_path))
     curve = read_curve(folder)
-    for name in ("reward", "share/invalid", "zero_variance_groups", "unfinished", "tokens", "cost_usd", "diversity"):
+    for name in ("reward", "share/invalid", "zero_variance_groups", "tokens", "cost_usd", "diversity"):
         history = client.get_metric_history(tracked.info.run_id, name)
         assert [(point.step, point.value) for point in history] == [(line["step"], line[name]) for line in curve]
     assert tracked.data.params["max_steps"] == "2"

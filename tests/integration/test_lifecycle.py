@@ -223,7 +223,7 @@ def instance(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dagster
 
 def test_it_tells_the_story_to_its_end(life: Life) -> None:
     for stage in ("problems", "curation", "precaching", "training", "evaluation", "release"):
-        assert re.search(rf"^{stage}$", life.printed, re.MULTILINE), stage
+        assert re.search(rf"^{stage}$", life.printed, re.MULTILINE), f"{stage}:\n{life.printed}"
     assert "in-domain mean" in life.printed
     assert "models:/conductor@champion is version 1" in life.printed
     assert "Traceback" not in life.printed

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assets.conductor import run_folder
 from assets.resources import Podium
@@ -26,7 +26,7 @@ from ops.evaluation.runner import ScoreRow, evaluate, summarize
 from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
 from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder
-from ops.training.plan import RunResult
+from ops.training.plan import RunResult, read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import diversity
@@ -37,10 +37,12 @@ from pipelines.run import live
 FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `make seeds` -->"
 SAMPLED = 1.0
-"""The training temperature, at which policies are read beside greedily."""
+"""The temperature at which policies are read beside greedily: what they write as they are."""
+ENDS = 20
+"""Steps at either end of a training over which a step's seconds are means."""
 CHOSEN_BY = 40
 """Problems of each domain of the mix on which the static workflow is chosen."""
-HEAD = ("seed", "greedy in-domain", "unseen", "valid", "right if valid", "entropy, bits", "steps", "reward", "minutes")
+HEAD = ("seed", "greedy in-domain", "unseen", "valid", "right if valid", "entropy, bits", "steps", "reward")
 """Of the table of seeds; an arrow leads from the cold start to the Conductor."""
 SYSTEMS = ("Conductor, greedy", "cold start, greedy", "Conductor, sampled", "cold start, sampled")
 
@@ -60,8 +62,8 @@ class Outcome(NamedTuple):
     rows: Mapping[str, list[ScoreRow]]
     """One of `SYSTEMS` → what its workflows gave."""
     trained: RunResult
-    minutes: float | None = None
-    """Of the whole life, where that was timed."""
+    curve: Sequence[Mapping[str, Any]] = ()
+    """The steps of GRPO."""
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -71,14 +73,14 @@ class Outcome(NamedTuple):
 
 def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
     """Run every seed and write the tables between their marks in docs/results.md. Raises `PodiumError`."""
-    outcomes = []
+    outcomes, first = [], Podium(root=str(workspace.root)).load()
     for seed in seeds:
-        began = time.monotonic()
         live(workspace, "quickstart", seed)
-        minutes = (time.monotonic() - began) / 60
         podium = Podium(root=str(workspace.root), seed=seed)
-        outcomes.append(measured(podium.load(), run_folder(podium))._replace(minutes=minutes))
-    write_between(workspace.root / FILE, MARK, _tables(outcomes, opponents(Podium(root=str(workspace.root)).load())))
+        outcomes.append(measured(podium.load(), run_folder(podium)))
+    families = {problem.key: problem.subject for problem in questions(first)}
+    text = "\n".join((_tables(outcomes, opponents(first)), _profile(outcomes), _by_family(outcomes, families)))
+    write_between(workspace.root / FILE, MARK, text)
     return FILE
 
 
@@ -92,7 +94,7 @@ def measured(setup: Setup, folder: Path) -> Outcome:
         for name, policy in policies.items()
         for way, temperature in (("greedy", 0.0), ("sampled", SAMPLED))
     }
-    return Outcome(setup.recipe.seed, rows, trained)
+    return Outcome(setup.recipe.seed, rows, trained, read_curve(folder))
 
 
 def read(setup: Setup, policy: Path, temperature: float = 0.0) -> list[ScoreRow]:
@@ -215,10 +217,47 @@ def _tables(outcomes: Sequence[Outcome], others: Mapping[str, Score]) -> str:
             f"{entropy(cold):.2f} → {entropy(trained):.2f}",
             f"{statistics.mean(row.steps for row in trained):.2f}",
             f"{made.trained.reward_before:.3f} → {made.trained.reward_after:.3f}",
-            f"{made.minutes:.1f}",
         )
         lines.append(f"| {made.seed} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _profile(outcomes: Sequence[Outcome]) -> str:
+    """Where the time of a step of GRPO goes."""
+    parts = ("seconds", "seconds/generation", "seconds/workers", "seconds/update")
+    lines = ["| seed | steps | s a step | writing | workers | updating |", f"|{' --- |' * 6}"]
+    for made in outcomes:
+        for words, rows in ((f"first {ENDS}", made.curve[:ENDS]), (f"last {ENDS}", made.curve[-ENDS:])):
+            cells = (f"{statistics.mean(row[name] for row in rows):.2f}" for name in parts)
+            lines.append(f"| {made.seed} | {words} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _by_family(outcomes: Sequence[Outcome], families: Mapping[str, str]) -> str:
+    """Families of questions, greedily: the cold start, the Conductor, and what it writes most often there."""
+    cold, trained = (_families(outcomes, name, families) for name in (SYSTEMS[1], SYSTEMS[0]))
+    lines = ["| family | cold start, % | Conductor, % | steps | its commonest workers, in order |", f"|{' --- |' * 5}"]
+    for family, rows in trained.items():
+        workers, times = Counter(", ".join(row.workers) for row in rows).most_common(1)[0]
+        cells = (
+            f"{100 * _share(row.correct for row in cold[family]):.0f}",
+            f"{100 * _share(row.correct for row in rows):.0f}",
+            f"{statistics.mean(row.steps for row in rows):.1f}",
+            f"{workers} ({times / len(rows):.0%})",
+        )
+        lines.append(f"| {family} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _families(
+    outcomes: Sequence[Outcome], system: str, families: Mapping[str, str]
+) -> Mapping[str, Sequence[ScoreRow]]:
+    """Family → a system's rows of all seeds, in the order of the benchmarks."""
+    found: dict[str, list[ScoreRow]] = defaultdict(list)
+    for outcome in outcomes:
+        for row in outcome.rows[system]:
+            found[families[row.problem_key]].append(row)
+    return found
 
 
 def _over(values: Sequence[float]) -> str:

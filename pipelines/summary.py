@@ -73,6 +73,8 @@ def _training(console: Console, podium: Podium) -> None:
             f"{name:11} reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
             f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
         )
+        if trained.stopped:
+            console.print(f"            {trained.stopped}", style="yellow", markup=False)
         for finding in guard_run(podium.load(), run_folder(podium)):
             if not finding.passed:
                 line = f"Guard       {finding.guard}: {finding.saw} (threshold: {finding.threshold})"

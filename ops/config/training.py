@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import lcm
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -103,6 +104,15 @@ class Grpo(Settings):
     length_window: int = Field(default=1, ge=1)
     """Steps among which questions are sorted by the length of their prompts, so that a step pads less; the steps come
     in random order. 1: every step's questions are drawn alike."""
+    sampling: Literal["epochs", "signal"] = "epochs"
+    """Which problems a step asks. "epochs": every one once, in random order, then again. "signal": each the more often,
+    the more variance is expected of its rewards, by the forecast and by what its domain's subject has shown since."""
+    refill: float = Field(default=0.0, ge=0)
+    """Groups whose rewards are all alike are replaced by groups of other problems: in each step at most so many times
+    its questions are asked beside them. 0: they stay, and teach nothing."""
+    stop_without_signal: int | None = Field(default=None, ge=1)
+    """Steps in a row with (nearly) no group whose rewards differ, after which the run ends and says what is always
+    right, wrong or invalid. None: it goes on to its last step."""
     worker_samples: int = Field(default=1, ge=1)
     """Answers of a worker to one prompt that training draws on: epoch n executes with sample index n modulo this.
     1: every prompt is paid for once, and its one answer stands for the whole training."""
@@ -127,6 +137,11 @@ class Grpo(Settings):
     @property
     def rollouts_per_step(self) -> int:
         return self.questions_per_step * self.rollouts_per_question
+
+    @property
+    def refills_per_step(self) -> int:
+        """Groups that may be added to a step's own."""
+        return int(self.refill * self.questions_per_step)
 
     @field_validator("vllm_server_url")
     @classmethod
@@ -154,6 +169,19 @@ class Grpo(Settings):
             raise ValueError(
                 f"outage_s = {self.outage_s:g} is not less than collective_timeout_s = {self.collective_timeout_s:g}: "
                 "ranks would give up on one that waits for workers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _questions_are_chosen_once(self) -> Self:
+        if self.sampling == "signal" and self.length_window > 1:
+            raise ValueError('length_window puts questions in order, and so does sampling: signal. Leave it at 1')
+        if self.refill and self.refills_per_step * self.rollouts_per_question < lcm(
+            self.rollouts_per_question, self.processes
+        ):
+            raise ValueError(
+                f"refill = {self.refill:g} of {self.questions_per_step} questions is not one that {self.processes} "
+                "process(es) can share alike: raise it, or leave it at 0"
             )
         return self
 

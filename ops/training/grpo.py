@@ -41,6 +41,8 @@ def main() -> int:
                 f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
                 f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
             )
+            if result.stopped:
+                print(result.stopped)
     return 0
 
 

@@ -222,7 +222,8 @@ GUARDS = {
     ),
     "zero_variance": Guard(
         "Groups whose rewards are all alike teach nothing",
-        "Stop earlier, or choose problems with more signal (curation.selector, curation.shortlist_factor)",
+        "Stop earlier (grpo.stop_without_signal), or ask problems with more signal (grpo.sampling, grpo.refill, "
+        "curation.selector, curation.shortlist_factor)",
         _zero_variance,
     ),
 }

@@ -27,6 +27,7 @@ EXTENSIONS = "extensions"
 _LATER = (
     "clip_high", "entropy", "length_window", "worker_samples",
     "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max", "max_unscorable",
+    "sampling", "refill", "stop_without_signal",
 )  # fmt: skip
 """Settings younger than some runs: left at their defaults, they change no run's key."""
 _NO_RESULT = (
@@ -88,6 +89,8 @@ class RunResult(Settings):
     """What the rollouts' worker responses cost when they were paid for, here or in an earlier run."""
     seconds: float
     """Wall time of all attempts together."""
+    stopped: str = ""
+    """Why it ended before its last step; empty: it did not."""
 
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:

@@ -46,6 +46,8 @@ class StepStatistics:
     """Reward term → what it added to the rewards of the scorable rollouts."""
     use: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → worker → steps given to it."""
+    outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Domain → outcome → rollouts."""
     sample: str = ""
     """A workflow that was right, as its text."""
 
@@ -95,14 +97,26 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
         whole.seconds = max(whole.seconds, part.seconds)
         whole.sample = whole.sample or part.sample
     whole.terms = _totals([part.terms for part in parts])
-    whole.use = use(
-        (domain, worker)
-        for part in parts
-        for domain, workers in part.use.items()
-        for worker, steps in workers.items()
-        for _ in range(steps)
-    )
+    whole.use = _joined([part.use for part in parts])
+    whole.outcomes = _joined([part.outcomes for part in parts])
     return whole
+
+
+def following(before: StepStatistics, after: StepStatistics) -> StepStatistics:
+    """What two rounds of one step on one rank showed together, one after the other."""
+    both = merged([before, after])
+    both.seconds = before.seconds + after.seconds
+    return both
+
+
+def _joined(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    return use(
+        (domain, name)
+        for part in parts
+        for domain, counts in part.items()
+        for name, count in counts.items()
+        for _ in range(count)
+    )
 
 
 def summarize(
@@ -139,6 +153,7 @@ def summarize(
         scorable=sum(rollout.reward is not None for rollout in rollouts),
         terms=_totals(added),
         use=used,
+        outcomes=use((problem.domain, rollout.outcome) for rollout, problem in zip(rollouts, problems, strict=True)),
         sample=next((r.text for r in reversed(rollouts) if r.outcome == "right"), ""),
     )
 

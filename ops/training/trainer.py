@@ -16,7 +16,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, context_tokens, end_of_turn, load_model
@@ -27,10 +27,13 @@ from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.generation import write
+from ops.training.lost_signal import SignalStop
+from ops.training.order import Order, expected_variances
 from ops.training.outage import Patience
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
-from ops.training.reward import IMPATIENT, StepStatistics, merged, reward_function
+from ops.training.refill import DEAD, DEAD_LEFT, REFILLS, Asking, AskingTrainer, Row
+from ops.training.reward import IMPATIENT, StepStatistics, following, merged, reward_function
 from ops.training.subsets import drawn, epochs
 from ops.training.tracking import Tracking
 from ops.workers.client import Counts
@@ -44,7 +47,7 @@ WINDOW = 5
 """Steps over which "reward before" and "reward after" are means."""
 
 
-class TimedTrainer(GRPOTrainer):  # type: ignore[misc]
+class TimedTrainer(AskingTrainer):
     """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
 
     generation_seconds = 0.0
@@ -194,6 +197,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
     model.generation_config.eos_token_id = ends = end_of_turn(model, tokenizer)
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
+    room, mix = longest_sequence(grpo, model), list(problems.values())
+    asking = questions(plan, mix, row_maker(plan, team, tokenizer, room))
+    stop = SignalStop(grpo.stop_without_signal, lambda: curve.rows) if grpo.stop_without_signal else None
     trainer = TimedTrainer(
         model=model,
         reward_funcs=reward_function(
@@ -201,10 +207,11 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
             renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
         ),
         args=configuration(plan, folder, ends),
-        train_dataset=dataset(plan, list(problems.values()), team, tokenizer, longest_sequence(grpo, model)),
+        train_dataset=dataset(plan, mix, team, tokenizer, room),
         processing_class=tokenizer,
-        callbacks=[curve, *callbacks],
+        callbacks=[curve, *filter(None, (asking, stop)), *callbacks],
     )
+    trainer.asking = asking
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
     checkpoint = last_checkpoint(folder / "checkpoints")
@@ -222,11 +229,11 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     tokenizer.save_pretrained(folder / "policy")
     trained = {
         "pretrained": None,
-        "trained_steps": card.trained_steps + grpo.steps,
+        "trained_steps": card.trained_steps + trainer.state.global_step,
         "generation": plan.recipe.generation,
     }
     card.model_copy(update=trained).write(folder / "policy")
-    result = curve.result(counts, grpo.rollouts_per_step)
+    result = curve.result(counts, stop.reason if stop else "")
     partial = folder / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
     partial.rename(folder / RESULT)
@@ -245,6 +252,15 @@ def longest_sequence(grpo: Grpo, model: Any) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
+def questions(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> Asking | None:
+    """What asks others than the data set's questions; None where the recipe wants nothing of the kind."""
+    grpo, chosen = plan.recipe.grpo, plan.recipe.grpo.sampling == "signal"
+    if not (chosen or grpo.refills_per_step):
+        return None
+    expected = expected_variances(plan.setup, problems) if chosen else None
+    return Asking(Order(problems, plan.recipe.seed, expected), chosen, grpo.refills_per_step, row)
+
+
 def dataset(
     plan: RunPlan, problems: Sequence[Problem], team: Team, tokenizer: Any, context: int | None = None
 ) -> Dataset:
@@ -254,16 +270,9 @@ def dataset(
     offers and its epoch: what is offered differs from epoch to epoch. Raises `PromptTooLongError` for a prompt that
     leaves no room for a completion in `context` tokens, `DataError` for fewer problems than a step asks.
     """
-    grpo, seed = plan.recipe.grpo, plan.recipe.seed
-
-    def row(problem: Problem, shown: Team, **more: Any) -> dict[str, Any]:
-        messages = shown.messages(problem)
-        if context is not None:
-            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
-        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, **more}
-
+    grpo, seed, row = plan.recipe.grpo, plan.recipe.seed, row_maker(plan, team, tokenizer, context)
     if plan.adaptive is None:
-        rows = [row(problem, team) for problem in problems]
+        rows = [row(problem, 0) for problem in problems]
         if grpo.length_window > 1:
             rows = by_length(rows, grpo.questions_per_step, grpo.length_window, seed)
         return Dataset.from_list(rows)
@@ -272,14 +281,28 @@ def dataset(
         raise DataError(plan.problems, "(file)", size, "Ask fewer at a step (adaptive.questions_per_step)")
     asked: list[dict[str, Any]] = []
     for epoch, steps in epochs(len(problems), grpo.questions_per_step, grpo.steps):
-        rows = []
-        for problem in problems:
-            ordinals = drawn(plan.adaptive, len(team.workers), seed, problem.key, epoch)
-            part = team.offering(ordinals, renumbered=plan.adaptive.reshuffle)
-            rows.append(row(problem, part, offered=list(ordinals), epoch=epoch))
+        rows = [row(problem, epoch) for problem in problems]
         ordered = by_length(rows, grpo.questions_per_step, grpo.length_window, seed + epoch)
         asked += ordered[: steps * grpo.questions_per_step]
     return Dataset.from_list(asked)
+
+
+def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None) -> Callable[[Problem, int], Row]:
+    """What makes a problem's row in an epoch, which only the adaptive stage knows; raises as `dataset` does."""
+    grpo, adaptive = plan.recipe.grpo, plan.adaptive
+
+    def row(problem: Problem, epoch: int) -> Row:
+        shown, more = team, {}
+        if adaptive is not None:
+            ordinals = drawn(adaptive, len(team.workers), plan.recipe.seed, problem.key, epoch)
+            shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
+            more = {"offered": list(ordinals), "epoch": epoch}
+        messages = shown.messages(problem)
+        if context is not None:
+            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
+        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, **more}
+
+    return row
 
 
 def by_length(rows: Sequence[dict[str, Any]], step: int, window: int, seed: int) -> list[dict[str, Any]]:
@@ -324,7 +347,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
     def __init__(self, file: Path, report: Report) -> None:
         self._file, self._report = file, report
         self._statistics = StepStatistics()
-        self._rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         self._began = 0.0
 
     def start(self, step: int) -> None:
@@ -332,15 +355,16 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         if self._file.is_file():
             text = self._file.read_text(encoding="utf-8")
             lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
-            self._rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
-        self._file.write_text("".join(json.dumps(row) + "\n" for row in self._rows), encoding="utf-8")
+            self.rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
+        self._file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
 
     def batch(self, statistics: StepStatistics) -> None:
-        """What this rank's reward function saw."""
-        self._statistics = statistics
+        """What this rank's reward function saw: once in a step, or in each of its rounds."""
+        self._statistics = following(self._statistics, statistics)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         self._began = time.perf_counter()
+        self._statistics = StepStatistics()
         self.trainer.generation_seconds = 0.0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
@@ -359,7 +383,8 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "reward": logs["reward"],
             "loss": logs.get("loss"),
             "entropy": logs.get("entropy"),
-            "zero_variance_groups": logs.get("frac_reward_zero_std"),
+            "zero_variance_groups": logs.get(DEAD),
+            **({"zero_variance_groups/left": logs[DEAD_LEFT], "refills": logs[REFILLS]} if DEAD_LEFT in logs else {}),
             "completion_tokens": logs.get("completions/mean_length"),
             **statistics.values,
             "seconds": seconds,
@@ -367,10 +392,11 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "seconds/generation": generation,
             "seconds/update": seconds - generation - workers,
             "use": statistics.use,
+            "outcomes": statistics.outcomes,
             "top_patterns": statistics.patterns,
             "sample": statistics.sample,
         }
-        self._rows.append(row)
+        self.rows.append(row)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self.tracking is not None:
@@ -378,20 +404,21 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         note = f"reward {row['reward']:.3f} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
 
-    def result(self, counts: Sequence[Counts], rollouts: int) -> RunResult:
+    def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
         """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's."""
-        rewards = [row["reward"] for row in self._rows]
+        rewards = [row["reward"] for row in self.rows]
         window = min(WINDOW, len(rewards))
         return RunResult(
             steps=len(rewards),
             reward_before=sum(rewards[:window]) / window,
             reward_after=sum(rewards[-window:]) / window,
             window=window,
-            rollouts=rollouts * len(rewards),
+            stopped=stopped,
+            rollouts=sum(row["rollouts"] for row in self.rows),
             live_calls=sum(count.live for count in counts),
             cached_calls=sum(count.cached for count in counts),
             replayed_calls=sum(count.replayed for count in counts),
             spent_usd=sum(count.usd for count in counts),
-            cost_usd=sum(row["cost_usd"] for row in self._rows),
-            seconds=sum(row["seconds"] for row in self._rows),
+            cost_usd=sum(row["cost_usd"] for row in self.rows),
+            seconds=sum(row["seconds"] for row in self.rows),
         )

@@ -1,0 +1,86 @@
+"""The end of a run that learns nothing any more, and what there is to say about it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from accelerate.utils import broadcast_object_list
+from transformers import TrainerCallback
+
+NEARLY_NONE = 0.05
+"""Share of a step's groups: no more of them have rewards that differ in a step that is as good as lost."""
+_MOST = 0.5
+"""Share of a domain's rollouts from which an outcome is what is wrong there."""
+_REMEDIES = {
+    "right": "where nearly all is right there is nothing left to learn: keep this policy, or offer harder problems "
+    "(curation.shortlist_factor, curation.selector)",
+    "wrong": "where nearly all is wrong no workflow reaches the answer: other workers in the pool, easier problems, or "
+    "a cold start that explores more (cold_start.attempts)",
+    "invalid": "where most is invalid the grammar was not learnt, or was lost: more cold_start.steps, a larger "
+    "grpo.max_completion_tokens, or a smaller grpo.learning_rate",
+    "unscorable": "where most has no reward the workers were not reached: trainer.log says which",
+}
+_VARIETY = "where questions are always right or always wrong: larger groups (grpo.rollouts_per_question), a higher \
+grpo.temperature or more grpo.entropy"
+Row = Mapping[str, Any]
+"""A line of `curve.jsonl`."""
+
+
+def silent_steps(rows: Sequence[Row]) -> int:
+    """How many of the last steps in a row were (nearly) without a group whose rewards differ."""
+    count = 0
+    for row in reversed(rows):
+        dead = row.get("zero_variance_groups/left", row["zero_variance_groups"])
+        if dead is None or dead < 1 - NEARLY_NONE:
+            break
+        count += 1
+    return count
+
+
+def diagnosis(rows: Sequence[Row], planned: int) -> str:
+    """What these last steps of a run of `planned` steps show, by domain, and what to do; one line."""
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        for domain, counts in row["outcomes"].items():
+            outcomes[domain].update(counts)
+    said = "; ".join(f"{domain} {_shares(counts)}" for domain, counts in sorted(outcomes.items()))
+    remedies = dict.fromkeys(_remedy(counts) for counts in outcomes.values())
+    return (
+        f"ended after step {rows[-1]['step']} of {planned}, for want of a signal: in the last {len(rows)} steps at "
+        f"most {NEARLY_NONE:.0%} of a step's groups had rewards that differ, and the others teach nothing. "
+        f"Rollouts by domain: {said}. What to do: {'; '.join(remedies)}"
+    )
+
+
+def _shares(counts: Counter[str]) -> str:
+    return ", ".join(f"{count / counts.total():.0%} {name}" for name, count in counts.most_common() if count)
+
+
+def _remedy(counts: Counter[str]) -> str:
+    [(name, count)] = counts.most_common(1)
+    mixed = name in ("right", "wrong") and count < (1 - NEARLY_NONE) * counts.total()
+    return _VARIETY if mixed or count < _MOST * counts.total() else _REMEDIES[name]
+
+
+class SignalStop(TrainerCallback):  # type: ignore[misc]
+    """Ends the training in good order after `steps` silent steps in a row.
+
+    The first rank, which has the curve, decides for all. `reason` is empty until then, and on other ranks.
+    """
+
+    def __init__(self, steps: int, rows: Callable[[], Sequence[Row]]) -> None:
+        self._steps, self._rows = steps, rows
+        self.reason = ""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        if not logs or "reward" not in logs:
+            return
+        rows = self._rows()
+        ends = [state.is_world_process_zero and silent_steps(rows) >= self._steps]
+        broadcast_object_list(ends)
+        if ends[0]:
+            control.should_training_stop = True
+            if state.is_world_process_zero:
+                self.reason = diagnosis(rows[-self._steps :], state.max_steps)

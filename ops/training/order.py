@@ -1,0 +1,123 @@
+"""Which problems a step asks: the more often, the more variance is expected of a problem's rewards.
+
+At first the forecast from precached responses says what to expect: with a chance p to be right, rewards of 0.5 and 1
+have the variance p(1 - p) / 4. While the policy moves, the rewards that were seen on a domain's subject correct the
+forecast of all its problems, by a ratio that is shrunk towards 1 and forgets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from ops.config import Setup
+from ops.core.problem import Problem
+from ops.core.rows import load_responses
+
+HALF_LIFE = 20
+"""Steps after which what was seen counts half."""
+PRIOR = 1.0
+"""Groups that the forecast of a subject weighs as much as."""
+ALIKE = 0.1
+"""Share of the questions that is spread over all problems alike: nothing is forgotten for good."""
+_PAIR_TO_VARIANCE = 1 / 8
+"""Two rollouts differ with 2p(1 - p)."""
+
+
+def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, float]:
+    """Problem's key → the variance of its rewards, forecast from the precached responses. Raises `DataError`."""
+    from ops.curation.signal import group_signals, rescue
+    from ops.precaching.profiles import tallies
+
+    rows = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    chains, keys = rescue(setup.recipe.curation.rescued), [problem.key for problem in problems]
+    pairs = group_signals(tallies(rows), 2, chains, keys)
+    return {key: chance * _PAIR_TO_VARIANCE for key, chance in pairs.items()}
+
+
+class Order:
+    """Each problem has a claim, which grows by its share of every step; those with the largest claims are asked.
+
+    So problems are asked in proportion to their shares, as evenly as can be, and where all shares are equal each is
+    asked once before any is asked again. Random is where a claim begins: the seed decides all.
+    """
+
+    def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float] | None = None) -> None:
+        """`expected`: problem's key → variance; None: all problems are alike, and nothing is learnt of rewards."""
+        random = Random(f"order {seed}")
+        self._problems = {problem.key: problem for problem in problems}
+        self._claims = {key: random.random() for key in self._problems}
+        self._expected = dict(expected) if expected is not None else None
+        self._seen: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        """Domain and subject → sums of the variances seen and of those expected there."""
+
+    def ask(self, count: int) -> list[Problem]:
+        """The problems of the next step."""
+        for key, share in self.shares().items():
+            self._claims[key] += min(1.0, count * share)
+        return self.others(count)
+
+    def others(self, count: int, asked: Collection[str] = ()) -> list[Problem]:
+        """Up to `count` more problems, none of those that are `asked` (keys)."""
+        free = [key for key in self._claims if key not in asked]
+        chosen = sorted(free, key=lambda key: -self._claims[key])[:count]
+        self.count(chosen)
+        return [self._problems[key] for key in chosen]
+
+    def count(self, asked: Iterable[str]) -> None:
+        """These were asked: their claims go to the end of the queue."""
+        for key in asked:
+            self._claims[key] -= 1.0
+
+    def shares(self) -> dict[str, float]:
+        """Problem's key → its share of the questions; they add up to 1."""
+        weights = dict.fromkeys(self._problems, 1.0)
+        if self._expected is not None:
+            ratios = self._ratios(self._expected)
+            weights = {key: self._expected[key] * ratios[_subject(self._problems[key])] for key in weights}
+        total, even = sum(weights.values()), 1 / len(weights)
+        if not total:
+            return dict.fromkeys(weights, even)
+        return {key: ALIKE * even + (1 - ALIKE) * weight / total for key, weight in weights.items()}
+
+    def _ratios(self, expected: Mapping[str, float]) -> dict[str, float]:
+        """Domain and subject → variance there, as seen, of that which was expected."""
+        forecasts: defaultdict[str, list[float]] = defaultdict(list)
+        for key, problem in self._problems.items():
+            forecasts[_subject(problem)].append(expected[key])
+        ratios = {}
+        for subject, values in forecasts.items():
+            prior = PRIOR * fmean(values)
+            seen, foretold = self._seen.get(subject, (0.0, 0.0))
+            ratios[subject] = (prior + seen) / (prior + foretold) if prior + foretold else 1.0
+        return ratios
+
+    def learn(self, variances: Iterable[tuple[str, float]]) -> None:
+        """Take up what one step showed: the key of each question, and the variance of its rewards."""
+        if self._expected is None:
+            return
+        kept = 0.5 ** (1 / HALF_LIFE)
+        for subject, (seen, foretold) in self._seen.items():
+            self._seen[subject] = (kept * seen, kept * foretold)
+        for key, variance in variances:
+            seen, foretold = self._seen[_subject(self._problems[key])]
+            self._seen[_subject(self._problems[key])] = (seen + variance, foretold + self._expected[key])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that later steps depend on, JSON-ready: the forecast too, which new responses would change."""
+        return {"claims": dict(self._claims), "expected": self._expected, "seen": dict(self._seen)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on as the order did that was in this `state`."""
+        self._claims = {key: state["claims"][key] for key in self._problems}
+        self._expected = state["expected"]
+        self._seen.clear()
+        self._seen.update({subject: (seen, foretold) for subject, (seen, foretold) in state["seen"].items()})
+
+
+def _subject(problem: Problem) -> str:
+    return f"{problem.domain}/{problem.subject}"

@@ -1,0 +1,166 @@
+"""A step whose questions are not the data set's own: chosen by `Order`, and asked again where they teach nothing.
+
+A group whose rewards are all alike has no advantage. Groups of other problems take its place, within a budget (dynamic
+sampling, Section 3.2 of arXiv:2503.14476). All ranks see all groups, and take their own part of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd, isnan
+from statistics import variance
+from typing import Any, NamedTuple
+
+import torch
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+from trl import GRPOTrainer
+
+from ops.core.problem import Problem
+from ops.training.order import Order
+
+Row = dict[str, Any]
+"""A question as the data set has it: prompt, problem's key, and in the adaptive stage its offer and epoch."""
+DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", "refills"
+"""In what TRL logs: shares of the groups that teach nothing as they were asked and as they are updated on, and groups
+that were asked beside a step's own."""
+
+
+class Written(NamedTuple):
+    """One completion as TRL has it."""
+
+    prompt_ids: list[int]
+    ids: list[int]
+    message: Any
+    probabilities: Any
+    """vLLM's logarithms, a token each; None where the policy itself wrote."""
+
+
+class Group(NamedTuple):
+    """The rollouts of one question."""
+
+    row: Row
+    rollouts: list[Written]
+    rewards: torch.Tensor
+    """(rollouts, 1); NaN: none."""
+
+    @property
+    def scored(self) -> list[float]:
+        return [reward for reward in self.rewards[:, 0].tolist() if not isnan(reward)]
+
+    @property
+    def dead(self) -> bool:
+        return len(set(self.scored)) < 2
+
+
+@dataclass(eq=False)
+class Asking(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """What a run asks. Its state lies in each checkpoint's trainer_state.json, and is taken from there."""
+
+    order: Order
+    chosen: bool
+    """Whether `order` chooses a step's questions; else the data set does, and `order` only those that are added."""
+    refills: int
+    """Groups that may be added to a step's own."""
+    row: Callable[[Problem, int], Row]
+    """The question of a problem in an epoch (of the adaptive stage)."""
+
+    def first(self, slots: Sequence[Row]) -> list[Row]:
+        """The questions of a step that the data set has these for."""
+        if self.chosen:
+            return self._rows(self.order.ask(len(slots)), slots)
+        self.order.count(slot["problem"] for slot in slots)
+        return list(slots)
+
+    def more(self, count: int, asked: Sequence[Row]) -> list[Row]:
+        """Up to `count` questions beside those that were asked in the step."""
+        return self._rows(self.order.others(count, {row["problem"] for row in asked}), asked)
+
+    def _rows(self, problems: Sequence[Problem], like: Sequence[Row]) -> list[Row]:
+        return [self.row(problem, like[0].get("epoch", 0)) for problem in problems]
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": self.order.state}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.order.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
+
+
+class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO that generates a step in rounds where `asking` is set; else TRL's own."""
+
+    asking: Asking | None = None
+    _chosen: list[tuple[Row, Written]] | None = None
+    """This rank's rollouts of the step, once they are chosen."""
+    _rewards: torch.Tensor | None = None
+    """Theirs and the other ranks'."""
+
+    def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
+        if self.asking is None:
+            return super()._generate_and_score_completions(inputs)  # type: ignore[no-any-return]
+        asked, groups, every = self._rounds(self.asking, gather_object(inputs)[:: self.num_generations])
+        self._chosen = self._own([(group.row, rollout) for group in groups for rollout in group.rollouts])
+        self._rewards = torch.cat([group.rewards for group in groups])
+        output = super()._generate_and_score_completions([row for row, _ in self._chosen])
+        self._chosen = self._rewards = None
+        if self.asking.refills:
+            metrics = self._metrics["train"]
+            metrics["reward"][-1] = torch.cat([group.rewards for group in every]).nanmean().item()
+            metrics[DEAD][-1] = _share(asked)
+            metrics[DEAD_LEFT].append(_share(groups))
+            metrics[REFILLS].append(len(every) - len(asked))
+        return output  # type: ignore[no-any-return]
+
+    def _rounds(self, asking: Asking, slots: Sequence[Row]) -> tuple[list[Group], list[Group], list[Group]]:
+        """The groups of the step's own questions, those to update on, and all that were written."""
+        every = asked = self._round(asking.first(slots))
+        groups, left = list(asked), asking.refills
+        unit = self.accelerator.num_processes // gcd(self.num_generations, self.accelerator.num_processes)
+        while dead := [place for place, group in enumerate(groups) if group.dead]:
+            rows = asking.more(min(-(-len(dead) // unit), left // unit) * unit, [group.row for group in every])
+            rows = rows[: len(rows) // unit * unit]  # every rank writes as many
+            if not rows:
+                break
+            added = self._round(rows)
+            left, every = left - len(rows), every + added
+            for place, group in zip(dead, [group for group in added if not group.dead], strict=False):
+                groups[place] = group
+        asking.order.learn((group.row["problem"], variance(group.scored)) for group in every if len(group.scored) > 1)
+        return asked, groups, every
+
+    def _round(self, rows: Sequence[Row]) -> list[Group]:
+        """What all ranks together write for these questions, and its rewards."""
+        mine = self._own([row for row in rows for _ in range(self.num_generations)])
+        prompts = [row["prompt"] for row in mine]
+        prompt_ids, ids, _, messages, probabilities, *_ = super()._generate(prompts)
+        rewards = self._calculate_rewards(mine, prompts, messages, ids).split(self.num_generations)
+        written = zip(prompt_ids, ids, messages, probabilities or [None] * len(ids), strict=True)
+        rollouts = gather_object([Written(*parts) for parts in written])
+        starts = range(0, len(rollouts), self.num_generations)
+        return [
+            Group(row, rollouts[start : start + self.num_generations], reward)
+            for row, start, reward in zip(rows, starts, rewards, strict=True)
+        ]
+
+    def _own(self, everyones: list[Any]) -> list[Any]:
+        """This rank's part."""
+        size = len(everyones) // self.accelerator.num_processes
+        return everyones[size * self.accelerator.process_index :][:size]
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        if self._chosen is None:
+            return super()._generate(prompts)
+        rollouts = [rollout for _, rollout in self._chosen]
+        prompt_ids, ids, messages, probabilities = map(list, zip(*rollouts, strict=True))
+        return prompt_ids, ids, None, messages, None if None in probabilities else probabilities, {}, None, []
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        if self._rewards is not None:
+            return self._rewards
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+
+def _share(groups: Sequence[Group]) -> float:
+    return sum(group.dead for group in groups) / len(groups)

@@ -1,0 +1,165 @@
+"""A step whose questions are chosen, and asked again: what is updated on, what is counted, and a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from ops.config import Adaptive, Grpo
+from ops.core.problem import Problem
+from ops.training import outage
+from ops.training.plan import RunResult, read_curve
+from ops.training.trainer import TimedTrainer, run
+from tests.unit.training.tiny import tiny_plan
+
+pytestmark = pytest.mark.slow
+STEPS, QUESTIONS, GROUP = 5, 2, 4
+
+
+@dataclass
+class Trained:
+    """One run: the problems of each batch of rollouts, and the advantages of each step's rollouts."""
+
+    folder: Path
+    rounds: list[tuple[int, list[str]]] = field(default_factory=list)
+    """(calls of the trainer's loss so far, problem of each question)."""
+    advantages: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return read_curve(self.folder)
+
+    @property
+    def rewards(self) -> list[float]:
+        return [row["reward"] for row in self.rows]
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        from safetensors.torch import load_file
+
+        return load_file(self.folder / "policy" / "model.safetensors")
+
+    @property
+    def steps(self) -> list[list[list[str]]]:
+        """The rounds of each step."""
+        steps: dict[int, list[list[str]]] = {}
+        for at, keys in self.rounds:
+            steps.setdefault(at, []).append(keys)
+        return list(steps.values())
+
+
+class Cut(TrainerCallback):  # type: ignore[misc]
+    """The end of a process after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def trained(folder: Path, *, cut_at: int | None = None, adaptive: bool = False, **grpo: Any) -> Trained:
+    folder.mkdir()
+    plan, run_folder = tiny_plan(folder, steps=STEPS, learning_rate=1e-3, temperature=1.5, **grpo)
+    if adaptive:
+        plan = plan.model_copy(update={"adaptive": Adaptive(steps=STEPS, smallest=5)})
+    made = Trained(run_folder)
+    whole, loss = outage.roll_out, TimedTrainer._compute_loss
+
+    async def recording(texts: Sequence[str], problems: Sequence[Problem], team: Any, **more: Any) -> Any:
+        made.rounds.append((len(made.advantages), [problem.key for problem in problems[::GROUP]]))
+        assert all(len({p.key for p in problems[at : at + GROUP]}) == 1 for at in range(0, len(problems), GROUP))
+        return await whole(texts, problems, team, **more)
+
+    def kept(self: TimedTrainer, model: Any, inputs: dict[str, Any]) -> Any:
+        made.advantages.append(inputs["advantages"].clone())
+        return loss(self, model, inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outage, "roll_out", recording)
+        patch.setattr(TimedTrainer, "_compute_loss", kept)
+        if cut_at is not None:
+            with pytest.raises(KeyboardInterrupt):
+                run(plan, run_folder, lambda *_: None, [Cut(cut_at)])
+        run(plan, run_folder, lambda *_: None)
+    return made
+
+
+@pytest.fixture(scope="module")
+def refilled(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return trained(tmp_path_factory.mktemp("refill") / "whole", refill=1.5)
+
+
+def test_dead_groups_are_replaced_by_others_within_the_budget(refilled: Trained) -> None:
+    for rounds, row in zip(refilled.steps, refilled.rows, strict=True):
+        asked = [key for keys in rounds for key in keys]
+        assert len(rounds[0]) == QUESTIONS and len(set(asked)) == len(asked)
+        assert row["refills"] == len(asked) - QUESTIONS <= 3
+        assert row["zero_variance_groups/left"] <= row["zero_variance_groups"]
+        spent = row["refills"] == 3 or row["zero_variance_groups/left"] == 0
+        assert spent and (row["refills"] > 0) == (row["zero_variance_groups"] > 0)
+    assert any(row["zero_variance_groups/left"] < row["zero_variance_groups"] for row in refilled.rows)
+
+
+def test_a_step_is_as_large_as_ever_and_holds_what_is_alive(refilled: Trained) -> None:
+    for at, row in zip(range(0, len(refilled.advantages), 2), refilled.rows, strict=True):
+        advantages = torch.cat(refilled.advantages[at : at + 2])
+        assert len(advantages) == QUESTIONS * GROUP
+        alive = QUESTIONS * (1 - row["zero_variance_groups/left"])
+        assert alive <= (advantages.abs() > 1e-6).sum() <= GROUP * alive
+
+
+def test_all_that_was_written_counts(refilled: Trained) -> None:
+    for row in refilled.rows:
+        assert row["rollouts"] == GROUP * (QUESTIONS + row["refills"])
+        assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
+        assert sum(sum(counts.values()) for counts in row["outcomes"].values()) == row["rollouts"]
+        assert row["calls"] == sum(steps for workers in row["use"].values() for steps in workers.values())
+        assert row["seconds/workers"] + row["seconds/generation"] <= row["seconds"]
+    result = RunResult.read(refilled.folder)
+    assert result is not None
+    assert result.rollouts == sum(row["rollouts"] for row in refilled.rows) > STEPS * QUESTIONS * GROUP
+    assert result.live_calls + result.cached_calls == sum(row["calls"] for row in refilled.rows)
+
+
+@pytest.mark.parametrize(
+    "grpo",
+    [{"sampling": "signal"}, {"sampling": "signal", "refill": 1.0}, {"refill": 1.5}, {"refill": 1.0, "adaptive": True}],
+    ids=["signal", "signal and refill", "refill", "refill on subsets"],
+)
+def test_a_run_that_was_cut_short_asks_and_learns_what_it_would_have(tmp_path: Path, grpo: dict[str, Any]) -> None:
+    whole, resumed = trained(tmp_path / "whole", **grpo), trained(tmp_path / "cut", cut_at=3, **grpo)
+    assert len(resumed.steps) == STEPS + 1  # the third step was cut before its checkpoint, and is done again
+    assert resumed.steps[2] == resumed.steps[3]
+    assert resumed.steps[:3] + resumed.steps[4:] == whole.steps
+    assert resumed.rewards == whole.rewards
+    assert all(torch.equal(weights, resumed.weights[name]) for name, weights in whole.weights.items())
+
+
+def test_by_signal_no_problem_waits_for_an_epoch_to_end(tmp_path: Path) -> None:
+    made = trained(tmp_path / "run", sampling="signal")
+    assert [len(rounds) for rounds in made.steps] == [1] * STEPS  # nothing is asked twice
+    assert "refills" not in made.rows[0]
+    assert all(len(set(keys)) == QUESTIONS for [keys] in made.steps)
+
+
+@pytest.mark.parametrize(
+    ("grpo", "words"),
+    [
+        ({"sampling": "signal", "length_window": 4}, "length_window puts questions in order"),
+        ({"refill": 0.1}, "refill = 0.1 of 4 questions is not one"),
+        ({"sampling": "forecast"}, "'epochs' or 'signal'"),
+        ({"refill": -1}, "greater than or equal to 0"),
+        ({"stop_without_signal": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(grpo: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Grpo.model_validate(grpo)

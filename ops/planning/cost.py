@@ -72,6 +72,12 @@ class Call(NamedTuple):
         return self.prompt.plus(self.answer)
 
 
+def refilled(grpo: Grpo) -> Span:
+    """Rollouts that are written for each one of the steps' own: none beside it, half of those that may be, all."""
+    most = grpo.refills_per_step / grpo.questions_per_step
+    return Span(1.0, 1 + most / 2, 1 + most)
+
+
 @dataclass(frozen=True)
 class StageCost:
     """One stage: what is asked and what that costs."""
@@ -239,9 +245,11 @@ class Stages:
         return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo))
 
     def _rollouts(self, name: str, grpo: Grpo) -> StageCost:
-        rollouts = grpo.steps * grpo.rollouts_per_step
+        rollouts, more = grpo.steps * grpo.rollouts_per_step, refilled(grpo)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
-        return self._workflows(name, what, Span.of(rollouts), self._spread(1), waits=grpo.steps)
+        if grpo.refills_per_step:
+            what += f", and up to {grpo.refills_per_step * grpo.rollouts_per_question} in place of what teaches nothing"
+        return self._workflows(name, what, more.times(rollouts), self._spread(1), waits=grpo.steps)
 
     def baselines(self) -> StageCost:
         """Every worker alone on the test questions."""

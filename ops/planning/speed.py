@@ -6,7 +6,7 @@ The arithmetic's speeds are assumptions: nothing was measured on a GPU.
 from __future__ import annotations
 
 from ops.config import Setup
-from ops.planning.cost import Span
+from ops.planning.cost import Span, refilled
 from ops.planning.lengths import Lengths
 from ops.planning.machine import Machine
 from ops.planning.shape import ModelShape
@@ -36,7 +36,7 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
     passes = 8 if grpo.gradient_checkpointing else 6
     operations = said.plus(Span.of(known.prompt)).times(rollouts * passes * shape.parameters)
     speed = UTILISATION.times(gpus * 1e12 * min(_peak(gpu.name) for gpu in machine.gpus))
-    return _over(operations, speed).plus(_writing(said.times(rollouts), shape, grpo.vllm, gpus))
+    return _over(operations, speed).plus(_writing(said.times(refilled(grpo)).times(rollouts), shape, grpo.vllm, gpus))
 
 
 def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, questions: int) -> Span | None:

@@ -24,6 +24,7 @@ def describe(setup: Setup) -> str:
     places = len(training_domains(recipe.benchmarks)) * mix.per_domain
     candidates = round(places * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
+    most = rollouts + grpo.steps * grpo.refills_per_step * grpo.rollouts_per_question
     policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
     samples = recipe.precaching.samples
@@ -39,7 +40,7 @@ def describe(setup: Setup) -> str:
         ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
         ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
         ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
-        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
+        ("GRPO", f"{size} = {rollouts} rollouts, at most {most * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),

@@ -28,7 +28,8 @@ FIRST_STEPS = 5
 
 
 class Range(NamedTuple):
-    """Low: no step sees another. High: every step sees all that went before it. The rest lies between."""
+    """Low: no step sees another, no group is refilled. High: every step sees all that went before it, and as many
+    groups are refilled as may be. The rest lies between."""
 
     low: float
     high: float
@@ -119,7 +120,7 @@ def run_forecast(
         steps=steps,
         rollouts=rollouts,
         calls=rollouts * steps,
-        usd=Range(alone, alone + rollouts * context),
+        usd=Range(alone, (alone + rollouts * context) * (1 + grpo.refills_per_step / grpo.questions_per_step)),
         cap_usd=recipe.budget.run_usd,
         worker_s=grpo.steps * step_s,
         limited_by=limited_by,
@@ -170,9 +171,10 @@ def _busy_seconds(worker: Worker, calls: float, latency_s: float) -> float:
 
 
 def last_run(setup: Setup) -> Actual | None:
-    """The newest finished run of this recipe's GRPO settings with this pool; None where there is none."""
+    """The newest run of this recipe's GRPO settings with this pool that took all its steps; None: there is none."""
     recipe = setup.recipe
-    finished = [folder for folder in setup.workspace.runs.glob("*") if RunResult.read(folder) is not None]
+    results = {folder: RunResult.read(folder) for folder in setup.workspace.runs.glob("*")}
+    finished = [folder for folder, result in results.items() if result is not None and not result.stopped]
     for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
         plan = RunPlan.read(folder)
         if plan.adaptive is not None:

@@ -74,6 +74,12 @@ def test_signal_calls_and_cost_by_hand() -> None:
     assert found.usd.high == pytest.approx(480 * 0.02 + 160 * read_again * 4e-6)
 
 
+def test_what_may_be_refilled_is_in_the_high_end() -> None:
+    grpo = recipe().grpo.model_dump()
+    plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
+    assert refilled.usd == pytest.approx((plain.usd.low, 2 * plain.usd.high))
+
+
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
     many = [*ROWS, *[row("a", number, 1.0, cost_usd=0.01) for number in range(1, 50)]]
     assert made(many).usd.low == pytest.approx(made(ROWS).usd.low)

@@ -173,6 +173,28 @@ def test_an_optimizer_in_the_hosts_memory_trains_alike(tmp_path: Path) -> None:
     assert any(not torch.equal(plain[name], base[name]) for name in plain)
 
 
+def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1e-3}
+    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=6, stop_without_signal=2, **options)
+    attempt(plan, folder)
+    result = RunResult.read(folder)
+    assert result is not None and result.steps == len(curve(folder)) == 2
+    assert result.stopped.startswith("ended after step 2 of 6")
+
+
+def test_both_ranks_ask_and_refill_the_same(tmp_path: Path) -> None:
+    """Three groups of two ranks: the one in the middle lies on both."""
+    chosen: dict[str, Any] = {"sampling": "signal", "refill": 1.0, "questions_per_step": 3}
+    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1.5}
+    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
+    attempt(plan, folder)
+    rows = curve(folder)
+    assert any(row["zero_variance_groups/left"] < row["zero_variance_groups"] for row in rows)
+    for row in rows:
+        assert row["rollouts"] == 4 * (3 + row["refills"]) == sum(sum(c.values()) for c in row["outcomes"].values())
+        assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
+
+
 def test_the_policy_is_whole_and_in_its_own_precision(ranks: Ranks) -> None:
     policy = Conductor.load(ranks.folder / "policy")
     assert {str(parameter.dtype) for parameter in policy._model.parameters()} == {"torch.bfloat16"}

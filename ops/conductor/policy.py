@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ops.config import STORED, Execution, Generation, Pool, PretrainedPolicy, Prompting, Settings
+from ops.config import STORED, Execution, Generation, Pool, PretrainedPolicy, Prompting, RoundLimits, Settings
 from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.workers.types import Client
@@ -42,6 +42,8 @@ class PolicyCard(Settings):
     """Where the weights come from when they do not lie in the folder."""
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
+    rounds: RoundLimits | None = None
+    """How far it may go on from its own answers; None: it was never trained to, and writes one workflow."""
 
     @classmethod
     def read(cls, folder: Path) -> PolicyCard:
@@ -207,6 +209,11 @@ class Conductor:
             )
         new = out[:, batch["input_ids"].shape[1] :]
         return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """Whether the prompt leaves room for a completion of the card's length."""
+        context = context_tokens(self._model)
+        return context is None or chat_tokens(self._tokenizer, prompt) <= context - self.card.max_completion_tokens
 
     def _check_lengths(self, tokens: Sequence[int], completion: int) -> None:
         context = context_tokens(self._model)

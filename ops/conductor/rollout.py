@@ -15,6 +15,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import grade_many
 from ops.workflow.execution import execute
 from ops.workflow.grammar import FormatFailure, Parsed
+from ops.workflow.recursion import ending
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Trace
@@ -33,13 +34,20 @@ class Rollout:
     text: str
     parsed: Parsed
     trace: Trace | None
-    """None when the completion is no workflow."""
+    """None when the completion is no workflow, or one that leaves the answer of the round before."""
     grade: Grade | None
     outcome: Outcome
+    after: Rollout | None = None
+    """The round that a recursive one goes on from."""
 
     @property
     def reward(self) -> float | None:
         return REWARDS[self.outcome]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the round before has the last word: three empty lists, or its own workflow once more."""
+        return _keeps(self.parsed, self.after)
 
 
 async def roll_out(
@@ -50,25 +58,34 @@ async def roll_out(
     sample: int = 0,
     scheduler: Scheduler | None = None,
     cut_off: Collection[int] = (),
+    after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
     `texts` and `problems` correspond one to one; `team`: who was offered, to all or to each. `scheduler`: one that is
     shared with other batches of the same event loop; None: one for this batch. `cut_off`: the places of texts whose
-    writer met the limit of tokens before an end; they are no workflows, whatever stands in them. Raises `OverBudget`
-    and `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
+    writer met the limit of tokens before an end; they are no workflows, whatever stands in them. `after`: the round,
+    with an answer, that each goes on from, or None for a first round; what keeps that answer is not executed and has
+    its outcome. Raises `OverBudget` and `ConfigError`; a worker that cannot be reached, and a deadline that passes,
+    make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()
     teams = [team] * len(texts) if isinstance(team, Team) else team
-    written = enumerate(zip(texts, teams, strict=True))
-    parsed = [CUT_OFF if i in cut_off else offered.read(text) for i, (text, offered) in written]
+    before = [None] * len(texts) if after is None else after
+    written = enumerate(zip(texts, teams, before, strict=True))
+    parsed = [
+        CUT_OFF if i in cut_off else offered.read(text, recursive=earlier is not None)
+        for i, (text, offered, earlier) in written
+    ]
 
-    async def run(reading: Parsed, problem: Problem, offered: Team) -> Trace | None:
-        if reading.workflow is None:
+    async def run(reading: Parsed, problem: Problem, offered: Team, earlier: Rollout | None) -> Trace | None:
+        if reading.workflow is None or _keeps(reading, earlier):
             return None
-        return await execute(reading.workflow, worker_prompt(problem), offered, sample=sample, scheduler=shared)
+        previous = None if earlier is None or earlier.trace is None else ending(earlier.trace)
+        question = worker_prompt(problem)
+        return await execute(reading.workflow, question, offered, sample=sample, scheduler=shared, previous=previous)
 
-    running = [run(*each) for each in zip(parsed, problems, teams, strict=True)]
+    running = [run(*each) for each in zip(parsed, problems, teams, before, strict=True)]
     # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
     finished = await asyncio.gather(*running, return_exceptions=True)
     traces = [_raised(trace) for trace in finished]
@@ -76,9 +93,20 @@ async def roll_out(
     pairs = [(problems[i], traces[i].answer or "") for i in answered]  # type: ignore[union-attr]
     grades = dict(zip(answered, await asyncio.to_thread(grade_many, pairs), strict=True))
     return [
-        Rollout(text, reading, trace, grades.get(i), _outcome(trace, grades.get(i)))
-        for i, (text, reading, trace) in enumerate(zip(texts, parsed, traces, strict=True))
+        _kept(text, reading, earlier)
+        if earlier is not None and _keeps(reading, earlier)
+        else Rollout(text, reading, trace, grades.get(i), _outcome(trace, grades.get(i)), earlier)
+        for i, (text, reading, trace, earlier) in enumerate(zip(texts, parsed, traces, before, strict=True))
     ]
+
+
+def _keeps(parsed: Parsed, after: Rollout | None) -> bool:
+    workflow = parsed.workflow
+    return after is not None and workflow is not None and (workflow.is_empty or workflow == after.parsed.workflow)
+
+
+def _kept(text: str, parsed: Parsed, after: Rollout) -> Rollout:
+    return Rollout(text, parsed, None, after.grade, after.outcome, after)
 
 
 def _raised(trace: Trace | BaseException | None) -> Trace | None:

@@ -17,6 +17,7 @@ from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
+from ops.config.recursive import Recursive, RoundLimits
 from ops.config.setup import Setup
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
@@ -43,7 +44,9 @@ __all__ = [
     "PromotionGate",
     "Prompting",
     "Recipe",
+    "Recursive",
     "Replay",
+    "RoundLimits",
     "ScratchPolicy",
     "Serve",
     "Settings",

@@ -14,6 +14,7 @@ from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.guards import Guards
 from ops.config.prompting import Prompting
+from ops.config.recursive import Recursive
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
@@ -42,6 +43,8 @@ class Recipe(Settings):
     grpo: Grpo = Grpo()
     adaptive: Adaptive | None = None
     """None: the Conductor is trained with its whole pool on offer, and that is all."""
+    recursive: Recursive | None = None
+    """None: the Conductor writes one workflow for a question, and that is all."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
@@ -78,4 +81,18 @@ class Recipe(Settings):
             self.adaptive.grpo(self.grpo)
         except ValidationError as error:
             raise ValueError(f"adaptive over grpo: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _rounds_can_be_trained(self) -> Self:
+        if self.recursive is None:
+            return self
+        if absent := sorted(set(self.recursive.benchmarks or ()) - set(self.benchmarks)):
+            raise ValueError(f"recursive.benchmarks names {', '.join(absent)}, not among the recipe's benchmarks")
+        try:
+            self.recursive.grpo(self.grpo)
+        except ValidationError as error:
+            raise ValueError(f"recursive over grpo: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        except ValueError as error:
+            raise ValueError(f"recursive over grpo: {error}") from None
         return self

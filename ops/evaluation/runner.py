@@ -80,6 +80,10 @@ class ScoreRow:
     pattern: str = ""
     usage: tuple[Usage, ...] = ()
     """What each response took, in the order of `workers`: costs are computed from it at any price."""
+    rounds: int = 1
+    """Completions written, where the Conductor works in rounds."""
+    stop: str = ""
+    """Why the rounds ended (`ops.workflow.recursion.Stop`); empty where there are none."""
 
     @property
     def problem_key(self) -> str:
@@ -192,11 +196,12 @@ def _row(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
         unscorable=rollout.outcome == "unscorable",
         shape=shape(workflow) if workflow else "",
         pattern=pattern(workflow) if workflow else "",
-        usage=_usage(trace) if trace else (),
+        usage=usage_of(trace) if trace else (),
     )
 
 
-def _usage(trace: Trace) -> tuple[Usage, ...]:
+def usage_of(trace: Trace) -> tuple[Usage, ...]:
+    """What each response took, in the order of the steps."""
     answered = ((step.worker, step.response) for step in trace.steps if step.status == "ok")
     return tuple(Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered)
 

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import Conductor, PolicyCard
-from ops.config import Pool, load
+from ops.config import Pool, RoundLimits, load
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.resources import resources
+from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import Writer
 from ops.workflow.grammar import Workflow
+from ops.workflow.recursion import CallBudget, RecursiveTrace, recurse
+from ops.workflow.team import Team
 
 if TYPE_CHECKING:
     from ops.workflow.trace import Trace
@@ -41,18 +44,21 @@ class Written:
     workflow: Workflow
     text: str
     attempts: int
+    completion: str
+    """What the Conductor wrote, as it reads it again where it works in rounds."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """An executed workflow; `trace.answer` is None when a worker could not be reached or refused."""
+    """An executed workflow, or all rounds where the Conductor works in rounds; `trace.answer` is None when a worker
+    could not be reached or refused."""
 
     written: Written
-    trace: Trace
+    trace: Trace | RecursiveTrace
 
     def as_outputs(self) -> dict[str, Any]:
         """JSON-ready: the trace's row (workflow, status, steps, tokens, USD, seconds) and the attempts."""
-        return self.trace.as_row() | {"workflow": self.written.text, "attempts": self.written.attempts}
+        return self.trace.as_row() | {"attempts": self.written.attempts}
 
 
 def question(text: str, inputs: Mapping[str, Any] | None = None) -> Problem:
@@ -88,6 +94,8 @@ class Service:
         self.conductor, self.workspace = conductor, workspace
         data = resources() / "data"
         self.team = card.team(pool, data, card.execution)
+        self._limits = card.rounds
+        self._budget = None if card.rounds is None else CallBudget(card.rounds.calls_ratio)
 
     @classmethod
     def load(cls, policy: Path, pool_file: Path, workspace: Workspace) -> Service:
@@ -109,7 +117,7 @@ class Service:
             [completion] = self.conductor.write([messages], temperature=0.0 if attempt == 0 else 0.7, seed=attempt)
             parsed = self.team.read(completion)
             if parsed.workflow is not None:
-                return Written(problem, parsed.workflow, parsed.workflow.render(), attempt + 1)
+                return Written(problem, parsed.workflow, parsed.workflow.render(), attempt + 1, completion)
             detail = f"{parsed.failure}: {parsed.detail}"
         raise NoWorkflowError(
             f"The Conductor wrote no valid workflow in {ATTEMPTS} attempts (last: {detail}). "
@@ -117,10 +125,12 @@ class Service:
         )
 
     def execute(self, written: Written, *, cap_usd: float) -> Served:
-        """Run the workflow, spending at most `cap_usd` on it. Raises `OverBudget`, `ConfigError`."""
+        """Run the workflow, and further rounds where the policy was trained to go on within its card's limits (all
+        questions since the service was loaded are one set), spending at most `cap_usd`. Raises `OverBudget`,
+        `ConfigError`."""
         return Served(written, in_thread(self._execute(written, cap_usd)))
 
-    async def _execute(self, written: Written, cap_usd: float) -> Trace:
+    async def _execute(self, written: Written, cap_usd: float) -> Trace | RecursiveTrace:
         from ops.benchmarks.prompts import worker_prompt
         from ops.cache import open_cache
         from ops.spending.ledger import Ledger
@@ -131,10 +141,27 @@ class Service:
         cache, ledger = open_cache(self.workspace.cache), Ledger(self.workspace.ledger)
         client = WorkerClient(cache, ledger, Account(f"serving-{written.problem.id}", "serving", cap_usd))
         try:
-            return await execute(written.workflow, worker_prompt(written.problem), replace(self.team, client=client))
+            team = replace(self.team, client=client)
+            if self._limits is None:
+                return await execute(written.workflow, worker_prompt(written.problem), team)
+            return await self._in_rounds(written, team, self._limits)
         finally:
             ledger.close()
             cache.close()
+
+    async def _in_rounds(self, written: Written, team: Team, limits: RoundLimits) -> RecursiveTrace:
+        begun = False
+
+        async def write(prompts: list[list[Message]]) -> list[str]:
+            nonlocal begun
+            if not begun:  # its first workflow is written already
+                begun = True
+                return [written.completion]
+            return await asyncio.to_thread(self.conductor.write, prompts)
+
+        fits = self.conductor.fits if isinstance(self.conductor, Conductor) else None
+        [rounds] = await recurse([written.problem], write, team, limits, budget=self._budget, fits=fits)
+        return rounds
 
 
 def in_thread(work: Coroutine[Any, Any, T]) -> T:

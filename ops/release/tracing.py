@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlflow.entities import LiveSpan
 
     from ops.conductor.rollout import Rollout
+    from ops.conductor.rounds import RecursiveRollout
     from ops.core.workspace import Workspace
 
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
@@ -66,7 +67,7 @@ def export(
 
 
 class _Kept(NamedTuple):
-    trace: Trace
+    trace: Trace | RecursiveTrace
     problem: Problem
     outcome: str
 
@@ -79,7 +80,7 @@ class TraceSample:
         self._kept: list[_Kept] = []
         self._seen: Counter[str] = Counter()
 
-    def take(self, rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> None:
+    def take(self, rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
         """Look at a batch; what `evaluate` calls."""
         for rollout, problem in zip(rollouts, problems, strict=True):
             if rollout.trace is not None and self._seen[problem.benchmark] < self._each:
@@ -107,7 +108,7 @@ class TraceSample:
                         "problem": problem.key,
                         "system": system,
                         "outcome": outcome,
-                        "shape": shape(trace.workflow),
+                        "shape": "" if trace.workflow is None else shape(trace.workflow),
                     },
                 )
                 for trace, problem, outcome in self._kept

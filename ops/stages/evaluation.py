@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup
 from ops.core.problem import Problem
+from ops.evaluation.rounds import evaluate_in_rounds
 from ops.evaluation.runner import ScoreRow, evaluate
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
@@ -18,6 +19,7 @@ from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
+    from ops.conductor.rounds import RecursiveRollout
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -32,7 +34,8 @@ def score_policy(
 ) -> dict[str, list[ScoreRow]]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    Benchmarks without questions are left out. A sample of the executions goes to MLflow as traces.
+    A policy that was trained to work in rounds does so, within what its card says. Benchmarks without questions are
+    left out. A sample of the executions goes to MLflow as traces.
     Raises `DataError`, `OverBudget`, `ConfigError`;
     then no file of `name` changes.
     """
@@ -44,7 +47,7 @@ def score_policy(
     questions = [question for benchmark in benchmarks for question in questions_of.get(benchmark, ())]
     sample, done = TraceSample(recipe.execution.traces), 0
 
-    def count(rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> None:
+    def count(rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
         nonlocal done
         sample.take(rollouts, problems)
         done += len(rollouts)
@@ -52,7 +55,14 @@ def score_policy(
             on_progress(done, len(questions) * recipe.evaluation.repeats, name)
 
     team = conductor.card.team(setup.pool, workspace.data, recipe.execution, client)
-    rows = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count))
+    settings, limits = recipe.evaluation, conductor.card.rounds
+    if limits is None:
+        scoring = evaluate(conductor, questions, team, settings, seed=recipe.seed, on_rollouts=count)
+    else:
+        scoring = evaluate_in_rounds(
+            conductor, questions, team, settings, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
+        )
+    rows = asyncio.run(scoring)
     scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
     for benchmark, own in scores.items():
         if own:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from random import Random
+from threading import Lock
+from typing import Any, Literal
 
 from ops.benchmarks.prompts import worker_prompt
+from ops.config import RoundLimits
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.workflow.carry import carried
@@ -19,26 +22,44 @@ from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import UNSCORABLE, Trace
+from ops.workflow.trace import UNSCORABLE, Trace, TraceStatus
 
-Stop = Literal["kept", "cap", "budget", "loop", "invalid", "unreachable", "refused", "too_long", "timed_out"]
+Stop = Literal["kept", "cap", "budget", "loop", "invalid", "no_room", "unreachable", "refused", "too_long", "timed_out"]
 """Why no further round followed. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
 used up. "budget": the next workflow would make too many calls. "loop": it is one that was run before. "invalid": no
-workflow was written. The last three: a round gave no answer. All but those and a first "invalid" leave an answer."""
+workflow was written. "no_room": what would have to be read leaves no room for a completion. The others: a round gave
+no answer. All but those and a first "invalid" leave an answer."""
+
+_TOTALS = (
+    "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "wall_s", "queued_s", "cached", "calls", "retries",
+    "pruned",
+)  # fmt: skip
 
 Write = Callable[[list[list[Message]]], Awaitable[list[str]]]
+Fits = Callable[[Sequence[Message]], bool]
 
 
-@dataclass(frozen=True)
-class RoundLimits:
-    """What bounds the rounds of one question (Section 3.2 of arXiv:2512.04388)."""
+class CallBudget:
+    """Calls of a set of questions: those of all rounds together stay within `ratio` times those of first rounds.
 
-    rounds: int = 1
-    """At most so many after the first; 0: none."""
-    calls_ratio: float = 2.0
-    """All rounds together may make at most so many times the first round's calls."""
-    answer_tokens: int | None = None
-    """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
+    Threads may share one.
+    """
+
+    def __init__(self, ratio: float) -> None:
+        self._ratio, self._first, self._made, self._lock = ratio, 0, 0, Lock()
+
+    def begin(self, calls: int) -> None:
+        """Count a first round."""
+        with self._lock:
+            self._first += calls
+            self._made += calls
+
+    def take(self, calls: int) -> bool:
+        """Count a later round, where there is enough left for it."""
+        with self._lock:
+            allowed = self._made + calls <= self._ratio * self._first
+            self._made += calls if allowed else 0
+            return allowed
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,22 @@ class RecursiveTrace:
         return next((trace.answer for trace in reversed(self.traces) if trace.answer is not None), None)
 
     @property
+    def workflow(self) -> Workflow | None:
+        """The one whose answer stands, or where none has one, the first that was run; None when none was."""
+        answered = (trace.workflow for trace in reversed(self.traces) if trace.answer is not None)
+        return next(answered, self.traces[0].workflow if self.traces else None)
+
+    @property
+    def status(self) -> TraceStatus:
+        """The last execution's where it is unscorable or nothing was answered, else "answered". There must be one."""
+        return self.traces[-1].status if self.unscorable or self.answer is None else "answered"
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer; "" when there is one."""
+        return self.traces[-1].error if self.answer is None and self.traces else ""
+
+    @property
     def unscorable(self) -> bool:
         """Whether a worker could not be reached, or was too late: what would have been answered is unknown."""
         return any(trace.status in UNSCORABLE for trace in self.traces)
@@ -91,6 +128,14 @@ class RecursiveTrace:
         """Seconds of the rounds' critical paths together: a round waits for the one before."""
         return sum(trace.latency_s for trace in self.traces)
 
+    def as_row(self, *, texts: bool = True) -> dict[str, Any]:
+        """A JSON-ready row: that of the execution whose answer stands, with the totals of all, why they ended, and
+        each one's own row. At least one round was run."""
+        standing = next((trace for trace in reversed(self.traces) if trace.answer is not None), self.traces[0])
+        rows = [trace.as_row(texts=texts) for trace in self.traces]
+        totals = {name: sum(row[name] for row in rows) for name in _TOTALS}
+        return standing.as_row(texts=texts) | totals | {"status": self.status, "stop": self.stop, "rounds": rows}
+
 
 @dataclass
 class _Conversation:
@@ -104,7 +149,7 @@ class _Conversation:
     def ran(self) -> list[tuple[Workflow, Trace]]:
         return [(round_.trace.workflow, round_.trace) for round_ in self.rounds if round_.trace is not None]
 
-    def admit(self, text: str, parsed: Parsed, limits: RoundLimits) -> Workflow | None:
+    def admit(self, text: str, parsed: Parsed, budget: CallBudget) -> Workflow | None:
         """The workflow to run now; None, with the reason in `stop`, when there is none."""
         workflow, ran = parsed.workflow, self.ran
         if workflow is None:
@@ -113,10 +158,10 @@ class _Conversation:
             self.stop = "kept"
         elif any(workflow == earlier for earlier, _ in ran):
             self.stop = "loop"
-        elif ran:
-            made = sum(_planned(earlier) for earlier, _ in ran) + _planned(workflow)
-            if made > limits.calls_ratio * _planned(ran[0][0]):
-                self.stop = "budget"
+        elif not ran:
+            budget.begin(_planned(workflow))
+        elif not budget.take(_planned(workflow)):
+            self.stop = "budget"
         if self.stop is not None:
             self.rounds.append(Round(text, parsed))
             return None
@@ -134,49 +179,65 @@ async def recurse(
     problems: Sequence[Problem],
     write: Write,
     team: Team,
-    limits: RoundLimits = RoundLimits(),
+    limits: RoundLimits,
     *,
     sample: int = 0,
     scheduler: Scheduler | None = None,
+    budget: CallBudget | None = None,
+    fits: Fits | None = None,
 ) -> list[RecursiveTrace]:
     """Let the Conductor work in rounds on every problem; one `RecursiveTrace` each, in their order.
 
     All prompts of a round are written at once (a batch for the policy), and its workflows run together.
-    `team.execution` bounds each execution, `limits` the rounds and the calls. Raises `OverBudget`
-    and `ConfigError` as the client does, once the calls in flight have ended.
+    `team.execution` bounds each execution, `limits` the rounds, `budget` the calls: one that other sets of questions
+    share, or None for one of these problems alone. Where it does not last for all, chance decides, the same each time.
+    `fits` says whether a prompt leaves room for a completion (first ones must). Raises `OverBudget` and `ConfigError`
+    as the client does, once the calls in flight have ended.
     """
-    scheduler = scheduler or Scheduler()
+    scheduler, budget = scheduler or Scheduler(), budget or CallBudget(limits.calls_ratio)
     talks = [_Conversation(problem) for problem in problems]
+    order = Random(0).sample(range(len(talks)), len(talks))
 
     def prompt(talk: _Conversation) -> list[Message]:
-        first = team.messages(talk.problem)
         if not talk.ran:
-            return first
-        answer = carried(talk.ran[-1][1].answer or "", limits.answer_tokens).text
-        return recursive_messages(first, talk.rounds[-1].text, answer, style=team.prompting.style)
+            return team.messages(talk.problem)
+        return next_messages(team, talk.problem, talk.rounds[-1].text, talk.ran[-1][1].answer or "", limits)
 
-    async def run(talk: _Conversation, text: str) -> None:
-        parsed = team.read(text, recursive=bool(talk.ran))
-        workflow = talk.admit(text, parsed, limits)
-        if workflow is None:
-            return
+    async def run(talk: _Conversation, text: str, parsed: Parsed, workflow: Workflow) -> None:
         trace = await execute(
             workflow,
             worker_prompt(talk.problem),
             team,
             sample=sample,
             scheduler=scheduler,
-            previous=_ending(talk.ran[-1]) if talk.ran else None,
+            previous=ending(talk.ran[-1][1]) if talk.ran else None,
         )
         talk.record(text, parsed, trace, limits)
 
-    while going := [talk for talk in talks if talk.stop is None]:
-        texts = await write([prompt(talk) for talk in going])
-        running = [run(talk, text) for talk, text in zip(going, texts, strict=True)]
+    while True:
+        asked = {index: prompt(talk) for index, talk in enumerate(talks) if talk.stop is None}
+        for index in [i for i, messages in asked.items() if talks[i].ran and fits is not None and not fits(messages)]:
+            talks[index].stop = "no_room"
+            del asked[index]
+        if not asked:
+            break
+        texts = dict(zip(asked, await write(list(asked.values())), strict=True))
+        running = []
+        for index in (index for index in order if index in texts):
+            talk, text = talks[index], texts[index]
+            parsed = team.read(text, recursive=bool(talk.ran))
+            if (workflow := talk.admit(text, parsed, budget)) is not None:
+                running.append(run(talk, text, parsed, workflow))
         for error in await asyncio.gather(*running, return_exceptions=True):
             if error is not None:
                 raise error
     return [RecursiveTrace(tuple(talk.rounds), talk.stop) for talk in talks if talk.stop is not None]
+
+
+def next_messages(team: Team, problem: Problem, text: str, answer: str, limits: RoundLimits) -> list[Message]:
+    """The chat of the round that follows the one in which the Conductor wrote `text` and its workflow gave `answer`."""
+    shown = carried(answer, limits.answer_tokens).text
+    return recursive_messages(team.messages(problem), text, shown, style=team.prompting.style)
 
 
 def _planned(workflow: Workflow) -> int:
@@ -184,6 +245,6 @@ def _planned(workflow: Workflow) -> int:
     return len(workflow.needed())
 
 
-def _ending(ran: tuple[Workflow, Trace]) -> Previous:
-    workflow, trace = ran
-    return Previous(workflow.steps[-1].subtask, trace.answer or "")
+def ending(trace: Trace) -> Previous:
+    """What the round after this one is shown of it."""
+    return Previous(trace.workflow.steps[-1].subtask, trace.answer or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, Prompting, load_pool
+from ops.config import Pool, Prompting, RoundLimits, load_pool
 from ops.core.errors import DataError, OverBudget
 from ops.core.response import Message
 from ops.core.workspace import Workspace
@@ -44,13 +44,14 @@ def pool() -> Pool:
     return load_pool(ROOT / "config", "quickstart")
 
 
-def service(pool: Pool, workspace: Path, *completions: str) -> Service:
+def service(pool: Pool, workspace: Path, *completions: str, rounds: RoundLimits | None = None) -> Service:
     card = PolicyCard(
         recipe="test",
         pool=pool,
         offered=("algebraist", "guesser"),
         prompting=Prompting(style="compact", few_shots="none"),
         max_completion_tokens=64,
+        rounds=rounds,
     )
     return Service(Scripted(*completions), card, pool, Workspace(workspace))
 
@@ -144,3 +145,31 @@ def test_serving_works_inside_a_running_event_loop() -> None:
         return in_thread(inner())
 
     assert asyncio.run(outer()) == 42
+
+
+def test_a_policy_that_was_trained_in_rounds_goes_on_within_its_cards_limits(pool: Pool, tmp_path: Path) -> None:
+    first, again = Workflow.single(1).render(), Workflow((Step(0, "Compute."),)).render()
+    serving = service(pool, tmp_path, first, again, rounds=RoundLimits(rounds=1))
+    served = serving.execute(serving.write(question(r"What is $6 \cdot 7$?")), cap_usd=1.0)
+    outputs = served.as_outputs()
+    assert "42" in (served.trace.answer or "")
+    assert (outputs["workflow"], outputs["stop"], outputs["calls"]) == (again, "cap", 2)
+    assert [step["worker"] for step in outputs["steps"]] == ["algebraist"]
+    assert outputs["cost_usd"] == sum(each["cost_usd"] for each in outputs["rounds"]) > 0
+
+
+def test_the_calls_of_all_questions_of_a_service_are_bounded_together(pool: Pool, tmp_path: Path) -> None:
+    keep, first = Workflow(()).render(), Workflow.single(1).render()
+    serving = service(pool, tmp_path, first, keep, first, WORKFLOW.render(), first, WORKFLOW.render(),
+                      rounds=RoundLimits(rounds=1, calls_ratio=2.0))  # fmt: skip
+    stops = []
+    for number in range(3):
+        served = serving.execute(serving.write(question(f"What is $6 \\cdot {number}$?")), cap_usd=1.0)
+        stops.append(served.as_outputs()["stop"])
+    assert stops == ["kept", "cap", "budget"]  # the first left the second what it did not take
+
+
+def test_a_policy_that_was_not_is_asked_once(pool: Pool, tmp_path: Path) -> None:
+    serving = service(pool, tmp_path, Workflow.single(1).render())
+    served = serving.execute(serving.write(question(r"What is $6 \cdot 7$?")), cap_usd=1.0)
+    assert "rounds" not in served.as_outputs() and served.trace.calls == 1

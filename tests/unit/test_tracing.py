@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.conductor.rollout import roll_out
-from ops.config import Prompting, Worker
+from ops.config import Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
@@ -18,7 +18,7 @@ from ops.release.registry import connected
 from ops.release.tracing import TraceSample, export
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import RoundLimits, recurse
+from ops.workflow.recursion import recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace

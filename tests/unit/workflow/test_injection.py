@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from ops.config import Prompting, Worker
+from ops.config import Prompting, RoundLimits, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.workflow.controls import plain
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import RoundLimits, recurse
+from ops.workflow.recursion import recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from ops.config import Execution, Prompting, Worker
+from ops.config import Execution, Prompting, RoundLimits, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.workflow.cards import WorkerCard
 from ops.workflow.execution import Previous, worker_messages
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import RecursiveTrace, RoundLimits, recurse
+from ops.workflow.recursion import CallBudget, RecursiveTrace, recurse
 from ops.workflow.team import Team
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
@@ -59,7 +60,11 @@ class Script:
 
 def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[RecursiveTrace, Script, Tool]:
     script, tool = Script(*(t if isinstance(t, str) else t.render() for t in texts)), Tool()
-    return rounds_of(script, Team(OFFERED, tool, PROMPTING), RoundLimits(rounds, ratio)), script, tool
+    return (
+        rounds_of(script, Team(OFFERED, tool, PROMPTING), RoundLimits(rounds=rounds, calls_ratio=ratio)),
+        script,
+        tool,
+    )
 
 
 def rounds_of(script: Script, team: Team, limits: RoundLimits) -> RecursiveTrace:
@@ -176,7 +181,7 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
 
     tool = Poor()
     with pytest.raises(OverBudget):
-        asyncio.run(recurse([problem("a"), problem("b")], write, Team(OFFERED, tool, PROMPTING)))
+        asyncio.run(recurse([problem("a"), problem("b")], write, Team(OFFERED, tool, PROMPTING), RoundLimits()))
     assert tool.ended == 1
 
 
@@ -214,3 +219,62 @@ def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
     rounds_of(script, Team(OFFERED, Tool(), prompting, cards=cards), RoundLimits(rounds=2, calls_ratio=9))
     assert len(script.prompts) == 3
     assert all(cards[0].short() in prompt[0]["content"] for prompt in script.prompts)
+
+
+def together(
+    texts: dict[str, list[str]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
+) -> dict[str, RecursiveTrace]:
+    """Problem → its rounds, all problems one set; each is answered by its own texts, in order."""
+    left = {name: list(own) for name, own in texts.items()}
+
+    async def write(prompts: list[list[Message]]) -> list[str]:
+        names = [next(name for name in left if f"What is {name}?" in prompt[0]["content"]) for prompt in prompts]
+        return [left[name].pop(0) for name in names]
+
+    problems = [problem(name) for name in texts]
+    team = Team(OFFERED, Tool(), PROMPTING)
+    return dict(zip(texts, asyncio.run(recurse(problems, write, team, limits, budget=budget, **more)), strict=True))
+
+
+def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:
+    limits = RoundLimits(rounds=1, calls_ratio=2.0)
+    wide = Workflow((Step(0, "One."), Step(1, "Two.", "all"), Step(0, "Three.", "all"))).render()
+    alone = together({"a": [FIRST.render(), wide]}, limits)
+    assert alone["a"].stop == "budget" and alone["a"].calls == 1
+    # Two others keep their answers, and leave it what they do not take.
+    keep = [FIRST.render(), KEEP]
+    made = together({"a": [FIRST.render(), wide], "b": keep, "c": keep}, limits)
+    assert {name: rounds.stop for name, rounds in made.items()} == {"a": "cap", "b": "kept", "c": "kept"}
+    assert sum(rounds.calls for rounds in made.values()) == 6 == 2 * 3
+
+
+def test_where_the_calls_do_not_last_for_all_the_same_questions_go_on_each_time() -> None:
+    texts = {name: [FIRST.render(), THIRD.render()] for name in "abcdef"}
+    ends = [[trace.stop for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
+    assert ends[0] == ends[1]
+    assert sorted(ends[0]) == ["budget"] * 3 + ["cap"] * 3  # six calls are left, and each would make two
+    assert sum(trace.calls for trace in together(texts, RoundLimits()).values()) == 12
+
+
+def test_sets_can_share_a_budget() -> None:
+    budget, limits = CallBudget(2.0), RoundLimits()
+    together({"a": [FIRST.render(), KEEP]}, limits, budget)
+    assert together({"b": [FIRST.render(), THIRD.render()]}, limits, budget)["b"].stop == "cap"
+    assert together({"c": [FIRST.render(), THIRD.render()]}, limits, budget)["c"].stop == "budget"
+
+
+def test_a_prompt_without_room_for_a_completion_leaves_the_answer() -> None:
+    texts = {"a": [FIRST.render(), SECOND.render()], "b": [FIRST.render(), SECOND.render()]}
+    made = together(texts, RoundLimits(), fits=lambda prompt: "What is a?" not in prompt[0]["content"])
+    assert {name: rounds.stop for name, rounds in made.items()} == {"a": "no_room", "b": "cap"}
+    assert made["a"].answer is not None and made["a"].calls == 1
+
+
+def test_the_row_of_all_rounds_is_of_the_answer_that_stands_with_everything_that_it_took() -> None:
+    trace, _, _ = run(FIRST, THIRD, KEEP)
+    row = trace.as_row()
+    assert (row["workflow"], row["status"], row["stop"]) == (THIRD.render(), "answered", "kept")
+    assert (row["calls"], row["cost_usd"], row["latency_s"], len(row["rounds"])) == (3, 0.75, 6.0, 2)
+    assert trace.workflow == THIRD and trace.status == "answered" and trace.error == ""
+    failed, _, _ = run(FIRST, Workflow.single(3))
+    assert (failed.workflow, failed.status, failed.as_row()["answer"]) == (FIRST, "answered", "zero #1")

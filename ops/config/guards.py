@@ -32,5 +32,8 @@ class Guards(Settings):
     """Rise of the share of right answers among valid workflows: without it, the reward rose by format alone."""
     max_unscorable: float = Field(default=0.05, ge=0, le=1)
     """Rollouts of the whole run whose workers were not reached: they were partly paid for and taught nothing."""
+    max_loops: float = Field(default=0.25, ge=0, le=1)
+    """Recursive rounds that do nothing or harm: repeat the workflow before, or make more right answers wrong than wrong
+    ones right. At inference each is a completion, and the harmful ones are calls, for nothing."""
     max_zero_variance: float = Field(default=0.8, ge=0, le=1)
     """Groups whose rewards are all alike, which teach nothing: beyond, four fifths of the money buy no gradient."""

@@ -177,7 +177,7 @@ def last_run(setup: Setup) -> Actual | None:
     finished = [folder for folder, result in results.items() if result is not None and not result.stopped]
     for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
         plan = RunPlan.read(folder)
-        if plan.adaptive is not None:
+        if plan.adaptive is not None or plan.recursive is not None:
             continue
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
             return _actual(folder, recipe.grpo.rollouts_per_step)

@@ -152,6 +152,20 @@ def _unscorable(evidence: Evidence) -> Verdict:
     return Verdict(not share > limit, saw, f"at most {limit:.0%}")
 
 
+def _recursion_loops(evidence: Evidence) -> Verdict:
+    limit = evidence.guards.max_loops
+    rows = [row for row in evidence.last if row.get("round_2/rollouts")]
+    if not rows:
+        return Verdict(True, "there are no recursive rounds", f"at most {limit:.0%}")
+    loops, right, wrong = (_mean(rows, f"round_2/{name}") for name in ("loops", "to_right", "to_wrong"))
+    saw = (
+        f"of the recursive rounds {loops:.1%} repeat the workflow before, {wrong:.1%} make a right answer wrong and "
+        f"{right:.1%} a wrong one right"
+    )
+    lost = loops + max(0.0, wrong - right)
+    return Verdict(not lost > limit, saw, f"at most {limit:.0%} repeat, or lose net of gains")
+
+
 def _zero_variance(evidence: Evidence) -> Verdict:
     before, after = _mean(evidence.first, "zero_variance_groups"), _mean(evidence.last, "zero_variance_groups")
     limit = evidence.guards.max_zero_variance
@@ -219,6 +233,11 @@ GUARDS = {
         "Rollouts whose workers could not be reached",
         "Look for the worker in trainer.log; its limits, time-out and retries are in the pool",
         _unscorable,
+    ),
+    "recursion_loops": Guard(
+        "Recursive rounds that repeat a workflow, or lose right answers without a gain",
+        "Fewer limits.rounds (podium depths shows each), or more recursive.steps",
+        _recursion_loops,
     ),
     "zero_variance": Guard(
         "Groups whose rewards are all alike teach nothing",

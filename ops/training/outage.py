@@ -40,6 +40,7 @@ async def roll_out_patiently(
     *,
     sample: int = 0,
     cut_off: Collection[int] = (),
+    after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
     """`roll_out`, and again those that are unscorable, after ever longer pauses, while they are more than is allowed.
 
@@ -48,7 +49,8 @@ async def roll_out_patiently(
     `roll_out` raises.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
-    rollouts = await roll_out(texts, problems, teams, sample=sample, cut_off=cut_off)
+    earlier = [None] * len(texts) if after is None else after
+    rollouts = await roll_out(texts, problems, teams, sample=sample, cut_off=cut_off, after=earlier)
     pause, waited = FIRST_PAUSE_S, 0.0
     while len(away := _unscorable(rollouts)) > patience.max_unscorable * len(rollouts):
         share, who = len(away) / len(rollouts), _who(rollouts)
@@ -64,7 +66,11 @@ async def roll_out_patiently(
         waited, pause = waited + pause, 2 * pause
         while away:  # of a worker that failed, one call is let through to try it: when it is back, the others follow
             again = await roll_out(
-                [texts[i] for i in away], [problems[i] for i in away], [teams[i] for i in away], sample=sample
+                [texts[i] for i in away],
+                [problems[i] for i in away],
+                [teams[i] for i in away],
+                sample=sample,
+                after=[earlier[i] for i in away],
             )
             for index, rollout in zip(away, again, strict=True):
                 rollouts[index] = rollout

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.config import STORED, Adaptive, Generation, Grpo, Pool, Recipe, Settings, Setup, digest, resolved
+from ops.config import STORED, Adaptive, Generation, Grpo, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
@@ -50,6 +50,8 @@ class RunPlan(Settings):
     """What it starts from."""
     adaptive: Adaptive | None = None
     """Which part of the workers each question offers; None: all of them."""
+    recursive: Recursive | None = None
+    """The recursive rounds; None: first rounds only."""
     problems: Path
     """The training mix."""
     few_shots: Path
@@ -106,12 +108,17 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_run(
-    setup: Setup, base_policy: Path, deepspeed: Mapping[str, Any] | None = None, adaptive: Adaptive | None = None
+    setup: Setup,
+    base_policy: Path,
+    deepspeed: Mapping[str, Any] | None = None,
+    adaptive: Adaptive | None = None,
+    recursive: Recursive | None = None,
 ) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 
     `deepspeed`: what the file that the recipe names says. `adaptive`: the stage that goes on from another run's policy,
-    on subsets of the workers. Raises `ConfigError` for subsets that the pool does not have.
+    on subsets of the workers; `recursive`: the one that goes on in rounds. Raises `ConfigError` for subsets that the
+    pool does not have.
 
     A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
     one that has finished is kept as it is and not run again.
@@ -120,6 +127,8 @@ def write_run(
     if adaptive is not None:
         recipe = recipe.model_copy(update={"grpo": adaptive.grpo(recipe.grpo)})
         _check_sizes(adaptive, setup)
+    if recursive is not None:
+        recipe = recipe.model_copy(update={"grpo": recursive.grpo(recipe.grpo)})
     from ops.conductor.policy import PolicyCard, policy_key
 
     mix = workspace.data / "training_mix.jsonl"
@@ -138,6 +147,7 @@ def write_run(
         *([limits] if (limits := recipe.execution.what_answers_depend_on) else []),
         *([deepspeed] if deepspeed else []),
         *([{"adaptive": adaptive.model_dump()}] if adaptive else []),
+        *([{"recursive": recursive.model_dump()}] if recursive else []),
     ])  # fmt: skip
     folder = workspace.runs / f"{recipe.name}-{key}"
     if (folder / RESULT).is_file():
@@ -149,6 +159,7 @@ def write_run(
         offered=PolicyCard.read(base_policy).offered,
         base_policy=base_policy,
         adaptive=adaptive,
+        recursive=recursive,
         problems=mix,
         few_shots=workspace.root / "data",
         mlflow_uri=workspace.mlflow_uri,

@@ -12,6 +12,7 @@ from ops.conductor.rollout import REWARDS, Rollout
 from ops.core.problem import Problem
 from ops.training.outage import Patience, roll_out_patiently
 from ops.training.reward_term import contributions
+from ops.training.round_counts import shares
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 from ops.workflow.team import Team
 
@@ -44,6 +45,8 @@ class StepStatistics:
     scorable: int = 0
     terms: dict[str, float] = field(default_factory=dict)
     """Reward term → what it added to the rewards of the scorable rollouts."""
+    rounds: Counter[str] = field(default_factory=Counter)
+    """What first and recursive rounds did (`round_counts.counted`); empty where there is one round only."""
     use: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → worker → steps given to it."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -78,6 +81,7 @@ class StepStatistics:
             "cost_usd": self.cost_usd,
             "seconds/workers": self.seconds,
             **{f"term/{name}": total / max(1, self.scorable) for name, total in self.terms.items()},
+            **shares(self.rounds),
         }
 
 
@@ -88,6 +92,7 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
         whole.rollouts += part.rollouts
         whole.counts.update(part.counts)
         whole.every_pattern.update(part.every_pattern)
+        whole.rounds.update(part.rounds)
         whole.planned_steps += part.planned_steps
         whole.calls += part.calls
         whole.cached_calls += part.cached_calls

@@ -23,6 +23,7 @@ from ops.conductor.policy import PolicyCard, chat_tokens, context_tokens, end_of
 from ops.config import Grpo
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.duplicates import AVERAGED, without_duplicates
@@ -34,11 +35,14 @@ from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.refill import DEAD, DEAD_LEFT, REFILLS, Asking, AskingTrainer, Row
 from ops.training.reward import IMPATIENT, StepStatistics, following, merged, reward_function
+from ops.training.rounds import RoundRewards, chosen
+from ops.training.rounds_trainer import InRounds
 from ops.training.subsets import drawn, epochs
 from ops.training.tracking import Tracking
 from ops.workers.client import Counts
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length
+from ops.workflow.recursion import Fits
 from ops.workflow.team import Team
 
 Report = Callable[[int, int, str], None]
@@ -106,6 +110,10 @@ class TimedTrainer(AskingTrainer):
             self.accelerator.unwrap_model(self.model_wrapped),
             prompts, rollouts, self.max_completion_length, self.eos_token_ids, self.temperature,
         )  # fmt: skip
+
+
+class RoundsTrainer(InRounds, TimedTrainer):
+    """The trainer of the recursive stage."""
 
 
 def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
@@ -186,7 +194,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     """
     configure(plan.recipe.grading, plan.root)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
-    problems = {problem.key: problem for problem in read_problems(plan.problems)}
+    mix = read_problems(plan.problems)
+    if plan.recursive is not None:
+        mix = chosen(mix, plan.recursive, plan.recipe.seed)
+    problems = {problem.key: problem for problem in mix}
     client = open_client(plan.setup, "training")
     curve = Curve(folder / CURVE, report)
     model, tokenizer = load_model(plan.base_policy, card)
@@ -197,15 +208,12 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
     model.generation_config.eos_token_id = ends = end_of_turn(model, tokenizer)
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
-    room, mix = longest_sequence(grpo, model), list(problems.values())
+    room = longest_sequence(grpo, model)
     asking = questions(plan, mix, row_maker(plan, team, tokenizer, room))
     stop = SignalStop(grpo.stop_without_signal, lambda: curve.rows) if grpo.stop_without_signal else None
-    trainer = TimedTrainer(
+    make = _trainer(plan, problems, team, curve, ends, partial(_fits, tokenizer, room, grpo.max_completion_tokens))
+    trainer = make(
         model=model,
-        reward_funcs=reward_function(
-            problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan),
-            renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
-        ),
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, mix, team, tokenizer, room),
         processing_class=tokenizer,
@@ -231,13 +239,36 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         "pretrained": None,
         "trained_steps": card.trained_steps + trainer.state.global_step,
         "generation": plan.recipe.generation,
+        "rounds": card.rounds if plan.recursive is None else plan.recursive.limits,
     }
     card.model_copy(update=trained).write(folder / "policy")
     result = curve.result(counts, stop.reason if stop else "")
-    partial = folder / f"{RESULT}.partial"
-    partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
-    partial.rename(folder / RESULT)
+    unfinished = folder / f"{RESULT}.partial"
+    unfinished.write_text(result.model_dump_json(indent=1), encoding="utf-8")
+    unfinished.rename(folder / RESULT)
     return result
+
+
+def _trainer(
+    plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits
+) -> Callable[..., TimedTrainer]:
+    """The trainer of the plan's stage, which lacks what every trainer takes."""
+    grpo = plan.recipe.grpo
+    if plan.recursive is not None:
+        rounds = RoundRewards(
+            problems, team, plan.recursive, curve.batch, weights=grpo.reward_terms,
+            worker_samples=grpo.worker_samples, ends=ends, patience=patience(plan), fits=fits,
+        )  # fmt: skip
+        return partial(RoundsTrainer, rounds=rounds)
+    reward = reward_function(
+        problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan),
+        renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
+    )  # fmt: skip
+    return partial(TimedTrainer, reward_funcs=reward)
+
+
+def _fits(tokenizer: Any, longest: int | None, completion: int, messages: Sequence[Message]) -> bool:
+    return longest is None or chat_tokens(tokenizer, messages) <= longest - completion
 
 
 def patience(plan: RunPlan) -> Patience:
@@ -271,14 +302,15 @@ def dataset(
     leaves no room for a completion in `context` tokens, `DataError` for fewer problems than a step asks.
     """
     grpo, seed, row = plan.recipe.grpo, plan.recipe.seed, row_maker(plan, team, tokenizer, context)
+    stage = "recursive" if plan.recursive else "adaptive"
+    if (plan.adaptive or plan.recursive) and len(problems) < grpo.questions_per_step:
+        size = f"holds {len(problems)} problems for the stage, and a step asks {grpo.questions_per_step}"
+        raise DataError(plan.problems, "(file)", size, f"Ask fewer at a step ({stage}.questions_per_step)")
     if plan.adaptive is None:
         rows = [row(problem, 0) for problem in problems]
         if grpo.length_window > 1:
             rows = by_length(rows, grpo.questions_per_step, grpo.length_window, seed)
         return Dataset.from_list(rows)
-    if len(problems) < grpo.questions_per_step:
-        size = f"holds {len(problems)} problems, and a step asks {grpo.questions_per_step}"
-        raise DataError(plan.problems, "(file)", size, "Ask fewer at a step (adaptive.questions_per_step)")
     asked: list[dict[str, Any]] = []
     for epoch, steps in epochs(len(problems), grpo.questions_per_step, grpo.steps):
         rows = [row(problem, epoch) for problem in problems]

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
+from assets.checks import LOOPS
 from assets.resources import Calls, Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import Guards, Setup
@@ -88,6 +89,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "of the valid workflows 40.0% were right at the beginning and 40.0% at the end",
     ),
     "unscorable": ({"share/unscorable": 0.2}, "10.0% of all rollouts have no reward, 20.0% in step 21"),
+    "recursion_loops": (
+        {"round_2/rollouts": 50, "round_2/loops": 0.2, "round_2/to_wrong": 0.12, "round_2/to_right": 0.02},
+        "of the recursive rounds 20.0% repeat the workflow before, 12.0% make a right answer wrong and 2.0% a wrong",
+    ),
     "zero_variance": ({"zero_variance_groups": 0.9}, "in 90.0% of the groups all rewards are alike; 10.0% at the"),
 }
 
@@ -120,11 +125,18 @@ def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
         ("routing_entropy", {"min_entropy_kept": 0.2}),
         ("right_if_valid_rises", {"min_gain": -0.01}),
         ("unscorable", {"max_unscorable": 0.11}),
+        ("recursion_loops", {"max_loops": 0.31}),
         ("zero_variance", {"max_zero_variance": 0.91}),
     ],
 )
 def test_the_recipe_says_how_much_is_too_much(guard: str, threshold: dict[str, float]) -> None:
     assert warned(curve(**FAULTS[guard][0]), **threshold) == []
+
+
+def test_rounds_that_win_more_than_they_lose_are_no_loops() -> None:
+    gains = {"round_2/rollouts": 50, "round_2/loops": 0.2, "round_2/to_wrong": 0.3, "round_2/to_right": 0.4}
+    assert warned(curve(**gains)) == []
+    assert findings(curve())["recursion_loops"].saw == "there are no recursive rounds"
 
 
 def test_the_window_says_how_many_steps_are_looked_at() -> None:
@@ -184,7 +196,7 @@ class TestOnARun:
             )
         assert done.success
         evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
-        assert list(evaluations) == list(GUARDS)
+        assert list(evaluations) == [name for name in GUARDS if name != LOOPS]
         assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
         assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
         assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")

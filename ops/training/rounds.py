@@ -1,0 +1,196 @@
+"""Two rounds of one question in GRPO: which rollout goes on from which, and what each earns.
+
+Section 3.2 of arXiv:2512.04388. Half of a question's rollouts are first rounds; each of the others goes on from one of
+them: its prompt holds that round's own text and final response. A recursive round earns its own outcome (where it
+keeps the answer, that of the round before), a first round the blend (1 - γ) of its own and γ of what followed. All
+rollouts of a question are one group: TRL normalises each by the mean and deviation of both rounds together, so that γ,
+which is no factor of the whole group, does not cancel.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from ops.conductor.rollout import Rollout
+from ops.config import Recursive
+from ops.core.problem import Problem
+from ops.core.response import Message
+from ops.training.outage import Patience, roll_out_patiently
+from ops.training.reward import StepStatistics, summarize
+from ops.training.reward_term import contributions
+from ops.training.round_counts import counted
+from ops.workflow.recursion import Fits, next_messages
+from ops.workflow.team import Team
+
+
+def chosen(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list[Problem]:
+    """The problems of the mix that the stage asks, in the mix's order."""
+    by_benchmark: dict[str, list[str]] = {}
+    for problem in problems:
+        if recursive.benchmarks is None or problem.benchmark in recursive.benchmarks:
+            by_benchmark.setdefault(problem.benchmark, []).append(problem.key)
+    taken: set[str] = set()
+    for name, keys in by_benchmark.items():
+        size = len(keys) if recursive.per_benchmark is None else min(recursive.per_benchmark, len(keys))
+        taken.update(Random(f"{seed} {name}").sample(keys, size))
+    return [problem for problem in problems if problem.key in taken]
+
+
+def recursive_places(questions: Sequence[str]) -> list[bool]:
+    """Whether each rollout is in the second half of its question's; a question's rollouts stand together."""
+    places: list[bool] = []
+    for _, group in groupby(questions):
+        size = len(list(group))
+        places += [place >= size // 2 for place in range(size)]
+    return places
+
+
+def followed(questions: Sequence[str], ready: Sequence[bool]) -> list[int | None]:
+    """The rollout that each goes on from; None: it is a first round.
+
+    `ready`: whether a rollout is a first round that can be gone on from. Those of a question are gone on from in turn;
+    where there is none, the second half are first rounds as well.
+    """
+    follows: list[int | None] = []
+    for _, group in groupby(range(len(questions)), key=lambda place: questions[place]):
+        places = list(group)
+        half = len(places) // 2
+        able = [place for place in places[:half] if ready[place]]
+        follows += [None] * half
+        follows += [able[turn % len(able)] if able else None for turn in range(len(places) - half)]
+    return follows
+
+
+def blended(own: float | None, later: Sequence[float | None], gamma: float) -> float | None:
+    """A first round's reward: (1 - γ) of its own and γ of the mean of the rounds after it. Where none followed, or of
+    none it is known what it gave, its answer stands: its own. None for a round whose own is unknown."""
+    known = [reward for reward in later if reward is not None]
+    return own if own is None or not known else (1 - gamma) * own + gamma * fmean(known)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """The first rounds of a step, and who goes on from which."""
+
+    rollouts: Mapping[int, Rollout]
+    follows: Sequence[int | None]
+    seconds: float
+
+
+class RoundRewards:
+    """The reward of one step in two parts: `begin` once the first rounds are written, `workflow_reward` (TRL's) once
+    the others are.
+
+    What is given is as in `ops.training.reward.reward_function`. `fits`: whether a prompt leaves room for a completion.
+    """
+
+    def __init__(
+        self,
+        problems: Mapping[str, Problem],
+        team: Team,
+        recursive: Recursive,
+        on_batch: Callable[[StepStatistics], None],
+        *,
+        weights: Mapping[str, float],
+        worker_samples: int,
+        ends: Collection[int],
+        patience: Patience,
+        fits: Fits,
+    ) -> None:
+        self._problems, self._team, self._recursive, self._on_batch = problems, team, recursive, on_batch
+        self._weights, self._worker_samples, self._ends = weights, worker_samples, ends
+        self._patience, self._fits = patience, fits
+        self._begun: _Begun | None = None
+
+    async def begin(
+        self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: float
+    ) -> dict[int, list[Message]]:
+        """Execute the first rounds, by their places among the step's rollouts; the prompts of those that go on.
+
+        Raises as `roll_out_patiently` does.
+        """
+        started = time.perf_counter()
+        rollouts = await self._rolled_out(questions, texts, ids, epoch, {})
+        prompts = {
+            place: next_messages(
+                self._team,
+                self._problems[questions[place]],
+                rollout.text,
+                rollout.trace.answer,
+                self._recursive.limits,
+            )
+            for place, rollout in rollouts.items()
+            if rollout.trace is not None and rollout.trace.answer is not None
+        }
+        ready = [place in prompts and self._fits(prompts[place]) for place in range(len(questions))]
+        follows = followed(questions, ready)
+        self._begun = _Begun(rollouts, follows, time.perf_counter() - started)
+        return {place: prompts[before] for place, before in enumerate(follows) if before is not None}
+
+    async def workflow_reward(
+        self,
+        completions: list[Any],
+        problem: list[str],
+        completion_ids: Sequence[Sequence[int]],
+        trainer_state: Any = None,
+        **_: Any,
+    ) -> list[float | None]:
+        """Execute the other rollouts; every rollout's reward. Raises as `roll_out_patiently` does."""
+        begun, self._begun = self._begun, None
+        assert begun is not None  # the step's first rounds were executed before its others were written
+        started = time.perf_counter()
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        others = [place for place in range(len(texts)) if place not in begun.rollouts]
+        after = {place: begun.rollouts[before] for place in others if (before := begun.follows[place]) is not None}
+        later = await self._rolled_out(
+            problem,
+            {place: texts[place] for place in others},
+            dict(enumerate(completion_ids)),
+            float(getattr(trainer_state, "epoch", 0) or 0),
+            after,
+        )
+        every = {**later, **begun.rollouts}
+        added = {place: contributions(rollout, self._weights) for place, rollout in every.items()}
+        batch = [self._problems[problem[place]] for place in every]
+        seconds = begun.seconds + time.perf_counter() - started
+        statistics = summarize(list(every.values()), batch, seconds, list(added.values()))
+        self._on_batch(replace(statistics, rounds=counted(list(every.values()))))
+        own = {
+            place: None if rollout.reward is None else rollout.reward + sum(added[place].values())
+            for place, rollout in every.items()
+        }
+        return [self._earned(place, own, begun.follows) for place in range(len(texts))]
+
+    def _earned(self, place: int, own: Mapping[int, float | None], follows: Sequence[int | None]) -> float | None:
+        later = [own[after] for after, before in enumerate(follows) if before == place]
+        return blended(own[place], later, self._recursive.gamma)
+
+    async def _rolled_out(
+        self,
+        questions: Sequence[str],
+        texts: Mapping[int, str],
+        ids: Mapping[int, Sequence[int]],
+        epoch: float,
+        after: Mapping[int, Rollout],
+    ) -> dict[int, Rollout]:
+        places = list(texts)
+        rollouts = await roll_out_patiently(
+            [texts[place] for place in places],
+            [self._problems[questions[place]] for place in places],
+            self._team,
+            self._patience,
+            sample=int(epoch) % self._worker_samples,
+            cut_off={
+                index
+                for index, place in enumerate(places)
+                if self._ends and (not ids[place] or ids[place][-1] not in self._ends)
+            },
+            after=[after.get(place) for place in places],
+        )
+        return dict(zip(places, rollouts, strict=True))

@@ -1,0 +1,96 @@
+"""TRL's GRPO with two rounds in a step: first ones are written and executed, then those that go on from their answers.
+
+The prompts of a group differ then. `duplicates.py` compares whole rows, prompts included, and so stays right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ops.training.rounds import RoundRewards, recursive_places
+from ops.workflow.controls import plain_messages
+
+
+class InRounds:
+    """Beside `TimedTrainer`, before it: half of a question's rollouts go on from the answers of the other half."""
+
+    def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
+        super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
+        self._recursive = rounds
+        self._questions: list[str] = []
+        self.rollout_func = self._write_rounds
+
+    def _generate_and_score_completions(self: Any, inputs: list[dict[str, Any]]) -> Any:
+        self._questions = [row["problem"] for row in inputs]
+        return super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+
+    def _round(self: Any, rows: Sequence[dict[str, Any]]) -> Any:
+        """A step that asks other questions than the data set's, once or again (`refill.py`)."""
+        mine = self._own([row for row in rows for _ in range(self.num_generations)])
+        self._questions = [row["problem"] for row in mine]
+        return super()._round(rows)  # type: ignore[misc]
+
+    def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
+        """What TRL takes from a rollout function, row by row: both rounds, each with its own prompt."""
+        rows, second = len(prompts), recursive_places(self._questions)
+        first = [place for place in range(rows) if not second[place]]
+        ids, _, _ = self._tokenize_prompts(list(prompts))
+        # So many rows in a row have one prompt, on every rank.
+        alike = 1 if rows % 2 else math.gcd(self.num_generations // 2, rows // 2)
+        written, said = self._generate_single_turn([ids[place] for place in first], None, {}, alike)
+        texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
+        chats = asyncio.run_coroutine_threadsafe(
+            self._recursive.begin(
+                self._questions,
+                dict(zip(first, texts, strict=True)),
+                dict(zip(first, written, strict=True)),
+                float(self.state.epoch or 0),
+            ),
+            self.async_loop,
+        ).result()
+        others = [place for place in range(rows) if second[place]]
+        going = [place for place in others if place in chats]
+        if going:
+            shown = [plain_messages(self.processing_class, chats[place]) for place in going]
+            for place, tokens in zip(going, self._tokenize_prompts(shown)[0], strict=True):
+                ids[place] = tokens
+        again, said_again = self._generate_single_turn([ids[place] for place in others], None, {}, 1)
+        places = [*first, *others]
+        completions = dict(zip(places, [*written, *again], strict=True))
+        logps = None if said is None else dict(zip(places, [*said, *said_again], strict=True))
+        return {
+            "prompt_ids": list(ids),
+            "completion_ids": [completions[place] for place in range(rows)],
+            "logprobs": None if logps is None else [logps[place] for place in range(rows)],
+        }
+
+    def _get_per_token_logps_and_entropies(
+        self: Any, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
+    ) -> Any:
+        """Rows whose prompt others share, and then those with one of their own: packed together, each of these would
+        be padded to the length of a whole group."""
+        score = super()._get_per_token_logps_and_entropies  # type: ignore[misc]
+        parts = _by_company(input_ids, attention_mask, logits_to_keep) if self.packs else []
+        if len(parts) < 2:
+            return score(model, input_ids, attention_mask, logits_to_keep, **others)
+        scored = []
+        for rows in parts:
+            begin = int(attention_mask[rows].any(0).int().argmax())
+            scored.append(score(model, input_ids[rows, begin:], attention_mask[rows, begin:], logits_to_keep, **others))
+        order = torch.cat(parts).argsort()
+        logps, entropies, aux = zip(*scored, strict=True)
+        return *(None if part[0] is None else torch.cat(part)[order] for part in (logps, entropies)), aux[0]
+
+
+def _by_company(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> list[torch.Tensor]:
+    """The rows whose prompt stands in other rows too, and the others; one part where there is only one kind."""
+    wide = input_ids.shape[1] - completion
+    prompts = torch.cat([(input_ids * attention_mask)[:, :wide], attention_mask[:, :wide]], dim=1)
+    _, group, sizes = torch.unique(prompts, dim=0, return_inverse=True, return_counts=True)
+    shared = sizes[group] > 1
+    return [rows for rows in (shared.nonzero()[:, 0], (~shared).nonzero()[:, 0]) if len(rows)]

@@ -1,0 +1,105 @@
+"""What a recursive round is worth, whom it asks, and how a curve counts it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ops.conductor.rollout import Rollout, roll_out
+from ops.config import Prompting, Worker
+from ops.core.errors import WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.training.outage import Patience, roll_out_patiently
+from ops.training.round_counts import counted, shares
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.team import Team
+
+PROBLEM = Problem("p", "math500", "math", "train", "What is 6 · 7?", "42", "math")
+KEEP = Workflow(()).render()
+RIGHT, WRONG = (Workflow.single(ordinal, "Solve.") for ordinal in range(2))
+CHECK = Workflow((Step(1, "Check it.", "all"),))
+
+
+class Tool:
+    """`right` answers rightly, `wrong` wrongly."""
+
+    def __init__(self) -> None:
+        self.chats: list[list[Message]] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.chats.append(list(messages))
+        return Response("\\boxed{42}" if worker.name == "right" else "\\boxed{41}", 10, 5, 0.1, 1.0, "stop")
+
+
+def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], Tool]:
+    """A first round and what each of the texts makes of it."""
+    tool = Tool()
+    workers = [Worker(name=name, model=f"local/{name}") for name in ("right", "wrong")]
+    team = Team(workers, tool, Prompting(style="compact", few_shots="none"))
+    [begun] = asyncio.run(roll_out([first.render()], [PROBLEM], team))
+    later = asyncio.run(roll_out(texts, [PROBLEM] * len(texts), team, after=[begun] * len(texts)))
+    return [begun, *later], tool
+
+
+def test_an_answer_that_is_kept_is_worth_what_it_was_and_asks_nobody() -> None:
+    for first, reward in ((RIGHT, 1.0), (WRONG, 0.5)):
+        made, tool = rounds(first, KEEP, first.render())
+        assert [rollout.reward for rollout in made] == [reward] * 3
+        assert [rollout.keeps for rollout in made] == [False, True, True]
+        assert len(tool.chats) == 1 and made[1].trace is None
+
+
+def test_another_workflow_is_executed_and_sees_the_answer_where_it_sees_all() -> None:
+    made, tool = rounds(RIGHT, CHECK.render(), WRONG.render(), "I am content.")
+    assert [rollout.outcome for rollout in made] == ["right", "wrong", "wrong", "invalid"]
+    check, alone = tool.chats[1:]
+    assert check[1] == {"role": "assistant", "content": "\\boxed{42}"} and len(alone) == 1
+
+
+def test_three_empty_lists_are_no_first_round() -> None:
+    made, _ = rounds(RIGHT, KEEP)
+    assert made[1].after is made[0]
+    workers = [Worker(name="right", model="local/right")]
+    team = Team(workers, Tool(), Prompting(style="compact", few_shots="none"))
+    [empty] = asyncio.run(roll_out([KEEP], [PROBLEM], team))
+    assert (empty.outcome, empty.keeps) == ("invalid", False)
+
+
+def test_workers_that_come_back_answer_the_round_that_was_asked() -> None:
+    class Late(Tool):
+        failures = 4
+
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            if worker.name == "wrong" and self.failures:
+                self.failures -= 1
+                raise WorkerUnreachable("away")
+            return await super().complete(worker, messages, sample=sample)
+
+    async def sleep(_: float) -> None: ...
+
+    workers = [Worker(name=name, model=f"local/{name}") for name in ("right", "wrong")]
+    team = Team(workers, Late(), Prompting(style="compact", few_shots="none"))
+    [begun] = asyncio.run(roll_out([RIGHT.render()], [PROBLEM], team))
+    texts = [Workflow((Step(1, f"Check {number}.", "all"),)).render() for number in range(3)]
+    patience = Patience(max_unscorable=0.0, total_s=60.0, sleep=sleep)
+    waiting = roll_out_patiently([*texts, KEEP], [PROBLEM] * 4, team, patience, after=[begun] * 4)
+    made = asyncio.run(waiting)
+    assert [rollout.outcome for rollout in made] == ["wrong"] * 3 + ["right"]
+    assert all(rollout.after is begun for rollout in made)
+
+
+def test_shares_are_of_each_round() -> None:
+    right, _ = rounds(RIGHT, KEEP, RIGHT.render(), WRONG.render(), "nothing")
+    wrong, _ = rounds(WRONG, KEEP, RIGHT.render())
+    told = shares(counted([*right, *wrong]))
+    assert told == {
+        "round_1/right": 1 / 2,
+        "round_2/rollouts": 6,
+        "round_2/right": 3 / 6,
+        "round_2/kept": 2 / 6,
+        "round_2/loops": 1 / 6,
+        "round_2/to_right": 1 / 6,
+        "round_2/to_wrong": 1 / 6,
+    }
+    assert shares({}) == {}

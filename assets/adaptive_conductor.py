@@ -11,8 +11,8 @@ from ops.training.plan import write_run
 NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
 
 
-def final_run(podium: Podium) -> Path:
-    """The folder of the last training run of this configuration, whose policy is scored and registered."""
+def adaptive_run(podium: Podium) -> Path:
+    """The folder of the run of this stage, or without the section of the one before."""
     setup, before = podium.load(), run_folder(podium)
     if setup.recipe.adaptive is None:
         return before
@@ -27,7 +27,7 @@ def adaptive_conductor(
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
     """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
-    folder = final_run(podium)
+    folder = adaptive_run(podium)
     if podium.load().recipe.adaptive is None:
         context.log.info(NO_SECTION)
         return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": NO_SECTION})

@@ -5,8 +5,8 @@ from collections import Counter
 import dagster as dg
 
 from assets import gate, metadata, partitions
-from assets.adaptive_conductor import adaptive_conductor, final_run
 from assets.raw_problems import raw_problems
+from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
@@ -17,7 +17,7 @@ from ops.workflow.strategy import diversity
 
 
 @dg.asset(
-    deps=[raw_problems, adaptive_conductor],
+    deps=[raw_problems, recursive_conductor],
     partitions_def=partitions.benchmarks,
     backfill_policy=partitions.one_run,
     group_name="evaluation",

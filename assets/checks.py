@@ -11,6 +11,7 @@ import dagster as dg
 
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
+from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
@@ -19,7 +20,10 @@ from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
 from ops.stages.guards import guard_run
-from ops.training.guards import GUARDS
+from ops.training.guards import GUARDS, Finding
+
+LOOPS = "recursion_loops"
+"""The guard that looks at the stage in rounds alone."""
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
@@ -79,19 +83,32 @@ def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
     specs=[
         dg.AssetCheckSpec(name, asset=conductor, description=f"{guard.about}. If it warns: {guard.remedy}.")
         for name, guard in GUARDS.items()
+        if name != LOOPS
     ],
 )
 def guards(podium: Podium) -> Iterator[dg.AssetCheckResult]:
     """What the curve of the training run warns of, at the thresholds in the recipe's `guards`."""
     for finding in guard_run(podium.load(), run_folder(podium)):
-        yield dg.AssetCheckResult(
-            asset_key=conductor.key,
-            check_name=finding.guard,
-            passed=finding.passed,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=str(finding),
-            metadata={"saw": finding.saw, "threshold": finding.threshold, "what_to_do": finding.remedy},
-        )
+        if finding.guard != LOOPS:  # the check of the stage in rounds
+            yield _warning(finding, conductor)
+
+
+@dg.asset_check(asset=recursive_conductor, description=f"{GUARDS[LOOPS].about}. If it warns: {GUARDS[LOOPS].remedy}.")
+def loops(podium: Podium) -> dg.AssetCheckResult:
+    """What the curve of the stage in rounds warns of, where the recipe has one."""
+    findings = guard_run(podium.load(), final_run(podium))
+    return _warning(next(finding for finding in findings if finding.guard == LOOPS), recursive_conductor, "loops")
+
+
+def _warning(finding: Finding, asset: dg.AssetsDefinition, name: str | None = None) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=asset.key,
+        check_name=name or finding.guard,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=str(finding),
+        metadata={"saw": finding.saw, "threshold": finding.threshold, "what_to_do": finding.remedy},
+    )
 
 
 def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:

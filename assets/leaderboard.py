@@ -3,9 +3,9 @@
 import dagster as dg
 
 from assets import metadata
-from assets.adaptive_conductor import final_run
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
+from assets.recursive_conductor import final_run
 from assets.resources import Podium
 from ops.evaluation.comparison import compare
 from ops.evaluation.report import accuracy_bars, reach_tables, tables

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import metadata
-from assets.adaptive_conductor import final_run
+from assets.recursive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.evaluation.comparison import stored_comparison

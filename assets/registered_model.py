@@ -2,9 +2,8 @@
 
 import dagster as dg
 
-from assets.adaptive_conductor import adaptive_conductor, final_run
-from assets.conductor import run_folder
 from assets.leaderboard import leaderboard
+from assets.recursive_conductor import final_run, recursive_conductor, training_runs
 from assets.resources import Podium
 from ops import versioning
 from ops.core.errors import PodiumError
@@ -13,16 +12,17 @@ from ops.release import registry
 from ops.training.plan import RunResult
 
 
-@dg.asset(deps=[leaderboard, adaptive_conductor], group_name="release", kinds={"mlflow"})
+@dg.asset(deps=[leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
     folder = final_run(podium)
-    results = [RunResult.read(each) for each in {run_folder(podium), folder}]
+    runs = training_runs(podium)
+    results = [RunResult.read(each) for each in runs.values()]
     trained = [result for result in results if result is not None]
     if len(trained) < len(results):
-        raise PodiumError(f"{folder}: holds no finished training. Materialize conductor and adaptive_conductor first")
+        raise PodiumError(f"{folder}: holds no finished training. Materialize {', '.join(runs)} first")
     comparison = stored_comparison(setup, folder / "policy")
     lineage = registry.Lineage(
         git_commit=podium.snapshot().git_commit,

@@ -36,7 +36,15 @@ class Stage:
 
 TRAINING = Stage(
     "training",
-    ("worker_profiles", "training_mix", "signal_forecast", "base_policy", "conductor", "adaptive_conductor"),
+    (
+        "worker_profiles",
+        "training_mix",
+        "signal_forecast",
+        "base_policy",
+        "conductor",
+        "adaptive_conductor",
+        "recursive_conductor",
+    ),
     description="Choose the mix, cold-start a policy, train it with GRPO",
 )
 EVALUATION = Stage(

@@ -9,7 +9,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from assets.adaptive_conductor import final_run
+from assets.adaptive_conductor import adaptive_run
 from assets.conductor import run_folder
 from assets.resources import Podium, servers
 from ops.benchmarks.registry import training_benchmarks
@@ -82,7 +82,7 @@ def rows(podium: Podium, sampling: Sampling) -> list[tuple[str, ...]]:
     """A row a size; one with the unseen worker; one for each part that a Conductor is trained for."""
     setup, deepspeed = podium.load(), podium.snapshot().deepspeed
     with servers(setup):
-        before, after = run_folder(podium), final_run(podium)
+        before, after = run_folder(podium), adaptive_run(podium)
         table = Table(setup, sampling.per_benchmark)
         offered = Conductor.load(after / "policy").card.offered
         drawn = parts(len(offered), sampling.per_size, setup.recipe.seed)

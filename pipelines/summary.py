@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from assets.adaptive_conductor import final_run
-from assets.conductor import run_folder
+from assets.recursive_conductor import final_run, training_runs
 from assets.resources import Calls, Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.evaluation.comparison import Comparison, stored_comparison
@@ -15,6 +14,7 @@ from ops.spending.money import usd
 from ops.stages.guards import guard_run
 from ops.training.plan import RunResult
 
+STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
 """Shapes of workflows that the ending names."""
 
@@ -63,10 +63,8 @@ def _reach(console: Console, comparison: Comparison) -> None:
 
 
 def _training(console: Console, podium: Podium) -> None:
-    runs = {"Training": run_folder(podium)}
-    if podium.load().recipe.adaptive is not None:
-        runs["On subsets"] = final_run(podium)
-    for name, folder in runs.items():
+    for asset, folder in training_runs(podium).items():
+        name = STAGES[asset]
         if (trained := RunResult.read(folder)) is None:
             continue
         console.print(
@@ -75,7 +73,7 @@ def _training(console: Console, podium: Podium) -> None:
         )
         if trained.stopped:
             console.print(f"            {trained.stopped}", style="yellow", markup=False)
-        for finding in guard_run(podium.load(), run_folder(podium)):
+        for finding in guard_run(podium.load(), folder):
             if not finding.passed:
                 line = f"Guard       {finding.guard}: {finding.saw} (threshold: {finding.threshold})"
                 console.print(line, style="yellow", markup=False)

@@ -52,6 +52,10 @@ DISTINCT = Span(0.1, 0.2, 1.0)
 quickstart, docs/training.md). A language model's subtasks differ."""
 
 
+ANEW = Span(0.5, 0.75, 1.0)
+"""Share of the rollouts of a stage in rounds that ask workers: first ones all do, recursive ones none, half or all."""
+
+
 class Call(NamedTuple):
     """One call of one worker."""
 
@@ -212,7 +216,7 @@ class Stages:
     def all(self) -> list[StageCost]:
         """In the order of a life; those that ask nobody are left out."""
         stages: list[StageCost | None] = [self.precaching(), self.cold_start(), self.training(), self.adaptive()]
-        stages += [self.baselines(), self.evaluation()]
+        stages += [self.recursive(), self.baselines(), self.evaluation()]
         return [stage for stage in stages if stage is not None]
 
     def precaching(self) -> StageCost:
@@ -244,12 +248,21 @@ class Stages:
             return None
         return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo))
 
-    def _rollouts(self, name: str, grpo: Grpo) -> StageCost:
-        rollouts, more = grpo.steps * grpo.rollouts_per_step, refilled(grpo)
+    def recursive(self) -> StageCost | None:
+        """Half of the rollouts are recursive rounds, which keep an answer or ask anew."""
+        recipe = self._setup.recipe
+        if recipe.recursive is None:
+            return None
+        return self._rollouts("training in rounds", recipe.recursive.grpo(recipe.grpo), ANEW, rounds=2)
+
+    def _rollouts(self, name: str, grpo: Grpo, asking: Span | None = None, rounds: int = 1) -> StageCost:
+        """`asking`: share of the rollouts that ask anybody; None: all."""
+        rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
         if grpo.refills_per_step:
             what += f", and up to {grpo.refills_per_step * grpo.rollouts_per_question} in place of what teaches nothing"
-        return self._workflows(name, what, more.times(rollouts), self._spread(1), waits=grpo.steps)
+        count = rollouts if asking is None else rollouts.times(asking)
+        return self._workflows(name, what, count, self._spread(1), waits=grpo.steps * rounds)
 
     def baselines(self) -> StageCost:
         """Every worker alone on the test questions."""
@@ -266,7 +279,11 @@ class Stages:
         shares = {name: count / asked for name, count in self._questions.items()} if asked else {}
         both = ", before and after GRPO" if policies > 1 else ""
         what = f"{asked:,} questions × {recipe.evaluation.repeats}{both}"
-        return self._workflows("evaluation", what, Span.of(asked * recipe.evaluation.repeats * policies), shares)
+        runs = Span.of(policies)
+        if recipe.recursive is not None and recipe.recursive.limits.rounds:  # the last policy goes on
+            more = recipe.recursive.limits.calls_ratio - 1
+            runs, what = runs.plus(Span(0.0, more / 2, more)), f"{what}, in rounds"
+        return self._workflows("evaluation", what, runs.times(asked * recipe.evaluation.repeats), shares)
 
     def workflow_usd(self) -> Span:
         """One workflow, the domains that are trained on weighing the same."""

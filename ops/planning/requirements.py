@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import PretrainedPolicy
 from ops.core.errors import ConfigError
 from ops.local_models.vllm_server import vllm_python
@@ -227,6 +227,15 @@ def subsets(plan: Plan) -> Iterator[Missing]:
         if size is not None and size > workers:
             why = f"a question is to offer {size} workers, and pool {plan.setup.pool.name!r} has {workers}"
             yield Missing(f"adaptive.{name}", why, f"Set it to {workers} at most, or take a larger pool")
+
+
+@requirement("training")
+def rounds(plan: Plan) -> Iterator[Missing]:
+    """The stage in rounds asks problems that are in the mix."""
+    stage, trained = plan.recipe.recursive, training_benchmarks(plan.recipe.benchmarks)
+    if absent := sorted(set((stage and stage.benchmarks) or ()) - set(trained)):
+        why = f"{', '.join(absent)} is not trained on, so the mix has no problem of it"
+        yield Missing("recursive.benchmarks", why, f"Name some of {', '.join(trained)}, or leave it out for all")
 
 
 @requirement("training")

@@ -38,6 +38,7 @@ SECTIONS = {
         "seeds": f"{HERE}.tables:seeds",
         "ablations": f"{HERE}.tables:ablations",
         "subsets": f"{HERE}.tables:subsets",
+        "depths": f"{HERE}.tables:depths",
         "workflow": f"{HERE}.workflow:workflow",
     },
     "The shell": {"completion": f"{HERE}.completion:completion"},

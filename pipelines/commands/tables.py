@@ -58,3 +58,22 @@ def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, 
 
     sampling = Sampling(per_size, questions, unseen, retrained)
     click.echo(f"written to {write_table(Workspace.find(), recipes or ('adaptive', 'adaptive-cards'), seed, sampling)}")
+
+
+@click.command()
+@click.argument("recipe", default="recursive")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--deepest", type=click.IntRange(0), default=3, show_default=True, help="Rounds after the first.")
+@click.option("--questions", type=click.IntRange(1), help="Of each benchmark; all of them when not given.")
+def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
+    """Let a Conductor go on from its own answers, as a table.
+
+    RECIPE has a recursive section. Its policies before and after that stage are read at every depth. The table goes
+    into docs/results.md.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.depths import write_table
+
+    click.echo(f"written to {write_table(Workspace.find(), recipe, seed, deepest, questions)}")

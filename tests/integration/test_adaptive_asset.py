@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.adaptive_conductor import NO_SECTION, final_run
+from assets.adaptive_conductor import NO_SECTION, adaptive_run
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.conductor.policy import PolicyCard, policy_key
@@ -45,7 +45,7 @@ def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
 def test_the_stage_goes_on_from_the_conductor_and_its_policy_is_the_last(project: Workspace, tmp_path: Path) -> None:
     chosen = podium(project, tmp_path, adaptive={"steps": 1, "largest": 3})
     done = materialized(chosen, "conductor", "adaptive_conductor")
-    before, after = run_folder(chosen), final_run(chosen)
+    before, after = run_folder(chosen), adaptive_run(chosen)
     assert before != after
     plan, result = RunPlan.read(after), RunResult.read(after)
     assert plan.base_policy == before / "policy" and plan.adaptive is not None and plan.adaptive.largest == 3
@@ -63,7 +63,7 @@ def test_the_stage_goes_on_from_the_conductor_and_its_policy_is_the_last(project
 
 def test_without_the_section_the_stage_says_so_and_changes_nothing(project: Workspace, tmp_path: Path) -> None:
     chosen = podium(project, tmp_path)
-    assert final_run(chosen) == run_folder(chosen)
+    assert adaptive_run(chosen) == run_folder(chosen)
     files = sorted(project.runs.rglob("*"))
     done = materialized(chosen, "adaptive_conductor")
     [event] = done.asset_materializations_for_node("adaptive_conductor")

@@ -35,6 +35,7 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
     [
         ("results", "make seeds"),
         ("results", "make ablations"),
+        ("results", "podium depths"),
         ("training", "podium subsets"),
         ("quality", "make gold"),
         ("curation", "make selectors"),

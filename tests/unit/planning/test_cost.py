@@ -99,6 +99,18 @@ def test_evaluation_and_every_worker_alone() -> None:
     assert taught.evaluation().calls == Span(80, 240, 240)
 
 
+def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
+    assert stages().recursive() is None
+    rounds = stages(recursive={"steps": 5, "limits": {"rounds": 1, "calls_ratio": 1.5}})
+    training = rounds.recursive()
+    assert training is not None
+    assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 3])
+    assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 120 * 1.5])
+    assert training in rounds.all()
+    kept = stages(recursive={"limits": {"rounds": 0}})
+    assert kept.evaluation().calls == stages().evaluation().calls
+
+
 def test_a_cold_start_that_tries_workflows_is_a_stage() -> None:
     assert stages(cold_start={}).cold_start() is None
     tried = stages(cold_start={"attempts": 3}).cold_start()

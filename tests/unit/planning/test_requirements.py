@@ -44,6 +44,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "GPU memory": {"deepspeed": {"zero_optimization": {"stage": 3}}},
     "memory for evaluation": {"recipe": {"evaluation": {"batch": 256}}},
     "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
+    "recursive.benchmarks": {"recipe": {"recursive": {"benchmarks": ["aime25", "rlpr"]}}},
     "adaptive.largest": {"recipe": {"adaptive": {"steps": 1, "largest": 8}}},
     "there/not.jsonl": {"recipe": {"benchmarks": {"aime25": {"source": "file", "test_file": "there/not.jsonl"}}}},
     **{f"benchmarks.{name}.revision": {"recipe": {"benchmarks": {name: {"source": "hub"}}}} for name in HUB},

@@ -1,0 +1,45 @@
+"""`recursive_conductor`: the Conductor trained to go on from its own answers, where the recipe asks for it."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.adaptive_conductor import adaptive_conductor, adaptive_run
+from assets.conductor import run_folder, trained
+from assets.resources import Podium, Reporter
+from ops.training.plan import write_run
+
+NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one workflow for a question."
+
+
+def final_run(podium: Podium) -> Path:
+    """The folder of the last training run of this configuration, whose policy is scored and registered."""
+    setup, before = podium.load(), adaptive_run(podium)
+    if setup.recipe.recursive is None:
+        return before
+    return write_run(setup, before / "policy", podium.snapshot().deepspeed, recursive=setup.recipe.recursive)
+
+
+def training_runs(podium: Podium) -> dict[str, Path]:
+    """The asset of each stage that this configuration has → its run's folder, in their order."""
+    runs = {"conductor": run_folder(podium)}
+    if podium.load().recipe.adaptive is not None:
+        runs["adaptive_conductor"] = adaptive_run(podium)
+    if podium.load().recipe.recursive is not None:
+        runs["recursive_conductor"] = final_run(podium)
+    return runs
+
+
+@dg.asset(deps=[adaptive_conductor], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+def recursive_conductor(
+    context: dg.AssetExecutionContext,
+    podium: Podium,
+    reporter: dg.ResourceParam[Reporter],
+    trainer: dg.PipesSubprocessClient,
+) -> dg.MaterializeResult:
+    """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
+    folder = final_run(podium)
+    if podium.load().recipe.recursive is None:
+        context.log.info(NO_SECTION)
+        return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": NO_SECTION})
+    return trained(context, podium, reporter, trainer, folder)

@@ -1,0 +1,74 @@
+"""`recursive_conductor` in Dagster, and what `podium depths` measures of its policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assets.adaptive_conductor import adaptive_run
+from assets.conductor import run_folder
+from assets.recursive_conductor import NO_SECTION, final_run, training_runs
+from ops.conductor.policy import PolicyCard
+from ops.config import RoundLimits
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.stages.guards import guard_run
+from ops.stages.problems import materialize_raw
+from ops.training.plan import RunPlan, RunResult, read_curve
+from pipelines.depths import HEAD, rows, sample, write_table
+from pipelines.seeds import questions
+from tests.integration.test_adaptive_asset import materialized, podium
+from tests.unit.training.tiny import GRPO
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+NAMES = ("math500", "aime25")
+
+
+def test_the_stage_goes_on_from_the_last_policy_and_its_own_works_in_rounds(
+    project: Workspace, tmp_path: Path
+) -> None:
+    sources = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "gpqa_diamond", "bigcodebench"))
+    sources |= {name: {"source": "embedded", "test": 4} for name in NAMES}  # type: ignore[dict-item]
+    limits = {"rounds": 2, "calls_ratio": 3.0}
+    chosen = podium(
+        project, tmp_path, adaptive={"steps": 1, "largest": 3}, recursive={"steps": 1, "limits": limits},
+        benchmarks=sources,
+    )  # fmt: skip
+    done = materialized(chosen, "conductor", "adaptive_conductor", "recursive_conductor")
+    before, after = adaptive_run(chosen), final_run(chosen)
+    assert list(training_runs(chosen).values()) == [run_folder(chosen), before, after]
+    plan, result = RunPlan.read(after), RunResult.read(after)
+    assert plan.base_policy == before / "policy" and plan.recursive is not None and plan.adaptive is None
+    assert result is not None and result.steps == 1
+    card = PolicyCard.read(after / "policy")
+    assert (card.rounds, card.trained_steps) == (RoundLimits.model_validate(limits), GRPO["steps"] + 2)
+    [event] = done.asset_materializations_for_node("recursive_conductor")
+    assert event.metadata["steps"].value == 1
+    [row] = read_curve(after)
+    [loops] = [finding for finding in guard_run(chosen.load(), after) if finding.guard == "recursion_loops"]
+    assert loops.saw.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
+    checks = {check.check_name: check for check in done.get_asset_check_evaluations()}
+    assert checks["loops"].description == str(loops)
+
+    setup = chosen.load()
+    for name in NAMES:
+        materialize_raw(setup, name)
+    asked = sample(questions(setup), 3, 1)
+    assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
+    none, once = rows(setup, after / "policy", asked, 1)
+    assert len(none) == len(once) == len(HEAD) - 2
+    assert none[0] == "0" and none[2] == none[4] == "" and float(none[7]) == 0.0
+    assert float(none[5]) <= float(once[5]) <= 3 * float(none[5])  # calls
+
+
+def test_without_the_section_the_stage_says_so_and_changes_nothing(project: Workspace, tmp_path: Path) -> None:
+    chosen = podium(project, tmp_path)
+    assert final_run(chosen) == run_folder(chosen)
+    files = sorted(project.runs.rglob("*"))
+    done = materialized(chosen, "recursive_conductor")
+    [event] = done.asset_materializations_for_node("recursive_conductor")
+    assert event.metadata["nothing_done"].value == NO_SECTION
+    assert sorted(project.runs.rglob("*")) == files
+    with pytest.raises(PodiumError, match="recipe 'small' has no recursive section"):
+        write_table(project, "small", 1, 3, None)

@@ -142,7 +142,7 @@ $(LOCAL_MODEL)/config.json: | $(VLLM_STAMP)
 vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM and serve a pool's own models until Ctrl-C: POOL=local-llm
 	@$(BIN)/podium pools serve $(POOL)
 
-test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM
+test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm
 
 clean:  ## tool caches and run-time state, but not what was paid for (.podium/cache, the ledger)

@@ -55,7 +55,7 @@ class ConductorAgent(ResponsesAgent):
 
         with self._lock:
             if self._service is None:
-                self._service = Service.load(self._policy, self._pool, self._workspace())
+                self._service = Service.load(self._policy, self._pool, self._workspace(), self._settings.get("policy"))
         return self._service
 
     def _workspace(self) -> Any:

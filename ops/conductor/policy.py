@@ -85,28 +85,34 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if card.pretrained is None:
-        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=card.dtype or "auto")
-        model.generation_config = _tokens_alone(model.generation_config)
-        return model, tokenizer
-    source = card.pretrained
-    names = {"revision": source.revision, "gguf_file": source.gguf_file}
-    given = {name: value for name, value in names.items() if value is not None}
-    tokenizer = AutoTokenizer.from_pretrained(source.model, padding_side="left", **given)
+    place, given = weights(folder, card)
+    tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(source.model, dtype=source.dtype, **given)
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card) or "auto", **given)
     declared = _tokens_alone(model.generation_config)
-    if source.gguf_file is not None:
+    if "gguf_file" in given:
         model = _plain_copy(model)
     model.generation_config = declared
     return model, tokenizer
 
 
-def context_tokens(model: Any) -> int | None:
+def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
+    """Where a policy's weights lie (a folder, or a name on a hub), and what more transformers must be told of it."""
+    if card.pretrained is None:
+        return str(folder), {}
+    names = {"revision": card.pretrained.revision, "gguf_file": card.pretrained.gguf_file}
+    return card.pretrained.model, {name: value for name, value in names.items() if value is not None}
+
+
+def precision(card: PolicyCard) -> Literal["float32", "bfloat16"] | None:
+    """Type of a policy's weights while it writes; None: what their own configuration says."""
+    return card.pretrained.dtype if card.pretrained else card.dtype
+
+
+def context_tokens(config: Any) -> int | None:
     """Longest sequence that a model was made for (tokens); None where its configuration does not say."""
-    most = getattr(model.config, "max_position_embeddings", None)
+    most = getattr(config, "max_position_embeddings", None)
     return int(most) if most else None
 
 
@@ -121,13 +127,21 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
 
-def end_of_turn(model: Any, tokenizer: Any) -> list[int]:
-    """Ids of the tokens that end a completion: those that the model declares, the tokenizer's, the chat template's.
+def check_lengths(tokens: Sequence[int], completion: int, context: int | None) -> None:
+    """Raise `PromptTooLongError` for the first of these prompts that leaves no room for so long a completion."""
+    for index, length in enumerate(tokens):
+        if context is not None and length > context - completion:
+            raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)
+
+
+def end_of_turn(generation: Any, tokenizer: Any) -> list[int]:
+    """Ids of the tokens that end a completion: those that the model's generation configuration declares, the
+    tokenizer's, the chat template's.
 
     A base model may declare its end-of-text token alone and still close its turns with the template's, and write
     the user's next turn after it. Where the template closes no turn by a special token, the one that opens the next.
     """
-    declared = model.generation_config.eos_token_id
+    declared = generation.eos_token_id
     ends = {declared} if isinstance(declared, int) else set(declared or ())
     said = "Yes."
     turns = [{"role": "user", "content": "Ready?"}, {"role": "assistant", "content": said}, _NEXT_TURN]
@@ -160,7 +174,7 @@ class Conductor:
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
-        self._ends = end_of_turn(model, tokenizer)
+        self._ends = end_of_turn(model.generation_config, tokenizer)
 
     @classmethod
     def load(cls, folder: Path) -> Conductor:
@@ -191,7 +205,7 @@ class Conductor:
         texts = [chat_text(self._tokenizer, prompt) for prompt in prompts]
         longest = max_tokens or self.card.max_completion_tokens
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
-        self._check_lengths(batch["attention_mask"].sum(dim=1).tolist(), longest)
+        check_lengths(batch["attention_mask"].sum(dim=1).tolist(), longest, context_tokens(self._model.config))
         batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
         drawn = self.card.generation
         sampling: dict[str, Any] = {"do_sample": False, "repetition_penalty": drawn.repetition_penalty}
@@ -212,11 +226,8 @@ class Conductor:
 
     def fits(self, prompt: Sequence[Message]) -> bool:
         """Whether the prompt leaves room for a completion of the card's length."""
-        context = context_tokens(self._model)
+        context = context_tokens(self._model.config)
         return context is None or chat_tokens(self._tokenizer, prompt) <= context - self.card.max_completion_tokens
 
-    def _check_lengths(self, tokens: Sequence[int], completion: int) -> None:
-        context = context_tokens(self._model)
-        for index, length in enumerate(tokens):
-            if context is not None and length > context - completion:
-                raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)
+    def close(self) -> None:
+        """Its memory is free when nobody holds it."""

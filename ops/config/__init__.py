@@ -21,11 +21,13 @@ from ops.config.recursive import Recursive, RoundLimits
 from ops.config.setup import Setup
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
-from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
+from ops.config.training import TRANSFORMERS, VLLM, ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
 
 __all__ = [
     "STORED",
+    "TRANSFORMERS",
+    "VLLM",
     "Adaptive",
     "BenchmarkSource",
     "Budget",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from math import lcm
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Settings
 from ops.config.secret import find_in_url
 from ops.core.registry import check_names
+
+TRANSFORMERS, VLLM = "transformers", "vllm"
+"""Who writes in this process; anything else that may write is a vLLM server's URL."""
 
 
 class ScratchPolicy(Settings):
@@ -209,8 +213,29 @@ class Evaluation(Settings):
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
     batch: int = Field(default=128, ge=1)
+    """Workflows written at once; workers answer those of one batch while the next is written."""
+    writer: str = TRANSFORMERS
+    """Who writes them: `transformers`; `vllm`, in this process (the `gpu` extra), many times faster on a GPU; or a vLLM
+    server's URL, `http://HOST:PORT`, which serves the policy under its key (docs/training.md). In no key: scores are
+    the policy's, whoever wrote."""
     baselines: tuple[str, ...] | None = None
     """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: all of them."""
+
+    @field_validator("writer")
+    @classmethod
+    def _can_write(cls, writer: str) -> str:
+        if writer in (TRANSFORMERS, VLLM):
+            return writer
+        if urlsplit(writer).scheme not in ("http", "https") or not urlsplit(writer).hostname:
+            raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM} nor a server's URL (http://HOST:PORT)")
+        if secret := find_in_url(writer):
+            raise ValueError(secret)
+        return writer
+
+    @property
+    def server(self) -> str | None:
+        """The server's URL, where one writes."""
+        return None if self.writer in (TRANSFORMERS, VLLM) else self.writer
 
     @field_validator("baselines")
     @classmethod

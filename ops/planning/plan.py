@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from ops.config import Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
+from ops.config import TRANSFORMERS, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning import lengths as sizes
@@ -19,6 +19,7 @@ from ops.planning.memory import (
     CONTEXT_GIB,
     GIB,
     PROCESS_GIB,
+    VLLM_WORK_GIB,
     Engine,
     Memory,
     Precision,
@@ -136,11 +137,15 @@ class Plan:
 
     @property
     def evaluation_gib(self) -> float:
-        """Of one GPU, or of the machine, while an evaluation writes a batch of workflows."""
-        if self.workload is None:
+        """Of one GPU, or of the machine, while an evaluation writes: a batch of workflows by transformers, or vLLM with
+        room for one sequence, the rest of whose share is cache."""
+        evaluation = self.recipe.evaluation
+        if self.workload is None or evaluation.server is not None:
             return 0.0
         beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
-        return beside + evaluation_bytes(self.workload, self.recipe.evaluation.batch) / GIB
+        if evaluation.writer == TRANSFORMERS:
+            return beside + evaluation_bytes(self.workload, evaluation.batch) / GIB
+        return beside + VLLM_WORK_GIB + evaluation_bytes(self.workload, 1) / GIB
 
     # ── disk ─────────────────────────────────────────────────────────────────
 

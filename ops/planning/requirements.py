@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
-from ops.config import PretrainedPolicy
+from ops.conductor.served import WriterAway, command, served
+from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy
 from ops.core.errors import ConfigError
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.cost import total
@@ -67,7 +68,7 @@ def requirement(need: Need) -> Callable[[Callable[[Plan], Iterator[Missing]]], C
 def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
     """Everything that is missing for these parts of a life; first what refuses, in the order of this file."""
     wanted = set(needs)
-    found = [each for need, ask in REQUIREMENTS if need in wanted for each in ask(plan)]
+    found = dict.fromkeys(each for need, ask in REQUIREMENTS if need in wanted for each in ask(plan))
     return sorted(found, key=lambda each: not each.refuses)
 
 
@@ -242,8 +243,8 @@ def rounds(plan: Plan) -> Iterator[Missing]:
 def packages(plan: Plan) -> Iterator[Missing]:
     """Libraries that the recipe asks for."""
     grpo, here = plan.recipe.grpo, plan.machine.packages
-    if grpo.vllm and "vllm" not in here:
-        yield Missing("vllm", "grpo.vllm asks for it", "Install it where the GPUs are: `pip install 'podium[gpu]'`")
+    if grpo.vllm:
+        yield from _vllm(plan)
     if grpo.deepspeed is not None and "deepspeed" not in here:
         yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", "Install it: `pip install deepspeed`")
 
@@ -332,13 +333,48 @@ def disk(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("evaluation")
+def writer(plan: Plan) -> Iterator[Missing]:
+    """Who writes an evaluation's workflows, where that is vLLM: its library, or a server that serves the policy."""
+    evaluation, name = plan.recipe.evaluation, plan.recipe.name
+    if evaluation.writer == VLLM:
+        yield from _vllm(plan)
+    if evaluation.server is None:
+        return
+    serve = command(".podium/runs/KEY/policy", "KEY")
+    remedy = f"Train first (`podium train {name}`), then serve the policy: `{serve}`"
+    try:
+        there = {model.name for model in served(evaluation.server)}
+    except WriterAway:
+        yield Missing(evaluation.server, "evaluation.writer names it, and no vLLM server answers there", remedy)
+        return
+    mine = [each for each in there if each.startswith(f"{name}-")]
+    policies = 1 + (plan.recipe.cold_start is not None)
+    if len(mine) < policies:
+        wanted = "the trained policy" if policies == 1 else "the trained policy and its cold start"
+        serves = ", ".join(sorted(there)) or "nothing"
+        why = f"evaluation.writer names it for {wanted} of {name}, and it serves {serves}"
+        yield Missing(evaluation.server, why, remedy)
+
+
+@requirement("evaluation")
 def evaluation_memory(plan: Plan) -> Iterator[Missing]:
-    """The Conductor writes an evaluation's workflows by transformers, on one GPU or on this machine."""
-    needs, gpu = plan.evaluation_gib, plan.machine.gpu_gib
+    """The Conductor writes an evaluation's workflows on one GPU or on this machine, unless a server does."""
+    evaluation, needs, gpu = plan.recipe.evaluation, plan.evaluation_gib, plan.machine.gpu_gib
     has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
     if needs > has:
-        why = f"a batch of {plan.recipe.evaluation.batch} workflows takes {needs:.0f} GiB of {whose} {has:.0f}"
-        yield Missing("memory for evaluation", why, "Take a smaller evaluation.batch")
+        batch = evaluation.writer == TRANSFORMERS
+        what = f"a batch of {evaluation.batch} workflows takes" if batch else "vLLM and its longest sequence take"
+        remedy = "Take a smaller evaluation.batch" if batch else "Take a larger GPU, or a server (evaluation.writer)"
+        yield Missing("memory for evaluation", f"{what} {needs:.0f} GiB of {whose} {has:.0f}", remedy)
+
+
+def _vllm(plan: Plan) -> Iterator[Missing]:
+    """Whoever asks for the library, it is named once."""
+    asking = {"grpo.vllm": plan.recipe.grpo.vllm, "evaluation.writer": plan.recipe.evaluation.writer == VLLM}
+    if "vllm" not in plan.machine.packages:
+        fields = [field for field, asks in asking.items() if asks]
+        why = f"{' and '.join(fields)} {'ask' if len(fields) > 1 else 'asks'} for it"
+        yield Missing("vllm", why, "Install it where the GPUs are: `pip install 'podium[gpu]'`")
 
 
 def _has_token() -> bool:

@@ -5,7 +5,7 @@ The arithmetic's speeds are assumptions: nothing was measured on a GPU.
 
 from __future__ import annotations
 
-from ops.config import Setup
+from ops.config import TRANSFORMERS, Setup
 from ops.planning.cost import Span, refilled
 from ops.planning.lengths import Lengths
 from ops.planning.machine import Machine
@@ -40,12 +40,13 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
 
 
 def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, questions: int) -> Span | None:
-    """Of writing a workflow for each test question, on one GPU by transformers; None without a GPU."""
-    if not machine.gpus:
-        return None
+    """Of writing a workflow for each test question, on one GPU, here or of a server; None without one."""
     recipe = setup.recipe
+    if not machine.gpus and recipe.evaluation.server is None:
+        return None
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
-    return _writing(said.times(questions * recipe.evaluation.repeats), shape, False, 1)
+    vllm = recipe.evaluation.writer != TRANSFORMERS
+    return _writing(said.times(questions * recipe.evaluation.repeats), shape, vllm, 1)
 
 
 def _writing(tokens: Span, shape: ModelShape, vllm: bool, gpus: int) -> Span:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ops.benchmarks.registry import training_domains
-from ops.config import Setup
+from ops.conductor.in_vllm import SHARE
+from ops.config import VLLM, Setup
 from ops.planning.cost import DISTINCT, SPEED, Span, StageCost, total
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
@@ -116,8 +117,12 @@ def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
 
 
 def _scoring(plan: Plan) -> str:
-    batch, gib = plan.recipe.evaluation.batch, plan.evaluation_gib
-    return f"  an evaluation writes {batch} workflows at once, by transformers: {_gib(gib)} GiB"
+    evaluation, gib = plan.recipe.evaluation, plan.evaluation_gib
+    if evaluation.server is not None:
+        return f"  an evaluation's workflows are written by the server at {evaluation.server}"
+    if evaluation.writer == VLLM:
+        return f"  an evaluation's workflows are written by vLLM on {SHARE:.0%} of a GPU, {_gib(gib)} GiB at least"
+    return f"  an evaluation writes {evaluation.batch} workflows at once, by transformers: {_gib(gib)} GiB"
 
 
 def _cache(made: Memory, sequence: int) -> str:

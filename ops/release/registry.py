@@ -340,7 +340,7 @@ def _log(
                 "input": [{"role": "user", "content": "What is 6 * 7?"}],
                 "custom_inputs": {"execute": False},  # logging a model must not ask, or pay, any worker
             },
-            model_config={"root": str(workspace.root), "question_usd": 1.0},
+            model_config={"root": str(workspace.root), "question_usd": 1.0, "policy": tags["policy"]},
             tags=tags,
         )
         mlflow.log_metrics(metrics_of(rows), model_id=logged.model_id)

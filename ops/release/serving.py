@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.conductor.policy import Conductor, PolicyCard
-from ops.config import Pool, RoundLimits, load
+from ops.conductor.policy import PolicyCard
+from ops.conductor.writer import ENV, AnyConductor, load_conductor
+from ops.config import TRANSFORMERS, Pool, RoundLimits, load
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.resources import resources
@@ -98,17 +100,18 @@ class Service:
         self._budget = None if card.rounds is None else CallBudget(card.rounds.calls_ratio)
 
     @classmethod
-    def load(cls, policy: Path, pool_file: Path, workspace: Workspace) -> Service:
-        """Load a policy folder and the pool that it was released with.
+    def load(cls, policy: Path, pool_file: Path, workspace: Workspace, key: str | None = None) -> Service:
+        """Load a policy folder and the pool that it was released with; `$PODIUM_WRITER` says who writes for it.
 
-        Raises `DataError` when the folder is not a policy's or names a worker that the
-        pool lacks, `ConfigError` when the pool cannot be read.
+        `key`: the policy's, where the folder's name is not. Raises `DataError` when the folder is not a policy's or
+        names a worker that the pool lacks, `ConfigError` when the pool cannot be read or the writer cannot write.
         """
         card, pool = PolicyCard.read(policy), load(Pool, pool_file)
         if missing := [name for name in card.offered if name not in pool.names]:
             problem = f"names {', '.join(missing)}, not in pool {pool.name!r}"
             raise DataError(policy, "offered", problem, "Fine-tune the policy on that pool")
-        return cls(Conductor.load(policy), card, pool, workspace)
+        conductor = load_conductor(policy, os.environ.get(ENV) or TRANSFORMERS, ENV, key)
+        return cls(conductor, card, pool, workspace)
 
     def write(self, problem: Problem) -> Written:
         """Let the Conductor write a workflow: greedy first, then sampled. Raises `NoWorkflowError`."""
@@ -159,7 +162,7 @@ class Service:
                 return [written.completion]
             return await asyncio.to_thread(self.conductor.write, prompts)
 
-        fits = self.conductor.fits if isinstance(self.conductor, Conductor) else None
+        fits = self.conductor.fits if isinstance(self.conductor, AnyConductor) else None
         [rounds] = await recurse([written.problem], write, team, limits, budget=self._budget, fits=fits)
         return rounds
 

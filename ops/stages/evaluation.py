@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,9 +41,8 @@ def score_policy(
     then no file of `name` changes.
     """
     workspace, recipe = setup.workspace, setup.recipe
-    from ops.conductor.policy import Conductor
+    from ops.conductor.writer import load_conductor
 
-    conductor = Conductor.load(policy)
     questions_of = evaluation_questions(workspace, recipe)
     questions = [question for benchmark in benchmarks for question in questions_of.get(benchmark, ())]
     sample, done = TraceSample(recipe.execution.traces), 0
@@ -54,15 +54,16 @@ def score_policy(
         if on_progress is not None:
             on_progress(done, len(questions) * recipe.evaluation.repeats, name)
 
-    team = conductor.card.team(setup.pool, workspace.data, recipe.execution, client)
-    settings, limits = recipe.evaluation, conductor.card.rounds
-    if limits is None:
-        scoring = evaluate(conductor, questions, team, settings, seed=recipe.seed, on_rollouts=count)
-    else:
-        scoring = evaluate_in_rounds(
-            conductor, questions, team, settings, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
-        )
-    rows = asyncio.run(scoring)
+    settings = recipe.evaluation
+    with closing(load_conductor(policy, settings.writer)) as conductor:
+        team, limits = conductor.card.team(setup.pool, workspace.data, recipe.execution, client), conductor.card.rounds
+        if limits is None:
+            scoring = evaluate(conductor, questions, team, settings, seed=recipe.seed, on_rollouts=count)
+        else:
+            scoring = evaluate_in_rounds(
+                conductor, questions, team, settings, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
+            )
+        rows = asyncio.run(scoring)
     scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
     for benchmark, own in scores.items():
         if own:

@@ -206,7 +206,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         # A step of 1e-6 vanishes in bfloat16 weights. DeepSpeed keeps a copy in float32 itself.
         model.float()
     # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
-    model.generation_config.eos_token_id = ends = end_of_turn(model, tokenizer)
+    model.generation_config.eos_token_id = ends = end_of_turn(model.generation_config, tokenizer)
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = longest_sequence(grpo, model)
     asking = questions(plan, mix, row_maker(plan, team, tokenizer, room))
@@ -279,7 +279,7 @@ def patience(plan: RunPlan) -> Patience:
 
 def longest_sequence(grpo: Grpo, model: Any) -> int | None:
     """Prompt and completion together (tokens): what the model was made for, or the less that vLLM keeps room for."""
-    limits = [context_tokens(model), grpo.vllm_max_model_length if grpo.vllm else None]
+    limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 
 

@@ -38,7 +38,7 @@ def chat(text: str) -> list[dict[str, str]]:
 
 def test_a_prompt_that_leaves_no_room_is_refused(conductor: Conductor) -> None:
     tokenizer = conductor._tokenizer
-    assert context_tokens(conductor._model) == CONTEXT
+    assert context_tokens(conductor._model.config) == CONTEXT
     longest = next(n for n in range(200) if chat_tokens(tokenizer, chat("7" * (n + 1))) > CONTEXT - COMPLETION)
     assert len(conductor.write([chat("7" * longest)])) == 1
     with pytest.raises(PromptTooLongError) as caught:

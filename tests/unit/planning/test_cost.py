@@ -224,3 +224,15 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
     many, few = (evaluation_hours(plan.setup, shape, MACHINE, count) for count in (2000, 1000))
     assert many is not None and few is not None
     assert many == pytest.approx(few.times(2))
+
+
+def test_the_hours_of_an_evaluation_follow_who_writes_it(paper: Sound) -> None:
+    def hours(writer: str, **changes: Any) -> Span | None:
+        plan = paper.plan(recipe={"evaluation": {"writer": writer}}, **changes)
+        return next(stage.policy_hours for stage in plan.stages if stage.name == "evaluation")
+
+    slow, fast = hours("transformers"), hours("vllm")
+    assert slow is not None and fast is not None
+    assert slow.expected == pytest.approx(fast.expected * 2500 / 300)
+    assert hours("vllm", machine=NOTHING) is None
+    assert hours("http://127.0.0.1:8000", machine=NOTHING) == fast, "a server has a GPU of its own"

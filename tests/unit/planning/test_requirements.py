@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -42,7 +46,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "budget.run_usd": {"recipe": {"budget": {"run_usd": 100.0}}},
     "vLLM's cache": {"recipe": {"grpo": {"vllm_memory": 0.22}}},
     "GPU memory": {"deepspeed": {"zero_optimization": {"stage": 3}}},
-    "memory for evaluation": {"recipe": {"evaluation": {"batch": 256}}},
+    "memory for evaluation": {"recipe": {"evaluation": {"writer": "transformers", "batch": 256}}},
     "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
     "recursive.benchmarks": {"recipe": {"recursive": {"benchmarks": ["aime25", "rlpr"]}}},
     "adaptive.largest": {"recipe": {"adaptive": {"steps": 1, "largest": 8}}},
@@ -110,6 +114,48 @@ def test_a_server_of_vllm_is_asked_for_and_takes_nothing_of_these_gpus(paper: So
         assert plan.memory is not None and beside is not None
         assert beside.peak - plan.memory.peak == pytest.approx(0.35 * (plan.gpu_gib or 0))
     assert refused(paper, recipe=recipe) == [url]
+
+
+@contextmanager
+def serving(*models: str) -> Iterator[str]:
+    """The URL of a server that says it serves these."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"data": [{"id": model} for model in models]}).encode())
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sound) -> None:
+    with serving("paper-0123456789ab") as url:
+        recipe = {"evaluation": {"writer": url}}
+        assert missing(paper.plan(recipe=recipe)) == []
+        # Another policy, its cold start, is scored as well.
+        [found] = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
+        assert (found.what, "cold start" in found.why) == (url, True)
+    [found] = missing(paper.plan(recipe=recipe))
+    assert (found.what, "vllm serve" in found.remedy) == (url, True)
+    assert missing(paper.plan(recipe=recipe), ("data", "workers", "training")) == []
+    with serving("Qwen/Qwen2.5-7B") as url:
+        [found] = missing(paper.plan(recipe={"evaluation": {"writer": url}}))
+        assert "it serves Qwen/Qwen2.5-7B" in found.why
+
+
+def test_who_asks_for_vllm_is_named_once(paper: Sound) -> None:
+    bare = replace(MACHINE, packages=frozenset({"deepspeed"}))
+    [found] = missing(paper.plan(machine=bare))
+    assert found.why == "grpo.vllm and evaluation.writer ask for it"
+    assert missing(paper.plan(machine=bare), ("evaluation",)) == [found]
+    plain = {"evaluation": {"writer": "transformers", "batch": 8}}
+    assert missing(paper.plan(machine=bare, recipe=plain), ("evaluation",)) == []
 
 
 def test_other_engines_that_would_fit_are_named(paper: Sound) -> None:

@@ -126,7 +126,7 @@ def test_vllm_is_told_where_to_stop(plan: RunPlan, tmp_path: Path) -> None:
 )
 def test_what_ends_a_turn_is_read_from_the_template(template: str, tokens: set[str]) -> None:
     tokenizer = chatml(template)
-    ends = end_of_turn(speaker(chatml()), tokenizer)
+    ends = end_of_turn(speaker(chatml()).generation_config, tokenizer)
     assert set(tokenizer.convert_ids_to_tokens(ends)) == tokens
 
 
@@ -134,11 +134,11 @@ def test_what_the_model_declares_itself_counts_as_well() -> None:
     tokenizer = chatml()
     model = speaker(tokenizer)
     model.generation_config.eos_token_id = [0, 7]
-    assert end_of_turn(model, tokenizer) == [0, 2, 7]
+    assert end_of_turn(model.generation_config, tokenizer) == [0, 2, 7]
 
 
 def test_the_scratch_policy_stops_where_it_always_did() -> None:
     tokenizer = train_tokenizer(["What is 1 + 1?"] * 9, 300)
     model = speaker(chatml())
     model.generation_config.eos_token_id = tokenizer.eos_token_id
-    assert end_of_turn(model, tokenizer) == [tokenizer.convert_tokens_to_ids(END)]
+    assert end_of_turn(model.generation_config, tokenizer) == [tokenizer.convert_tokens_to_ids(END)]

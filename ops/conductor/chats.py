@@ -1,0 +1,76 @@
+"""A policy's chats as tokens and its completions as texts, without its weights: the same whoever writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ops.conductor.policy import PolicyCard, chat_text, chat_tokens, check_lengths, context_tokens, end_of_turn, weights
+from ops.core.response import Message
+
+
+@dataclass(frozen=True)
+class Chats:
+    """What a writer that is no model in this process needs of a policy."""
+
+    card: PolicyCard
+    tokenizer: Any
+    ends: tuple[int, ...]
+    """Ids of the tokens that end a completion."""
+    context: int | None
+    """Longest sequence (tokens); None: unknown."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Chats:
+        """Of the policy in `folder`. Raises `DataError`."""
+        from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+        card = PolicyCard.read(folder)
+        place, given = weights(folder, card)
+        config = AutoConfig.from_pretrained(place, **given)
+        try:
+            declared = GenerationConfig.from_pretrained(place, **given)
+        except OSError:  # there is no such file: as transformers reads a model without one
+            declared = GenerationConfig.from_model_config(config)
+        tokenizer = AutoTokenizer.from_pretrained(place, **given)
+        return cls(card, tokenizer, tuple(end_of_turn(declared, tokenizer)), context_tokens(config))
+
+    def prompts(self, chats: Sequence[Sequence[Message]], completion: int) -> list[list[int]]:
+        """Each chat's tokens. Raises `PromptTooLongError` where one leaves no room for so many more."""
+        texts = [chat_text(self.tokenizer, chat) for chat in chats]
+        tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        check_lengths([len(prompt) for prompt in tokens], completion, self.context)
+        return tokens
+
+    def fits(self, chat: Sequence[Message]) -> bool:
+        """Whether a chat leaves room for a completion of the card's length."""
+        room = None if self.context is None else self.context - self.card.max_completion_tokens
+        return room is None or chat_tokens(self.tokenizer, chat) <= room
+
+    def texts(self, completions: Sequence[Sequence[int]]) -> list[str]:
+        """Completions as they are read: without the token that ended them."""
+        return [str(self.tokenizer.decode(completion, skip_special_tokens=True)) for completion in completions]
+
+    def drawing(self, prompt: Sequence[int], temperature: float, seed: int, completion: int) -> dict[str, Any]:
+        """How one completion is drawn, in vLLM's words: every setting, so that a server's defaults count nowhere.
+
+        Each prompt has a seed of its own, whatever is written beside it: with one for all, the draws of every question
+        would be the same.
+        """
+        drawn = self.card.generation
+        own = hashlib.sha256(f"{seed} {list(prompt)}".encode()).digest()
+        return {
+            "temperature": temperature,
+            "top_p": drawn.top_p,
+            "top_k": drawn.top_k,
+            "min_p": drawn.min_p or 0.0,
+            "repetition_penalty": drawn.repetition_penalty,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "seed": int.from_bytes(own[:4], "big") >> 1,
+            "max_tokens": completion,
+            "stop_token_ids": list(self.ends),
+        }

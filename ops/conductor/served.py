@@ -1,0 +1,164 @@
+"""A Conductor that is written for by a vLLM server somewhere: this process needs no GPU and no weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ops.conductor.chats import Chats
+from ops.conductor.policy import policy_key, precision, weights
+from ops.core.errors import ConfigError, PodiumError
+from ops.core.response import Message
+
+if TYPE_CHECKING:
+    import httpx
+
+KEY = "VLLM_API_KEY"
+"""The environment variable that holds the server's key, if it has one: vLLM reads the same."""
+AT_ONCE = 256
+"""Requests in flight: as many sequences as vLLM runs side by side by itself."""
+ATTEMPTS = 4
+ANSWER_S = 5.0
+"""How long a server may take to say what it serves."""
+COMPLETION_S = 1800.0
+"""How long it may take to write one completion, its queue included."""
+
+
+class WriterAway(PodiumError):
+    """The server that writes does not answer, or not as vLLM does."""
+
+
+class Served(NamedTuple):
+    """One model of a server."""
+
+    name: str
+    root: str
+    """What it was loaded from, where the server says so."""
+    longest: int | None
+    """Tokens of a sequence."""
+
+
+def served(url: str) -> list[Served]:
+    """What a server serves. Raises `WriterAway`."""
+    import httpx
+
+    try:
+        with _client(url, ANSWER_S) as client:
+            rows = client.get("/v1/models").raise_for_status().json()["data"]
+            return [Served(str(row["id"]), str(row.get("root") or ""), row.get("max_model_len")) for row in rows]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise WriterAway(f"{url}: no vLLM server answers there ({error or type(error).__name__})") from None
+
+
+def command(place: str, name: str, dtype: str | None = None) -> str:
+    """What serves a policy under the name by which it is asked for."""
+    return f"vllm serve {place} --served-model-name {name}{f' --dtype {dtype}' if dtype else ''}"
+
+
+class ServedConductor:
+    """A policy that writes workflows by a server."""
+
+    def __init__(self, url: str, model: str, chats: Chats) -> None:
+        self._url, self._model, self._chats, self.card = url, model, chats, chats.card
+
+    @classmethod
+    def load(cls, folder: Path, url: str, setting: str, key: str | None = None) -> ServedConductor:
+        """The policy in `folder`, which the server at `url` must serve: under its key, or from there.
+
+        `key`: where it is not the folder's. Raises `DataError`, and `ConfigError` that names `setting` where nobody
+        answers or another model is served.
+        """
+        chats, key = Chats.load(folder), key or policy_key(folder)
+        place, _ = weights(folder, chats.card)
+        remedy = f"Start it with `{command(place, key, precision(chats.card))}`, or write `transformers`"
+        try:
+            models = served(url)
+        except WriterAway as error:
+            raise ConfigError(f"recipe {chats.card.recipe!r}", setting, str(error), remedy) from None
+        names = {key, place, str(Path(place).resolve())}
+        mine = next((model for model in models if names & {model.name, model.root}), None)
+        if mine is None:
+            others = ", ".join(model.name for model in models) or "nothing"
+            problem = f"{url} serves {others}, and not policy {key}"
+            raise ConfigError(f"recipe {chats.card.recipe!r}", setting, problem, remedy)
+        lengths = [length for length in (chats.context, mine.longest) if length]
+        return cls(url, mine.name, replace(chats, context=min(lengths, default=None)))
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        """As `Conductor.write`. Raises `WriterAway`."""
+        longest = max_tokens or self.card.max_completion_tokens
+        bodies = [
+            {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)}
+            for prompt in self._chats.prompts(prompts, longest)
+        ]
+        with _client(self._url, COMPLETION_S) as client, ThreadPoolExecutor(AT_ONCE) as threads:
+            asked = [threads.submit(self._completion, client, body) for body in bodies]
+            try:
+                written = [each.result() for each in asked]
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+        return self._chats.texts(written)
+
+    def _completion(self, client: httpx.Client, asked: dict[str, Any]) -> list[int]:
+        import httpx
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+        body = {"model": self._model, "return_token_ids": True, **asked}
+        retrying = Retrying(
+            stop=stop_after_attempt(ATTEMPTS), wait=wait_exponential_jitter(max=20), retry=retry_if_exception(_passes),
+            reraise=True,
+        )  # fmt: skip
+        try:
+            reply = retrying(lambda: client.post("/v1/completions", json=body).raise_for_status())
+            tokens = reply.json()["choices"][0]["token_ids"]
+        except httpx.HTTPStatusError as error:
+            said = error.response.text[:500]
+            raise WriterAway(f"{self._url} refuses to write ({error.response.status_code}): {said}") from None
+        except (httpx.HTTPError, ValueError, KeyError, IndexError) as error:
+            raise WriterAway(f"{self._url} does not write any more ({error or type(error).__name__})") from None
+        if tokens is None:
+            raise WriterAway(f"{self._url} gives no tokens back: it has to be a vLLM server of 0.11 or later")
+        return list(tokens)
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """As `Conductor.fits`."""
+        return self._chats.fits(prompt)
+
+    def close(self) -> None:
+        """The server stays as it is."""
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether what went wrong may be gone a moment later."""
+    import httpx
+
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code in (429, 502, 503, 504)
+    return isinstance(error, httpx.TransportError)
+
+
+def _client(url: str, seconds: float) -> httpx.Client:
+    import httpx
+
+    key = os.environ.get(KEY)
+    return httpx.Client(
+        base_url=url.removesuffix("/").removesuffix("/v1"),
+        timeout=httpx.Timeout(seconds, connect=ANSWER_S),
+        limits=httpx.Limits(max_connections=AT_ONCE),
+        headers={"Authorization": f"Bearer {key}"} if key else {},
+        # A proxy that the environment names does not know this machine's ports.
+        trust_env=urlsplit(url).hostname not in ("127.0.0.1", "localhost"),
+    )

@@ -1,0 +1,201 @@
+"""A policy is written for by transformers, by vLLM in a process, and by a vLLM server: the same texts.
+
+`make test-local-llm` prepares what this needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.served import ServedConductor
+from ops.conductor.writer import load_conductor
+from ops.config import ColdStart, Generation, Pool, PretrainedPolicy, Prompting, ScratchPolicy, Serve, Worker, load_pool
+from ops.core.errors import ConfigError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.local_models.vllm_server import serving
+from ops.miniature.problems import generate
+from ops.training.examples import Example
+from ops.training.sampling import WorkflowSampler, load_subtasks
+from ops.training.supervised import fit, scratch_model
+from ops.workflow.prompt import PromptTooLongError, conductor_messages
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
+SMOLLM = ROOT / ".podium" / "models" / "smollm2-135m"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(
+        not os.environ.get("PODIUM_LOCAL_LLM"), reason="needs vLLM and its model: run `make test-local-llm`"
+    ),
+]
+Chat = list[dict[str, str]]
+BENCHMARKS = ("math500", "mmlu", "rlpr", "livecodebench")
+PROMPTING = Prompting(style="compact", few_shots="none")
+
+
+class Written(NamedTuple):
+    """One policy's greedy texts, by writer; and what was drawn at temperature 1 with seeds 1, 1 and 2."""
+
+    greedy: dict[str, list[str]]
+    drawn: dict[str, list[list[str]]]
+    server: ServedConductor
+    url: str
+    folder: Path
+
+    def alike(self, writer: str) -> int:
+        """How many of a writer's greedy texts are those of transformers."""
+        pairs = zip(self.greedy[writer], self.greedy["transformers"], strict=True)
+        return sum(mine == theirs for mine, theirs in pairs)
+
+
+def problems(each: int) -> list[Problem]:
+    return [problem for name in BENCHMARKS for problem in generate(name, "test", each, 1)]
+
+
+def taught(folder: Path, pool: Pool) -> None:
+    """A scratch policy in float32 that has just learnt the grammar, and the format of no question."""
+    subtasks = load_subtasks(ROOT / "data" / "cold_start" / "subtasks.yaml")
+    sampler = WorkflowSampler(pool.names, [], subtasks, success_share=0.0, max_steps=5, seed=1)
+    lesson = ColdStart(steps=60, batch=16, learning_rate=2e-3)
+    examples: list[Example] = [
+        {
+            "prompt": conductor_messages(problem, len(pool.names), PROMPTING, ()),
+            "completion": [{"role": "assistant", "content": workflow.render()}],
+        }
+        for problem, workflow in islice(sampler.stream(problems(40)), lesson.steps * lesson.batch)
+    ]
+    # Heads of 32: the narrowest that vLLM's attention for CPUs computes.
+    model, tokenizer = scratch_model(ScratchPolicy(hidden=64, layers=2, heads=2, max_tokens=512), examples, 1)
+    fit(model, tokenizer, examples, lesson, 1)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def card(pool: Pool, **more: Any) -> PolicyCard:
+    fields: dict[str, Any] = {"max_completion_tokens": 64} | more
+    return PolicyCard(recipe="local", pool=pool, offered=pool.names, prompting=PROMPTING, **fields)
+
+
+@contextmanager
+def served(folder: Path, weights: Path, root: Path, **serve: Any) -> Iterator[str]:
+    """The URL of a vLLM server of that policy, started as a pool's own models are."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    worker = Worker(
+        name="policy", model=f"hosted_vllm/{folder.name}", api_base=f"{url}/v1",
+        serve=Serve.model_validate({"model_path": str(weights), **serve}),
+    )  # fmt: skip
+    with serving(Pool(name="policy", workers=(worker,)), Workspace(root)):
+        yield url
+
+
+def in_process(folder: Path, chats: Sequence[Chat], scratch: Path) -> dict[str, Any]:
+    """What vLLM's own Python writes."""
+    asked, texts = scratch / "chats.json", scratch / "texts.json"
+    asked.write_text(json.dumps(chats), encoding="utf-8")
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    with (scratch / "vllm.log").open("wb") as log:
+        subprocess.run(
+            [PYTHON, "-m", "tests.local_llm.writing", folder, asked, texts],
+            cwd=ROOT, env=os.environ | quiet, stdout=log, stderr=subprocess.STDOUT, check=True,
+        )  # fmt: skip
+    read: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
+    return read
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODIUM_VLLM_PYTHON", str(PYTHON))
+        yield
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    pool, folder = load_pool(ROOT / "config", "quickstart"), tmp_path_factory.mktemp("scratch") / "local-abc"
+    taught(folder, pool)
+    card(pool, generation=Generation(repetition_penalty=1.05)).write(folder)
+    chats = [list(map(dict, conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
+    process = in_process(folder, chats, folder.parent)
+    assert process["nothing"] == []
+    with served(folder, folder, folder.parent, dtype="float32") as url:
+        server = load_conductor(folder, url)
+        assert isinstance(server, ServedConductor)
+        greedy = {
+            "transformers": Conductor.load(folder).write(chats),
+            "vllm": process["greedy"],
+            "server": server.write(chats),
+        }
+        drawn = {"vllm": process["drawn"], "server": [server.write(chats, temperature=1.0, seed=s) for s in (1, 1, 2)]}
+        yield Written(greedy, drawn, server, url, folder)
+
+
+@pytest.mark.parametrize("writer", ["vllm", "server"])
+def test_a_policy_in_float32_says_the_same_whoever_writes(
+    scratch: Written, writer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        print(f"\n{writer}: {scratch.alike(writer)} of 64 greedy texts in float32 are transformers'")
+    assert len(set(scratch.greedy["transformers"])) > 20
+    assert any(text.endswith("]") for text in scratch.greedy["transformers"]), "some end by themselves"
+    assert scratch.alike(writer) >= 63, "of 64: sums are ordered otherwise, and a tie may break otherwise"
+
+
+@pytest.mark.parametrize("writer", ["vllm", "server"])
+def test_a_seed_says_what_is_drawn_and_no_two_questions_share_their_draws(scratch: Written, writer: str) -> None:
+    first, again, other = scratch.drawn[writer]
+    assert first == again
+    assert sum(mine != theirs for mine, theirs in zip(first, other, strict=True)) > 32
+    assert sum(mine != theirs for mine, theirs in zip(first, scratch.greedy[writer], strict=True)) > 32
+
+
+def test_a_prompt_that_leaves_no_room_is_refused_before_it_is_sent(scratch: Written) -> None:
+    with pytest.raises(PromptTooLongError) as caught:
+        scratch.server.write([[{"role": "user", "content": "7"}], [{"role": "user", "content": "7" * 600}]])
+    assert (caught.value.index, caught.value.limit) == (1, 512 - 64)
+
+
+def test_a_server_of_another_model_is_refused_and_named(scratch: Written, tmp_path: Path) -> None:
+    other = tmp_path / "local-other"
+    other.mkdir()
+    for file in scratch.folder.iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    refusal = r"evaluation.writer.*serves local-abc, and not policy local-other.*vllm serve"
+    with pytest.raises(ConfigError, match=refusal):
+        load_conductor(other, scratch.url)
+    assert load_conductor(other, scratch.url, key="local-abc").card == scratch.server.card
+
+
+def test_a_pretrained_policy_in_bfloat16_says_nearly_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SmolLM2, as a hub's model is: its weights lie elsewhere than its card."""
+    folder = tmp_path / "local-def"
+    folder.mkdir()
+    pool = load_pool(ROOT / "config", "quickstart")
+    card(pool, max_completion_tokens=32, pretrained=PretrainedPolicy(model=str(SMOLLM))).write(folder)
+    chats: list[Chat] = [[{"role": "user", "content": problem.question}] for problem in problems(4)]
+    mine = Conductor.load(folder).write(chats)
+    short = {"max_model_len": 512, "args": ["--max-num-batched-tokens", "512"]}  # its warm-up reads so many
+    with served(folder, SMOLLM, tmp_path, dtype="bfloat16", **short) as url:
+        theirs = load_conductor(folder, url).write(chats)
+    alike = sum(one == other for one, other in zip(mine, theirs, strict=True))
+    with capsys.disabled():
+        print(f"\nserver: {alike} of {len(chats)} greedy texts of SmolLM2 in bfloat16 are transformers'")
+    # Eight bits of a logit make ties, which break by the order of sums; what follows them differs.
+    assert len(set(mine)) > len(chats) / 2
+    assert sum(one[:20] == other[:20] for one, other in zip(mine, theirs, strict=True)) > len(chats) / 2

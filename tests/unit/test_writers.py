@@ -1,0 +1,190 @@
+"""A policy behind a server: the same tokens go there, and the same texts come back, as from this process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
+from ops.conductor.writer import ENV, load_conductor
+from ops.config import Evaluation, Generation, Pool, Prompting, ScratchPolicy, Worker
+from ops.config.training import VLLM
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from ops.release.serving import Service
+from ops.training.supervised import scratch_model
+from ops.workflow.grammar import Workflow
+from ops.workflow.prompt import PromptTooLongError
+
+POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
+CONTEXT, COMPLETION = 96, 16
+CHATS = [[{"role": "user", "content": f"What is {n} + {n * n}?<|end|>"}] for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained policy on disk."""
+    place = tmp_path_factory.mktemp("policies") / "test-abc"
+    prompt = [{"role": "user", "content": "What is 1 + 1?\nModels: 0"}]
+    lesson: Any = {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
+    settings = ScratchPolicy(vocabulary=300, hidden=16, layers=1, heads=2, max_tokens=CONTEXT)
+    model, tokenizer = scratch_model(settings, [lesson], 1)
+    model.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    PolicyCard(
+        recipe="test", pool=POOL, offered=("a",), prompting=Prompting(), max_completion_tokens=COMPLETION,
+        generation=Generation(top_p=0.9, top_k=7, repetition_penalty=1.3),
+    ).write(place)  # fmt: skip
+    return place
+
+
+class Server(ThreadingHTTPServer):
+    """vLLM's two endpoints, behind which the policy's own weights write greedily."""
+
+    def __init__(self, folder: Path) -> None:
+        import torch
+
+        model, self.seen = Conductor.load(folder)._model, list[dict[str, Any]]()
+        self.keys, self.refusals, self.status, self.returns_tokens = set[str | None](), 0, 503, True
+        lock, server = threading.Lock(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.reply(200, {"data": [{"id": "test-abc", "root": "/elsewhere", "max_model_len": 80}]})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with lock:
+                    server.keys.add(self.headers["Authorization"])
+                    if server.refusals:
+                        server.refusals -= 1
+                        return self.reply(server.status, {"error": "not now"})
+                    server.seen.append(body)
+                    with torch.inference_mode():
+                        said = model.generate(
+                            torch.tensor([body["prompt"]]), do_sample=False, max_new_tokens=body["max_tokens"],
+                            eos_token_id=body["stop_token_ids"], repetition_penalty=body["repetition_penalty"],
+                        )  # fmt: skip
+                    tokens = said[0, len(body["prompt"]) :].tolist() if server.returns_tokens else None
+                return self.reply(200, {"choices": [{"token_ids": tokens}]})
+
+            def reply(self, status: int, body: Any) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, *_: Any) -> None: ...
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    with Server(folder) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def test_a_servers_texts_are_this_processes_in_the_order_of_the_questions(server: Server, folder: Path) -> None:
+    mine = Conductor.load(folder).write(CHATS)
+    assert len(set(mine)) > len(CHATS) // 2
+    assert load_conductor(folder, f"{server.url}/v1").write(CHATS) == mine
+    assert load_conductor(folder, server.url).write([]) == []
+
+
+def test_every_setting_is_sent_and_each_question_has_draws_of_its_own(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "of a test")
+    conductor = load_conductor(folder, server.url)
+    for seed in (1, 1, 2):
+        conductor.write(CHATS, temperature=0.7, seed=seed, max_tokens=4)
+    first, again, other = ({tuple(row["prompt"]): row["seed"] for row in server.seen[n : n + 40]} for n in (0, 40, 80))
+    assert first == again
+    assert len(set(first.values()) | set(other.values())) == 80
+    sent = {name: value for name, value in server.seen[0].items() if name not in ("prompt", "seed", "stop_token_ids")}
+    assert sent == {
+        "model": "test-abc", "return_token_ids": True, "temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.0,
+        "repetition_penalty": 1.3, "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": 4,
+    }  # fmt: skip
+    assert server.keys == {"Bearer of a test"}
+
+
+def test_the_shorter_of_two_contexts_holds(server: Server, folder: Path) -> None:
+    with pytest.raises(PromptTooLongError) as caught:
+        load_conductor(folder, server.url).write([CHATS[0], [{"role": "user", "content": "7" * 90}]])
+    assert (caught.value.index, caught.value.limit) == (1, 80 - COMPLETION)
+    assert server.seen == []
+
+
+def test_a_busy_server_is_asked_again_and_one_that_is_gone_is_named(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    conductor = load_conductor(folder, server.url)
+    server.refusals = ATTEMPTS - 1
+    assert len(conductor.write(CHATS[:1])) == 1
+    server.refusals, server.status = 1, 400
+    with pytest.raises(WriterAway, match=f"{server.url} refuses to write .400.*not now"):
+        conductor.write(CHATS[:1])
+    server.returns_tokens = False
+    with pytest.raises(WriterAway, match=r"has to be a vLLM server of 0\.11 or later"):
+        conductor.write(CHATS[:1])
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(WriterAway, match="does not write any more"):
+        conductor.write(CHATS[:3])
+
+
+def test_whoever_cannot_write_is_named_with_field_and_remedy(
+    server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "test-other"
+    shutil.copytree(folder, other)
+    refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, and not policy test-other.*--served-model-name"
+    with pytest.raises(ConfigError, match=refusal):
+        load_conductor(other, server.url)
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(ConfigError, match=f"evaluation.writer: {server.url}: no vLLM server answers.*vllm serve"):
+        load_conductor(folder, server.url)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ConfigError, match=r"evaluation.writer: is vllm, which is not installed.*podium\[gpu\]"):
+        load_conductor(folder, VLLM)
+
+
+def test_a_champion_is_written_for_by_whom_the_environment_names(
+    server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(POOL.model_dump_json(), encoding="utf-8")
+    registered = tmp_path / "artifacts" / "policy"  # where MLflow puts it
+    shutil.copytree(folder, registered)
+    assert isinstance(Service.load(registered, pool, Workspace(tmp_path)).conductor, Conductor)
+    monkeypatch.setenv(ENV, server.url)
+    with pytest.raises(ConfigError, match=f"{ENV}: .* and not policy artifacts"):
+        Service.load(registered, pool, Workspace(tmp_path))
+    service = Service.load(registered, pool, Workspace(tmp_path), "test-abc")
+    assert isinstance(service.conductor, ServedConductor)
+    assert service.conductor.write(CHATS[:2]) == Conductor.load(folder).write(CHATS[:2])
+
+
+@pytest.mark.parametrize("writer", ["vLLM", "127.0.0.1:8000", "ftp://there", "http://me:secret@there:8000"])
+def test_a_writer_that_there_is_not_is_refused(writer: str) -> None:
+    with pytest.raises(ValidationError, match="writer"):
+        Evaluation(writer=writer)

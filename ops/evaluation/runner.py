@@ -22,6 +22,8 @@ from ops.workflow.trace import Trace
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
 
+AHEAD = 4
+"""Batches that workers may be busy with while the next is written: a fast writer waits for them."""
 NO_WORKFLOW = "no_workflow"
 """Status of a row whose completion gave no workflow: it counts as wrong, and as a format failure."""
 
@@ -126,7 +128,7 @@ async def evaluate(
 ) -> list[ScoreRow]:
     """Let the conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
 
-    The next batch is written (in a thread) while the workers execute the last one.
+    The next batch is written (in a thread) while the workers execute the last ones.
     `on_rollouts` is told what each batch gave. Raises `OverBudget`
     and `ConfigError` as the client does, `PromptTooLongError` naming the problem; rows of unreachable workers are
     unscorable.
@@ -145,6 +147,7 @@ async def evaluate(
 
     try:
         for repeat, chosen in _batches(problems, settings):
+            await _fewer_than(AHEAD, running)
             prompts = [team.messages(problem) for problem in chosen]
             write = partial(conductor.write, prompts, temperature=settings.temperature, seed=seed + repeat)
             try:
@@ -166,6 +169,13 @@ def _batches(problems: Sequence[Problem], settings: Evaluation) -> Iterator[tupl
     for repeat in range(settings.repeats):
         for start in range(0, len(problems), settings.batch):
             yield repeat, problems[start : start + settings.batch]
+
+
+async def _fewer_than(most: int, tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait until fewer of them are still at work."""
+    busy = {task for task in tasks if not task.done()}
+    while len(busy) >= most:
+        _, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, summarize
+from ops.evaluation.runner import AHEAD, NO_WORKFLOW, ScoreRow, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -104,6 +105,23 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
     ]
     summary = summarize(rows)["math500"]
     assert (summary.accuracy.mean, summary.accuracy.n, summary.unscorable, summary.rows) == (0.5, 2, 1, 3)
+
+
+def test_a_fast_writer_does_not_run_away_from_its_workers() -> None:
+    class Slow(Table):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            await asyncio.sleep(0.02)
+            return await super().complete(worker, messages, sample=sample)
+
+    class Counting(Fixed):
+        def write(self, prompts: Sequence[Sequence[Message]], **settings: Any) -> list[str]:
+            ahead.append(len(self.calls) - len(client.samples))
+            return super().write(prompts, **settings)
+
+    ahead, client = list[int](), Slow()
+    rows = run(Counting(ALONE), [problem(i) for i in range(20)], client, batch=1)
+    assert [row.correct for row in rows] == [1] * 20
+    assert 1 < max(ahead) <= AHEAD
 
 
 def test_batches_repeats_and_progress() -> None:

@@ -77,6 +77,10 @@ class Grpo(Settings):
     micro_batch: int = Field(default=256, ge=1)
     """Rollouts per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
+    staleness: Literal[0, 1] = 0
+    """Updates between the policy that wrote a rollout and the one that learns from it. 0: a step writes, waits for its
+    workers, learns. 1: before a step waits and learns, the next one's rollouts are written, and their workers answer
+    meanwhile; the ratio of the two policies corrects for it (docs/training.md)."""
     vllm: bool = False
     """Generate with vLLM (needs the `gpu` extra)."""
     vllm_memory: float = Field(default=0.3, gt=0, lt=1)
@@ -186,6 +190,18 @@ class Grpo(Settings):
             raise ValueError(
                 f"refill = {self.refill:g} of {self.questions_per_step} questions is not one that {self.processes} "
                 "process(es) can share alike: raise it, or leave it at 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _staleness_is_corrected(self) -> Self:
+        if self.staleness and (self.sampling == "signal" or self.refill):
+            raise ValueError(
+                "staleness: 1 goes with neither sampling: signal nor refill: they ask by what the step before has shown"
+            )
+        if self.staleness and self.vllm and self.vllm_correction == "none":
+            raise ValueError(
+                "staleness: 1 needs a vllm_correction beside vLLM: nothing else weighs what an older policy wrote"
             )
         return self
 

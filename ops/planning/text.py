@@ -35,6 +35,7 @@ def describe(setup: Setup) -> str:
     engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
     share = f"vLLM at {grpo.vllm_server_url}" if grpo.vllm_server_url else f"vLLM on {grpo.vllm_memory:.0%} of each GPU"
     writer = share if grpo.vllm else "generation by transformers"
+    overlap = "; workers answer the next step's rollouts meanwhile" if grpo.staleness else ""
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
         ("policy", policy + lesson),
@@ -45,7 +46,7 @@ def describe(setup: Setup) -> str:
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
-        ("trainer", f"{grpo.processes} process(es), {engine}, {writer}"),
+        ("trainer", f"{grpo.processes} process(es), {engine}, {writer}{overlap}"),
         ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
     )

@@ -27,7 +27,7 @@ EXTENSIONS = "extensions"
 _LATER = (
     "clip_high", "entropy", "length_window", "worker_samples",
     "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max", "max_unscorable",
-    "sampling", "refill", "stop_without_signal",
+    "sampling", "refill", "stop_without_signal", "staleness",
 )  # fmt: skip
 """Settings younger than some runs: left at their defaults, they change no run's key."""
 _NO_RESULT = (

@@ -191,6 +191,9 @@ def reward_function(
     the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
     after its lists earns as much, nothing teaches the policy to end it, and soon it does not. None named: all ended.
     Raises `Outage` when workers are away for longer than `patience` lasts.
+
+    `on_batch` is told what a batch showed, unless whoever asks names another as `seen`: of two batches under way
+    either may come first.
     """
 
     async def workflow_reward(
@@ -200,6 +203,7 @@ def reward_function(
         trainer_state: Any = None,
         offered: list[list[int]] | None = None,
         epoch: list[int] | None = None,
+        seen: Callable[[StepStatistics], None] = on_batch,
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
@@ -211,7 +215,7 @@ def reward_function(
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
         rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=sample, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
-        on_batch(summarize(rollouts, batch, time.perf_counter() - started, added))
+        seen(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [
             None if rollout.reward is None else rollout.reward + sum(terms.values())
             for rollout, terms in zip(rollouts, added, strict=True)

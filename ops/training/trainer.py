@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import gather_object
@@ -51,10 +51,19 @@ WINDOW = 5
 """Steps over which "reward before" and "reward after" are means."""
 
 
+class Landed(NamedTuple):
+    """What a step's rollouts showed, and how long it waited for them (seconds, this process)."""
+
+    statistics: StepStatistics
+    waiting_seconds: float
+
+
 class TimedTrainer(AskingTrainer):
     """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
 
     generation_seconds = 0.0
+    landed: Landed | None = None
+    """This step's rollouts, where they were not waited for from their start."""
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         if self.merges and "old_per_token_logps" not in inputs:
@@ -264,11 +273,20 @@ def _trainer(
         problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan),
         renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
     )  # fmt: skip
-    return partial(TimedTrainer, reward_funcs=reward)
+    return partial(trainer_class(grpo), reward_funcs=reward)
 
 
 def _fits(tokenizer: Any, longest: int | None, completion: int, messages: Sequence[Message]) -> bool:
     return longest is None or chat_tokens(tokenizer, messages) <= longest - completion
+
+
+def trainer_class(grpo: Grpo) -> type[TimedTrainer]:
+    """Who trains: one step after another, or with the next step's rollouts in the air."""
+    if not grpo.staleness:
+        return TimedTrainer
+    from ops.training.overlap import OverlappedTrainer
+
+    return OverlappedTrainer
 
 
 def patience(plan: RunPlan) -> Patience:
@@ -403,13 +421,17 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         if not logs or "reward" not in logs:
             return
         # On every rank: TRL has gathered `logs` over them, but not what the reward function saw.
-        parts: list[tuple[StepStatistics, float]] = gather_object([(self._statistics, self.trainer.generation_seconds)])
+        landed = self.trainer.landed
+        own, waited = landed or (self._statistics, self._statistics.seconds)
+        parts: list[tuple[StepStatistics, float, float]] = gather_object([
+            (own, self.trainer.generation_seconds, waited)
+        ])  # fmt: skip
         if not state.is_world_process_zero:
             return
-        statistics = merged([part for part, _ in parts])
+        statistics = merged([part for part, _, _ in parts])
         seconds = time.perf_counter() - self._began
         # Ranks wait for the slowest of them before they update.
-        generation, workers = max(((writing, part.seconds) for part, writing in parts), key=sum)
+        generation, workers = max(((writing, waiting) for _, writing, waiting in parts), key=sum)
         row = {
             "step": state.global_step,
             "reward": logs["reward"],
@@ -421,6 +443,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             **statistics.values,
             "seconds": seconds,
             "seconds/workers": workers,
+            **({"seconds/hidden": max(0.0, statistics.seconds - workers)} if landed else {}),
             "seconds/generation": generation,
             "seconds/update": seconds - generation - workers,
             "use": statistics.use,

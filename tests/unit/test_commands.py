@@ -123,7 +123,7 @@ def test_what_is_laid_out_is_a_workspace_and_nothing_of_it_is_overwritten(tmp_pa
     recipe = tmp_path / "config" / "recipes" / "quickstart.yaml"
     assert recipe.read_bytes() == (ROOT / "config" / "recipes" / "quickstart.yaml").read_bytes()
     assert (tmp_path / "data" / "few_shots" / "mixed.yaml").is_file()
-    for based in ("paper-code", "paper-3b", "paper-server", "open"):
+    for based in ("paper-code", "paper-3b", "paper-server", "paper-async", "open"):
         assert load_recipe(tmp_path / "config", based) == load_recipe(ROOT / "config", based)
     recipe.write_text("mine", encoding="utf-8")
     (tmp_path / "params.yaml").unlink()

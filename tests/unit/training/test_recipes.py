@@ -10,7 +10,7 @@ from ops.config import Recipe, Snapshot, load_recipe
 from ops.core.workspace import Workspace
 
 CONFIG = Workspace.find().config
-ON_GPUS = ("paper", "paper-code", "paper-3b", "paper-server", "open", "files")
+ON_GPUS = ("paper", "paper-code", "paper-3b", "paper-server", "paper-async", "open", "files")
 
 
 def differences(one: Any, other: Any, path: str = "") -> dict[str, Any]:
@@ -52,6 +52,7 @@ def test_the_scale_study_and_the_server_change_the_machine_alone() -> None:
     assert from_paper("paper-3b") == small
     server = {"grpo.vllm_mode": "server", "grpo.vllm_server_url": "http://127.0.0.1:8000"}
     assert from_paper("paper-server") == server
+    assert from_paper("paper-async") == server | {"grpo.staleness": 1}
 
 
 def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> None:

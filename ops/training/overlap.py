@@ -1,0 +1,126 @@
+"""GRPO whose workers answer one step's rollouts while the policy writes and learns others.
+
+At step n the policy of step n writes the rollouts of step n + 1; their workers are asked at once, and answer while
+those of step n are waited for and learned from. So a rollout is learned from one update after it was written, never
+more, and the ratio of the two policies corrects for it: GRPO's own, which is clipped, or where vLLM writes TRL's, of
+the updated policy's probabilities to those that vLLM wrote with.
+
+The first step, the first of an epoch and the first after a restart write for themselves and wait: nothing lies ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from trl.trainer.utils import pad
+
+from ops.training.reward import StepStatistics
+from ops.training.trainer import Landed, TimedTrainer
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One step's rollouts between their writing and their rewards."""
+
+    rows: Rows
+    generated: Any
+    """What TRL made of the completions."""
+    logps: torch.Tensor | None
+    """Of each token, by the policy that wrote it; None: vLLM says."""
+    rewards: Future[list[float | None]]
+    statistics: list[StepStatistics]
+    """What they showed, when they have landed."""
+
+
+class OverlappedTrainer(TimedTrainer):
+    """GRPO with the next step's rollouts in the air."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        trainer: Any = self
+        [self._ask] = trainer.reward_funcs
+        trainer.reward_funcs = [self._landed]
+        self._epoch: Any = None
+        self._following: Any = None
+        """What is fetched already of the epoch's iterator, for the step after this one."""
+        self._ahead: Rows | None = None
+        """The rows of the next step; None: there is none, or not in this epoch."""
+        self._coming: Flight | None = None
+        self._landing: Flight | None = None
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+        """This step's batches, while the next step's are looked at already."""
+        if epoch_iterator is not self._epoch:
+            self._epoch = epoch_iterator
+            self._following = super().get_batch_samples(epoch_iterator, num_batches, device)
+        batches, self._following = self._following, super().get_batch_samples(epoch_iterator, num_batches, device)
+        rows, last = self._following[0], self.state.global_step + 1 >= self.args.max_steps
+        self._ahead = rows[0] if rows and not last else None
+        return batches
+
+    def train(self, *args: Any, **settings: Any) -> Any:
+        """As TRL's. Nobody is asked any further once it has failed."""
+        try:
+            return super().train(*args, **settings)
+        finally:
+            if self._coming is not None:
+                self._coming.rewards.cancel()
+
+    def _generate_and_score_completions(self, inputs: Rows) -> dict[str, Any]:
+        flight, self._coming = self._coming or self._start(inputs), None
+        assert flight.rows == inputs, "rollouts land in the order in which they started"
+        if self._ahead is not None:
+            self._coming = self._start(self._ahead)
+        self._landing = flight
+        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        self._landing = None
+        if flight.logps is not None:
+            scored["old_per_token_logps"] = flight.logps
+        return scored
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        return super()._generate(prompts) if self._landing is None else self._landing.generated
+
+    def _start(self, rows: Rows) -> Flight:
+        """Write with the policy as it is, and ask the workers without waiting for them."""
+        generated = super()._generate([row["prompt"] for row in rows])
+        prompts, written, _, completions, *_ = generated
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        statistics: list[StepStatistics] = []
+        asked = self._ask(
+            completions=completions, completion_ids=written, trainer_state=self.state, seen=statistics.append, **columns
+        )
+        rewards = asyncio.run_coroutine_threadsafe(asked, self.async_loop)
+        logps = None if self.use_vllm else self._logps(prompts, written)
+        return Flight(rows, generated, logps, rewards, statistics)
+
+    @torch.no_grad()
+    def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
+        """Of the completions' tokens, by the policy as it is, padded as TRL pads them."""
+        fill, columns = self._tokenizer.pad_token_id, [(prompts, "left"), (written, "right")]
+        ids = [self._padded(rows, fill, side) for rows, side in columns]
+        shown = [self._padded([[1] * len(row) for row in rows], 0, side) for rows, side in columns]
+        logps: torch.Tensor = self._get_per_token_logps_and_entropies(
+            self.model, torch.cat(ids, dim=1), torch.cat(shown, dim=1), ids[1].size(1),
+            batch_size=self.args.per_device_train_batch_size,
+        )[0]  # fmt: skip
+        return logps
+
+    def _padded(self, rows: list[list[int]], fill: int, side: str) -> torch.Tensor:
+        padded: torch.Tensor = pad([torch.tensor(row) for row in rows], padding_value=fill, padding_side=side)
+        return padded.to(self.accelerator.device)
+
+    async def _landed(self, **_: Any) -> list[float | None]:
+        """The reward function that TRL knows: what was asked for long ago."""
+        flight, began = self._landing, time.perf_counter()
+        assert flight is not None
+        rewards = await asyncio.wrap_future(flight.rewards)
+        self.landed = Landed(flight.statistics[0], time.perf_counter() - began)
+        return rewards

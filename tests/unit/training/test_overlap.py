@@ -1,0 +1,202 @@
+"""With a staleness of 1 workers answer one step's rollouts while another's are learned from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from pydantic import ValidationError
+from transformers import AutoModelForCausalLM, TrainerCallback
+
+from ops.config import Grpo
+from ops.core.errors import OverBudget
+from ops.training import trainer
+from ops.training.overlap import OverlappedTrainer
+from ops.training.trainer import run
+from tests.unit.training.tiny import tiny_plan
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+STEPS = 6
+TEMPERATURE = 1.5
+SETTINGS: dict[str, Any] = {
+    "staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24, "temperature": TEMPERATURE,
+}  # fmt: skip
+"""Eight problems, two a step: an epoch has four steps. At that temperature some texts are no workflows, and the policy
+moves."""
+
+
+class Written(NamedTuple):
+    """Rollouts as they were written: at which step, with which weights."""
+
+    step: int
+    weights: dict[str, torch.Tensor]
+    completions: list[list[int]]
+
+
+class Learned(NamedTuple):
+    """Rollouts as they were learned from."""
+
+    step: int
+    ids: torch.Tensor
+    """Prompts and completions, padded; so is the mask."""
+    mask: torch.Tensor
+    said: torch.Tensor
+    """Mask of the completions."""
+    old: torch.Tensor
+    """What the loss takes for the probabilities that they were written with (nats)."""
+
+
+class Watched(NamedTuple):
+    written: list[Written]
+    learned: list[Learned]
+    curve: list[dict[str, Any]]
+    policy: Path
+
+
+def test_it_is_taken_where_it_is_asked_for() -> None:
+    assert trainer.trainer_class(Grpo(staleness=1)) is OverlappedTrainer
+    assert trainer.trainer_class(Grpo()) is trainer.TimedTrainer
+    with pytest.raises(ValidationError, match="by what the step before has shown"):
+        Grpo(staleness=1, sampling="signal")
+    with pytest.raises(ValidationError, match="needs a vllm_correction"):
+        Grpo(staleness=1, vllm=True, vllm_correction="none")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    plan, folder = tiny_plan(tmp_path_factory.mktemp("overlap"), steps=STEPS, checkpoint_every=50, **SETTINGS)
+    written, learned = list[Written](), list[Learned]()
+    start, loss = OverlappedTrainer._start, OverlappedTrainer._compute_loss
+
+    def started(self: Any, rows: Any) -> Any:
+        weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        flight = start(self, rows)
+        written.append(Written(self.state.global_step, weights, flight.generated[1]))
+        return flight
+
+    def computed(self: Any, model: Any, inputs: Any) -> Any:
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        old = inputs["old_per_token_logps"]
+        learned.append(Learned(self.state.global_step, ids, mask, inputs["completion_mask"].bool(), old))
+        return loss(self, model, inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OverlappedTrainer, "_start", started)
+        patch.setattr(OverlappedTrainer, "_compute_loss", computed)
+        run(plan, folder, lambda *_: None)
+    lines = (folder / "curve.jsonl").read_text(encoding="utf-8").splitlines()
+    return Watched(written, learned, [json.loads(line) for line in lines], plan.base_policy)
+
+
+def completions(learned: Learned) -> set[tuple[int, ...]]:
+    width = learned.said.size(1)
+    return {tuple(row[-width:][said].tolist()) for row, said in zip(learned.ids, learned.said, strict=True)}
+
+
+def test_a_rollout_is_learned_from_one_update_after_it_was_written(watched: Watched) -> None:
+    # The first step and the first of the second epoch wait for their own.
+    assert [each.step for each in watched.written] == [0, 0, 1, 2, 4, 4]
+    for step, written in enumerate(watched.written):
+        parts = [completions(learned) for learned in watched.learned if learned.step == step]
+        assert set.union(*parts) == set(map(tuple, written.completions))
+
+
+def test_the_loss_knows_the_probabilities_that_a_rollout_was_written_with(watched: Watched) -> None:
+    model = AutoModelForCausalLM.from_pretrained(watched.policy)
+    learners = {each.step: each.weights for each in watched.written}  # each step writes before it learns
+    gaps: dict[int, float] = {}
+    for learned in watched.learned:
+        old = learned.old[learned.said]
+        assert torch.allclose(old, _logps(model, watched.written[learned.step].weights, learned), atol=1e-4)
+        if learned.step in learners:
+            gap = (old - _logps(model, learners[learned.step], learned)).abs().max().item()
+            gaps[learned.step] = max(gap, gaps.get(learned.step, 0.0))
+    assert max(gaps[1], gaps[2]) > 1e-3, "updates lie between, not all of them of nothing"
+    assert max(gaps[0], gaps[4]) < 1e-4, "none does"
+
+
+@torch.no_grad()
+def _logps(model: Any, weights: dict[str, torch.Tensor], learned: Learned) -> torch.Tensor:
+    """Of the tokens that were said, by a model with these weights."""
+    model.load_state_dict(weights)
+    width = learned.said.size(1)
+    positions = (learned.mask.cumsum(1) - 1).clamp(min=0)
+    read = model(input_ids=learned.ids, attention_mask=learned.mask, position_ids=positions)
+    logps = (read.logits[:, -width - 1 : -1] / TEMPERATURE).log_softmax(-1)
+    said: torch.Tensor = logps.gather(-1, learned.ids[:, -width:, None])[..., 0]
+    return said[learned.said]
+
+
+def test_a_line_of_the_curve_tells_of_its_own_rollouts(watched: Watched) -> None:
+    assert [row["step"] for row in watched.curve] == list(range(1, STEPS + 1))
+    for row in watched.curve:
+        assert row["rollouts"] == 8
+        assert row["reward"] == pytest.approx(row["share/right"] + 0.5 * row["share/wrong"])
+        assert row["seconds/hidden"] >= 0
+    assert len({row["reward"] for row in watched.curve}) > 1
+
+
+class Ended(TrainerCallback):  # type: ignore[misc]
+    """Says when the first update has been made."""
+
+    def __init__(self) -> None:
+        self.first = threading.Event()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.first.set()
+
+
+def asking(patch: pytest.MonkeyPatch, before: Any) -> None:
+    """Let `before(n)` be awaited ahead of the workers of the n-th batch."""
+    make = trainer.reward_function
+
+    def made(*arguments: Any, **settings: Any) -> Any:
+        reward, batch = make(*arguments, **settings), iter(range(100))
+
+        async def slow(**columns: Any) -> list[float | None]:
+            await before(next(batch))
+            return await reward(**columns)
+
+        return slow
+
+    patch.setattr(trainer, "reward_function", made)
+
+
+def test_workers_answer_while_the_step_before_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, folder = tiny_plan(tmp_path, **SETTINGS)
+    ended, waited = Ended(), list[bool]()
+
+    async def after_the_first_update(batch: int) -> None:
+        if batch == 1:  # one after another this would never come
+            waited.append(await asyncio.to_thread(ended.first.wait, 60))
+
+    asking(monkeypatch, after_the_first_update)
+    run(plan, folder, lambda *_: None, [ended])
+    assert waited == [True]
+
+
+def test_an_error_of_workers_ends_the_run_when_its_step_is_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, folder = tiny_plan(tmp_path, **SETTINGS | {"steps": 4})
+
+    async def spent(batch: int) -> None:
+        if batch == 2:
+            raise OverBudget("the cap")
+
+    with monkeypatch.context() as patch:
+        asking(patch, spent)
+        with pytest.raises(OverBudget, match="the cap"):
+            run(plan, folder, lambda *_: None)
+    # Started again, it goes on from the checkpoint: the step that failed writes for itself.
+    result = run(plan, folder, lambda *_: None)
+    assert result is not None
+    assert result.steps == 4
+    rows = [json.loads(line) for line in (folder / "curve.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]

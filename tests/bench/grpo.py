@@ -1,32 +1,92 @@
-"""A GRPO step of ours over a step of bare TRL: same model, same rollouts, workers that take no time."""
+"""A GRPO step of ours over a step of bare TRL, and what workers that take their time add to it."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
-from ops.config import ColdStart, load_pool, load_recipe
+from ops.config import ColdStart, Worker, load_pool, load_recipe
+from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from tests.bench.row import Row
 
 STEPS = 6
 """The first step of each side is left out: it allocates."""
+LATENCY = 0.3
+"""Of every call of a worker (s), in the rows on workers that take their time."""
+
+
+class Slow:
+    """A client whose workers take `LATENCY` each, cached or not."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        began = time.perf_counter()
+        response: Response = await self._client.complete(worker, messages, sample=sample)
+        await asyncio.sleep(max(0.0, began + LATENCY - time.perf_counter()))
+        return response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 def rows() -> list[Row]:
-    """Ours the second time, so that every response is cached; the reference's reward is a constant.
+    """Ours the second time, so that every response is cached; bare TRL's reward is a constant.
 
-    The learning rate is next to nothing, so that both sides sample the same completions.
+    The learning rate is next to nothing, so that all sides sample the same completions.
     """
+    from ops.precaching.opening import open_client
+    from ops.training import trainer
+    from ops.training.plan import read_curve
+
+    with tempfile.TemporaryDirectory() as name:
+        plan = _plan(Path(name))
+
+        def curve(run: str, staleness: int = 0) -> list[dict[str, Any]]:
+            """The steps of a run, but for its first."""
+            grpo = plan.recipe.grpo.model_copy(update={"staleness": staleness})
+            folder = Path(name) / run
+            folder.mkdir()
+            own = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"grpo": grpo})})
+            trainer.run(own, folder, lambda *_: None)
+            return read_curve(folder)[1:]
+
+        curve("cold")
+        warm = _seconds(curve("warm"))
+        bare = _bare(plan, Path(name) / "bare")
+        with patch.object(trainer, "open_client", lambda *given: Slow(open_client(*given))):
+            waits, overlaps = curve("waits"), curve("overlaps", 1)
+    words = f"workers of {1000 * LATENCY:.0f} ms"
+    shares = [sum(row["seconds/workers"] for row in side) / sum(row["seconds"] for row in side)
+              for side in (overlaps, waits)]  # fmt: skip
+    return [
+        Row("GRPO step, warm workers", warm, "bare TRL", bare, 0.9, "s"),
+        Row(f"GRPO step, {words}, staleness 1", _seconds(overlaps), "staleness 0", _seconds(waits), 1.0, "s"),
+        Row(f"of a step waiting, {words}, staleness 1", shares[0], "staleness 0", shares[1], 0.5, "share"),
+    ]
+
+
+def _seconds(curve: Sequence[dict[str, Any]]) -> float:
+    return median(row["seconds"] for row in curve)
+
+
+def _bare(plan: Any, folder: Path) -> float:
+    """Seconds of a step of TRL's own trainer on the same questions."""
     from transformers import TrainerCallback
     from trl import GRPOTrainer
 
     from ops.benchmarks.store import read_problems
     from ops.conductor.policy import PolicyCard, load_model
-    from ops.training.trainer import configuration, dataset, run
+    from ops.training.trainer import configuration, dataset
 
     class Timer(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -38,28 +98,19 @@ def rows() -> list[Row]:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             self.seconds.append(time.perf_counter() - self.began)
 
-        @property
-        def median(self) -> float:
-            return sorted(self.seconds[1:])[len(self.seconds[1:]) // 2]
-
-    with tempfile.TemporaryDirectory() as name:
-        plan = _plan(Path(name))
-        timers = [Timer(), Timer()]
-        for attempt, timer in enumerate(timers):
-            run(plan, Path(name) / f"run{attempt}", lambda *_: None, [timer])
-        card = PolicyCard.read(plan.base_policy)
-        team = card.team(plan.pool, plan.few_shots, plan.recipe.execution)
-        model, tokenizer = load_model(plan.base_policy, card)
-        bare = Timer()
-        GRPOTrainer(
-            model=model,
-            reward_funcs=lambda completions, **_: [0.5] * len(completions),
-            args=configuration(plan, Path(name) / "bare"),
-            train_dataset=dataset(plan, read_problems(plan.problems), team, tokenizer),
-            processing_class=tokenizer,
-            callbacks=[bare],
-        ).train()
-    return [Row("GRPO step, warm workers", timers[1].median, "bare TRL", bare.median, 0.9, "s")]
+    card = PolicyCard.read(plan.base_policy)
+    team = card.team(plan.pool, plan.few_shots, plan.recipe.execution)
+    model, tokenizer = load_model(plan.base_policy, card)
+    timer = Timer()
+    GRPOTrainer(
+        model=model,
+        reward_funcs=lambda completions, **_: [0.5] * len(completions),
+        args=configuration(plan, folder),
+        train_dataset=dataset(plan, read_problems(plan.problems), team, tokenizer),
+        processing_class=tokenizer,
+        callbacks=[timer],
+    ).train()
+    return median(timer.seconds[1:])
 
 
 def _plan(folder: Path) -> Any:
@@ -101,8 +152,6 @@ def _plan(folder: Path) -> Any:
     ).write(policy)  # fmt: skip
     (folder / "config" / "pools").mkdir(parents=True)
     write_problems(folder / "mix.jsonl", problems)
-    for attempt in range(2):
-        (folder / f"run{attempt}").mkdir()
     return RunPlan(
         root=folder, recipe=recipe, pool=pool, offered=offered, base_policy=policy,
         problems=folder / "mix.jsonl", few_shots=root / "data",

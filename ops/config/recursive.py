@@ -46,8 +46,9 @@ class Recursive(Settings):
     micro_batch: int | None = Field(default=None, ge=1)
 
     def grpo(self, before: Grpo) -> Grpo:
-        """The settings of this stage, where `before` are those of the ones before. Raises `ValidationError` where they
-        do not fit together, `ValueError` where rollouts cannot be halved."""
+        """The settings of this stage, where `before` are those of the ones before: a round waits for the answers of the
+        one before it, so that nothing overlaps. Raises `ValidationError` where they do not fit together, `ValueError`
+        where rollouts cannot be halved."""
         own: dict[str, Any] = self.model_dump(
             include={
                 "steps",
@@ -59,7 +60,7 @@ class Recursive(Settings):
             },
             exclude_none=True,
         )
-        grpo = Grpo.model_validate(before.model_dump() | own)
+        grpo = Grpo.model_validate(before.model_dump() | {"staleness": 0} | own)
         if grpo.rollouts_per_question % 2 or grpo.rollouts_per_step // grpo.processes % 2:
             raise ValueError(
                 f"rollouts_per_question = {grpo.rollouts_per_question} on {grpo.processes} processes cannot be halved: "

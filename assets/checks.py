@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import final_run, recursive_conductor
+from assets.recursive_conductor import NO_SECTION, final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
@@ -96,6 +96,8 @@ def guards(podium: Podium) -> Iterator[dg.AssetCheckResult]:
 @dg.asset_check(asset=recursive_conductor, description=f"{GUARDS[LOOPS].about}. If it warns: {GUARDS[LOOPS].remedy}.")
 def loops(podium: Podium) -> dg.AssetCheckResult:
     """What the curve of the stage in rounds warns of, where the recipe has one."""
+    if podium.load().recipe.recursive is None:
+        return dg.AssetCheckResult(passed=True, severity=dg.AssetCheckSeverity.WARN, description=NO_SECTION)
     findings = guard_run(podium.load(), final_run(podium))
     return _warning(next(finding for finding in findings if finding.guard == LOOPS), recursive_conductor, "loops")
 

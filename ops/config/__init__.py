@@ -6,9 +6,9 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 """
 
 from ops.config.adaptive import Adaptive
-from ops.config.base import Settings, digest
+from ops.config.base import STORED, Settings, digest
 from ops.config.data import BenchmarkSource, Curation
-from ops.config.execution import STORED, Execution
+from ops.config.execution import Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.guards import Guards

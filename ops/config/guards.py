@@ -13,6 +13,8 @@ class Guards(Settings):
     The last `window` steps are looked at, and held against the first as many. Shares are in [0, 1].
     """
 
+    BEFORE = frozenset({"max_unfinished"})
+
     window: int = Field(default=10, ge=1)
     """Steps at either end, at most half of the run: of fewer, the questions that they drew say more than the policy."""
     max_invalid: float = Field(default=0.1, ge=0, le=1)

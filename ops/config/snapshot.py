@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ops.config.base import Settings, digest
-from ops.config.execution import STORED
+from ops.config.base import STORED, Settings, digest
 from ops.config.loading import load_deepspeed, load_gate, load_pool, load_recipe
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate

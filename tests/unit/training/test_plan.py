@@ -141,7 +141,8 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     row = plan.model_dump(mode="json")
-    row["recipe"]["execution"]["recursion"] = {"rounds": 0}  # of an earlier checkout
+    row["recipe"]["execution"]["recursion"] = {"rounds": 0}  # of earlier checkouts
+    row["recipe"]["guards"]["max_unfinished"] = 0.1
     (tmp_path / "run.json").write_text(json.dumps(row), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     with pytest.raises(DataError, match=r"run\.json"):

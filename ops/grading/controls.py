@@ -16,6 +16,8 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple, TypeGuard
 
+from ops.core.syntax import parse
+
 _EQUAL = frozenset(
     f"assert{name}"
     for name in (
@@ -69,7 +71,8 @@ def control(code: str, random: Random) -> Control | None:
 
 def _parsed(code: str) -> ast.Module:
     try:
-        return ast.parse(code)
+        tree: ast.Module = parse(code)
+        return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the sandbox will say so
         return ast.Module([], [])
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ops.core.problem import CodeTest
+from ops.core.syntax import parse
 
 _FENCE = re.compile(
     r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE
@@ -100,7 +101,8 @@ def tree(source: str, mode: str = "exec") -> ast.AST:
     # Filters of warnings belong to the process, and graders run in threads.
     with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a program's text makes Python warn of is its own business
-        return ast.parse(source, mode=mode)
+        parsed: ast.AST = parse(source, mode)
+        return parsed
 
 
 UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)

@@ -14,6 +14,8 @@ from typing import Any
 
 import sympy
 
+from ops.core import syntax
+
 MAX_LENGTH = 400
 MAX_EXPONENT = 200
 
@@ -41,7 +43,7 @@ def parse(text: str) -> sympy.Expr:
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = syntax.parse(text.strip(), "eval")
         return _build(tree.body, text)
     except (SyntaxError, RecursionError, ZeroDivisionError) as error:
         raise NotAFormula(str(error)) from None

@@ -8,12 +8,12 @@ quantifier is possessive, so nothing backtracks.
 
 from __future__ import annotations
 
-import ast
 import re
 from enum import StrEnum
 from itertools import islice
 from typing import cast
 
+from ops.core.syntax import literal
 from ops.workflow.escapes import text_of
 
 Value = int | float | str | list["Value"]
@@ -89,7 +89,7 @@ def evaluate(source: str, max_tokens: int) -> tuple[list[Value] | Defect, int]:
     if "\0" in source:
         return Defect.NOT_A_LITERAL, tokens
     try:
-        value = ast.literal_eval(_PARTS.sub(_translate, source) if _TO_TRANSLATE.search(source) else source)
+        value = literal(_PARTS.sub(_translate, source) if _TO_TRANSLATE.search(source) else source)
     except (SyntaxError, ValueError):  # a missing comma, a leading zero, a lone surrogate
         return Defect.NOT_A_LITERAL, tokens
     return cast("list[Value]", value), tokens

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from fractions import Fraction
 
+from ops.core.syntax import parse
 from ops.miniature.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula
 from ops.miniature.generalists.chance import Chance
 from ops.miniature.generalists.skill import Skill
@@ -32,7 +33,7 @@ def work_out(text: str, skill: Skill, chance: Chance) -> Fraction:
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body, text.strip(), skill, chance)
+        return _value(parse(text.strip(), "eval").body, text.strip(), skill, chance)
     except (SyntaxError, RecursionError, ZeroDivisionError, OverflowError) as error:
         raise NotAFormula(str(error)) from None
 

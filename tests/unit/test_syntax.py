@@ -1,0 +1,46 @@
+"""Python's texts as trees, from several threads."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ops.core.syntax import literal, parse
+
+TEXT = "def f(a):\n    return " + " + ".join(f"(a[{n}] * {{'k': [{n}, (1, 2)]}}['k'][0])" for n in range(60)) + "\n"
+
+
+def test_threads_that_parse_at_once_all_get_their_tree() -> None:
+    expected, before = ast.dump(ast.parse(TEXT)), gc.get_threshold()
+    gc.set_threshold(20, 1, 1)  # a collection in the middle of every tree
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            trees = list(threads.map(parse, [TEXT] * 64))
+    finally:
+        gc.set_threshold(*before)
+    assert {ast.dump(tree) for tree in trees} == {expected}
+
+
+def test_a_depth_that_another_library_has_confused_is_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, plain = [], ast.parse
+
+    def confused(source: str, *, mode: str = "exec") -> ast.AST:
+        if len(refused) < 3:
+            refused.append(source)
+            raise SystemError("AST constructor recursion depth mismatch (before=45, after=43)")
+        return plain(source, mode=mode)
+
+    monkeypatch.setattr(ast, "parse", confused)
+    assert literal(" [1, 'a']") == [1, "a"]
+    assert len(refused) == 3
+
+
+@pytest.mark.parametrize("text", ["1 +", "x", "[1]()", "\0"])
+def test_what_is_no_literal_raises_what_literal_eval_raises(text: str) -> None:
+    with pytest.raises((SyntaxError, ValueError)) as ours:
+        literal(text)
+    with pytest.raises(type(ours.value)):
+        ast.literal_eval(text)

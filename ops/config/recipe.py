@@ -69,6 +69,12 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _lora_needs_weights(self) -> Self:
+        if self.policy.kind == "scratch" and self.cold_start is not None and self.cold_start.lora is not None:
+            raise ValueError("cold_start.lora adds to weights that are pretrained: a policy made from scratch has none")
+        return self
+
+    @model_validator(mode="after")
     def _subsets_can_be_told_apart(self) -> Self:
         if self.adaptive is None:
             return self

@@ -14,6 +14,7 @@ from ops.core.registry import check_names
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
 """Who writes in this process; anything else that may write is a vLLM server's URL."""
+PACKAGE = "package:"
 
 
 class ScratchPolicy(Settings):
@@ -29,14 +30,38 @@ class ScratchPolicy(Settings):
 
 
 class PretrainedPolicy(Settings):
-    """A language model from a hub or a folder."""
+    """A language model from a hub, a folder or an installed Python package."""
 
     kind: Literal["pretrained"] = "pretrained"
     model: str
+    """A name of the hub's, a folder, or `package:NAME`: the folder of an installed package."""
     revision: str | None = None
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     gguf_file: str | None = None
     """File name inside the folder, when the weights are in GGUF."""
+
+    @property
+    def package(self) -> str | None:
+        """The package that its files come with; None where they come from elsewhere."""
+        return self.model.removeprefix(PACKAGE) if self.model.startswith(PACKAGE) else None
+
+
+class Lora(Settings):
+    """Low-rank updates of every linear layer in place of new weights (arXiv:2106.09685), merged into the weights when
+    the cold start ends: GRPO and whoever serves the policy see a plain model."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    """The updates count `alpha` ÷ `rank` times."""
+
+
+class Validation(Settings):
+    """What a cold start must have taught before GRPO may start."""
+
+    problems: int = Field(default=100, ge=1)
+    """Of the mix, drawn by the seed and not taught; the policy writes a workflow for each, sampled as GRPO samples."""
+    least_valid: float = Field(default=0.95, ge=0, le=1)
+    """Share of these that must be workflows. It is in no policy's key: with another one the same policy stands."""
 
 
 class ColdStart(Settings):
@@ -50,6 +75,18 @@ class ColdStart(Settings):
     precache, where there are such."""
     attempts: int = Field(default=0, ge=0)
     """Random workflows tried on each problem that no worker solves alone; those that work are learned from."""
+    micro_batch: int | None = Field(default=None, ge=1)
+    """Examples in one forward and backward pass, where the whole batch takes too much memory; divides `batch`."""
+    lora: Lora | None = None
+    """None: all weights are trained."""
+    validation: Validation | None = None
+    """None: GRPO starts from whatever the cold start made."""
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> Self:
+        if self.micro_batch is not None and self.batch % self.micro_batch:
+            raise ValueError(f"batch = {self.batch} is not a multiple of micro_batch = {self.micro_batch}")
+        return self
 
 
 class Grpo(Settings):

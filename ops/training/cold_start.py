@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
+import resource
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
+from ops.training.validation import Lesson, held_out, validate
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
+_LATER = ("lora", "validation")
+"""Settings younger than some policies: left out, they change no policy's key."""
+_NO_RESULT = ("micro_batch",)
+"""A setting of memory that changes no result."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
@@ -27,7 +33,10 @@ def base_policy_folder(setup: Setup) -> Path:
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
     key = digest([
-        recipe.model_dump(include={"seed", "policy", "cold_start", "prompting"}),
+        recipe.model_dump(
+            include={"seed", "policy", "cold_start", "prompting"}, exclude={"cold_start": {*_LATER, *_NO_RESULT}}
+        ),
+        *([later] if (later := _later(recipe.cold_start)) else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,
         [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
@@ -38,6 +47,13 @@ def base_policy_folder(setup: Setup) -> Path:
         *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
     ])  # fmt: skip
     return setup.workspace.policies / f"{recipe.name}-{key}"
+
+
+def _later(settings: ColdStart | None) -> dict[str, object]:
+    """The younger settings that are made use of."""
+    if settings is None:
+        return {}
+    return settings.model_dump(include=set(_LATER), exclude={"validation": {"least_valid"}}, exclude_none=True)
 
 
 def _offer_seed(recipe: Recipe) -> int | None:
@@ -94,19 +110,42 @@ def _teach(
     on_progress: Progress | None,
 ) -> PolicyCard:
     recipe = setup.recipe
-    from ops.conductor.policy import load_model
+    import torch
+
+    from ops.conductor.policy import Conductor, load_model
     from ops.training.examples import sample_examples
     from ops.training.supervised import fit, scratch_model
 
     team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
     count = settings.steps * settings.batch
-    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress))
+    unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
+    keys = {problem.key for problem in unseen}
+    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress, keys))
     if isinstance(recipe.policy, ScratchPolicy):
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:
         model, tokenizer = load_model(folder, card)
-    losses = fit(model, tokenizer, examples, settings, recipe.seed, on_progress)
+    precision = model.dtype
+    if settings.lora is None:
+        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 anyway
+    began = time.perf_counter()
+    fitted = fit(
+        model, tokenizer, examples, settings, recipe.seed, on_progress,
+        autocast=precision == torch.bfloat16, checkpointing=recipe.grpo.gradient_checkpointing,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    model.to(precision).eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "cold_start.json").write_text(json.dumps({"loss": losses}), encoding="utf-8")
+    lesson = Lesson(
+        loss=tuple(fitted.losses), examples=len(examples), tokens=fitted.tokens, seconds=seconds, peak_gib=_peak_gib()
+    )
+    if unseen:
+        validity = validate(Conductor(model, tokenizer, card), unseen, team, recipe, on_progress)
+        lesson = lesson.model_copy(update={"validation": validity})
+    lesson.write(folder)
     return card.model_copy(update={"pretrained": None})
+
+
+def _peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypedDict
 
 from ops.benchmarks.store import read_problems
@@ -28,13 +28,15 @@ async def sample_examples(
     settings: ColdStart,
     count: int,
     on_progress: Callable[[int, int, str], None] | None = None,
+    held_out: Collection[str] = (),
 ) -> list[Example]:
-    """`count` pairs for the problems of the mix, deterministic in the recipe's seed.
+    """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed.
 
     Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
-    problems = {problem.key: problem for problem in read_problems(workspace.data / "training_mix.jsonl")}
+    mix = read_problems(workspace.data / "training_mix.jsonl")
+    problems = {problem.key: problem for problem in mix if problem.key not in held_out}
     responses = [
         Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1.0)
         for row in load_responses(workspace.data / "responses")

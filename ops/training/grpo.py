@@ -16,6 +16,7 @@ from ops.training import lifeline
 from ops.training.ending import ERROR
 from ops.training.plan import PLAN, RunPlan, RunResult, command
 from ops.training.telemetry import silence
+from ops.training.validation import check_taught
 
 EXIT_ERROR = 1
 
@@ -55,6 +56,7 @@ def train(folder: Path) -> RunResult | None:
     if plan.recipe.grpo.deepspeed is not None and os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true":
         remedy = "Start it with: " + shlex.join(command(plan, folder))
         raise ConfigError(folder / PLAN, "recipe.grpo.deepspeed", "needs its launcher", remedy)
+    check_taught(plan.base_policy, plan.recipe.cold_start)
     silence()
     from ops.training.trainer import run
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from transformers import (
     PreTrainedTokenizerBase,
     PrinterCallback,
@@ -19,13 +20,22 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
-from ops.config import ColdStart, ScratchPolicy
+from ops.config import ColdStart, Lora, ScratchPolicy
 from ops.training.examples import Example
 from ops.training.tokenizer import train_tokenizer
 from ops.workflow.controls import plain_messages
 
 WINDOW = 16
 """Batches among which examples are sorted by length."""
+
+
+class Fitted(NamedTuple):
+    """What a model was trained on, and how that went."""
+
+    losses: list[float]
+    """Nats per token, every ten steps."""
+    tokens: int
+    """Of all examples, prompts included."""
 
 
 def scratch_model(
@@ -83,18 +93,24 @@ def fit(
     settings: ColdStart,
     seed: int,
     on_progress: Callable[[int, int, str], None] | None = None,
-) -> list[float]:
-    """Train on the completions alone; returns the loss (nats per token) every ten steps.
+    *,
+    autocast: bool = False,
+    checkpointing: bool = False,
+) -> Fitted:
+    """Train `model` on the completions alone: all of its weights, or low-rank updates that are merged into them.
 
-    What reads like a control token of the chat template in an example's texts is learnt as plain text.
+    What reads like a control token of the chat template in an example's texts is learnt as plain text. `autocast`:
+    compute in bfloat16. `checkpointing`: keep what each block reads, and compute the rest again.
     """
+    micro_batch = settings.micro_batch or settings.batch
     rows = [_plain(tokenizer, example) for example in bucketed(examples, settings.batch, seed)]
     losses: list[float] = []
     with TemporaryDirectory() as scratch:
         args = SFTConfig(
             output_dir=scratch,
             max_steps=settings.steps,
-            per_device_train_batch_size=settings.batch,
+            per_device_train_batch_size=micro_batch,
+            gradient_accumulation_steps=settings.batch // micro_batch,
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine",
             adam_beta2=0.98,
@@ -104,8 +120,8 @@ def fit(
             max_length=None,
             seed=seed,
             use_cpu=not torch.cuda.is_available(),
-            bf16=model.dtype == torch.bfloat16,
-            gradient_checkpointing=False,
+            bf16=autocast,
+            gradient_checkpointing=checkpointing,
             save_strategy="no",
             logging_steps=10,
             report_to="none",
@@ -118,10 +134,23 @@ def fit(
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
             callbacks=[_Report(losses, on_progress)],
+            peft_config=_adapter(settings.lora),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return losses
+    # Without accelerate's autocast around its `forward`.
+    trained = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    if settings.lora is not None:
+        trained.merge_and_unload()  # into `model`
+    return Fitted(losses, sum(map(len, trainer.train_dataset["input_ids"])))
+
+
+def _adapter(settings: Lora | None) -> LoraConfig | None:
+    if settings is None:
+        return None
+    return LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )  # fmt: skip
 
 
 class _Report(TrainerCallback):  # type: ignore[misc]

@@ -115,10 +115,12 @@ class TimedTrainer(AskingTrainer):
         return result
 
     def _write(self, prompts: Sequence[list[int]], rollouts: int) -> list[list[int]]:
-        return write(
-            self.accelerator.unwrap_model(self.model_wrapped),
-            prompts, rollouts, self.max_completion_length, self.eos_token_ids, self.temperature,
-        )  # fmt: skip
+        # Around the whole: inside of it the weights' bfloat16 copies are kept from token to token.
+        with self.accelerator.autocast():
+            return write(
+                self.accelerator.unwrap_model(self.model_wrapped),
+                prompts, rollouts, self.max_completion_length, self.eos_token_ids, self.temperature,
+            )  # fmt: skip
 
 
 class RoundsTrainer(InRounds, TimedTrainer):

@@ -1,0 +1,158 @@
+"""What a cold start taught, and whether that is enough to begin GRPO: the share of valid workflows on problems that
+were not taught.
+
+From a policy that seldom writes a workflow GRPO learns little else than the format, and where no rollout of a group is
+one it learns nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from pydantic import Field
+
+from ops.benchmarks.store import read_problems
+from ops.conductor.policy import Conductor
+from ops.conductor.rollout import CUT_OFF
+from ops.config import ColdStart, Recipe, Settings
+from ops.core.errors import DataError, PodiumError
+from ops.core.problem import Problem
+from ops.workflow.grammar import FormatFailure
+from ops.workflow.team import Team
+
+FILE = "cold_start.json"
+BATCH = 32
+"""Workflows that are written side by side."""
+REASONS = 3
+"""Ways to fail that a message names."""
+
+
+class NotTaught(PodiumError):
+    """Too few of a policy's completions are workflows for GRPO to begin."""
+
+
+class Validity(Settings):
+    """How many completions were workflows."""
+
+    problems: int
+    valid: int
+    failures: dict[str, int] = Field(default={})
+    """Way to fail (`ops.workflow.grammar.FormatFailure`) → completions; the most frequent first."""
+
+    @property
+    def share(self) -> float:
+        """Of valid ones, in [0, 1]."""
+        return self.valid / self.problems
+
+    def __str__(self) -> str:
+        reasons = [f"{name} {count}" for name, count in list(self.failures.items())[:REASONS]]
+        failed = f"; the others: {', '.join(reasons)}" if reasons else ""
+        return f"{self.valid} of {self.problems} completions are workflows ({self.share:.1%}){failed}"
+
+
+class Lesson(Settings):
+    """What a cold start was and came to: lies beside the policy as `cold_start.json`."""
+
+    loss: tuple[float, ...]
+    """Nats per token, every ten steps."""
+    examples: int = 0
+    tokens: int = 0
+    """Of all examples, prompts included; each is read once."""
+    seconds: float = 0.0
+    """Of the training alone."""
+    peak_gib: float = 0.0
+    """The most memory that this process has held so far."""
+    validation: Validity | None = None
+    """None: not asked for."""
+
+    @classmethod
+    def read(cls, policy: Path) -> Lesson | None:
+        """Of the policy in a folder; None where nothing was taught. Raises `DataError`."""
+        file = policy / FILE
+        if not file.is_file():
+            return None
+        try:
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(file, "(file)", f"is no cold start's report ({error})", "Make the policy again") from None
+
+    def write(self, policy: Path) -> None:
+        (policy / FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+
+
+class Verdict(Settings):
+    """Whether GRPO may start from a policy, and why."""
+
+    passed: bool
+    said: str
+    validity: Validity | None = None
+
+
+def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
+    """The problems of the mix that the cold start does not teach, drawn by the seed; none where nothing is validated.
+
+    Raises `DataError` where the mix is missing, or would be held out whole.
+    """
+    settings = recipe.cold_start
+    if settings is None or settings.validation is None:
+        return []
+    problems, count = read_problems(mix), settings.validation.problems
+    if count >= len(problems):
+        size = f"holds {len(problems)} problems, of which {count} are held out (cold_start.validation.problems)"
+        raise DataError(mix, "(file)", size, "Hold fewer out")
+    return Random(recipe.seed).sample(problems, count)
+
+
+def validate(
+    conductor: Conductor,
+    problems: Sequence[Problem],
+    team: Team,
+    recipe: Recipe,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> Validity:
+    """Write one workflow for each problem as GRPO would, and read it as GRPO would; nobody is asked.
+
+    `on_progress(done, all, note)`. Raises `PromptTooLongError`.
+    """
+    failures: Counter[str] = Counter()
+    for start in range(0, len(problems), BATCH):
+        prompts = [team.messages(problem) for problem in problems[start : start + BATCH]]
+        for completion in conductor.complete(prompts, temperature=recipe.grpo.temperature, seed=recipe.seed + start):
+            reading = team.read(completion.text) if completion.ended else CUT_OFF
+            if reading.workflow is None:
+                failures[str(reading.failure or FormatFailure.NO_ASSIGNMENT)] += 1
+        if on_progress is not None:
+            on_progress(min(start + BATCH, len(problems)), len(problems), "workflows validated")
+    valid = len(problems) - failures.total()
+    return Validity(problems=len(problems), valid=valid, failures=dict(failures.most_common()))
+
+
+def verdict(policy: Path, settings: ColdStart | None) -> Verdict:
+    """What the policy's validation says of it by `settings`, which ask for one or not. Raises `DataError`."""
+    if settings is None or settings.validation is None:
+        return Verdict(passed=True, said="the recipe asks for no validation (cold_start.validation)")
+    lesson = Lesson.read(policy)
+    if lesson is None or lesson.validation is None:  # a policy that GRPO has trained already
+        return Verdict(passed=True, said="nothing was taught here")
+    seen, least = lesson.validation, settings.validation.least_valid
+    if seen.share >= least:
+        return Verdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
+    said = f"{policy}: after the cold start {seen}, and GRPO starts from {least:.0%}. {_remedy(seen.failures)}"
+    return Verdict(passed=False, said=said, validity=seen)
+
+
+def check_taught(policy: Path, settings: ColdStart | None) -> None:
+    """Raise `NotTaught`, with the share, the commonest failures and the remedy, where GRPO may not start."""
+    found = verdict(policy, settings)
+    if not found.passed:
+        raise NotTaught(found.said)
+
+
+def _remedy(failures: Mapping[str, int]) -> str:
+    longer = "raise grpo.max_completion_tokens, " if next(iter(failures), "") == FormatFailure.CUT_OFF else ""
+    teach = "teach it longer (cold_start.steps) or at another cold_start.learning_rate"
+    anyway = "or lower cold_start.validation.least_valid, which keeps this policy"
+    return f"{(longer + teach).capitalize()}, {anyway}"

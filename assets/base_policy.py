@@ -9,6 +9,7 @@ from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
 from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder, make_base_policy
+from ops.training.validation import Lesson
 
 
 @dg.asset(
@@ -27,11 +28,13 @@ def base_policy(
     with servers(setup, needed=not base_policy_folder(setup).is_dir()):
         folder = make_base_policy(setup, client, reporter.progress(context))
     reporter.calls(context, Calls.of(client.counts))
+    taught = Lesson.read(folder)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
         metadata={
             "folder": dg.MetadataValue.path(folder),
             "kind": setup.recipe.policy.kind,
+            **(metadata.lesson(taught) if taught else {}),
             **metadata.calls(client.counts),
         },
     )

@@ -1,4 +1,5 @@
-"""The checks that gate the data: each stage's suite runs when the stage is materialized and blocks what follows.
+"""The checks that gate the data and what GRPO starts from: each runs when its stage is materialized and blocks what
+follows.
 The guards of a training run block nothing: they warn.
 
 A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from assets import metadata
+from assets.base_policy import base_policy
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import NO_SECTION, final_run, recursive_conductor
@@ -20,7 +23,9 @@ from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
 from ops.stages.guards import guard_run
+from ops.training.cold_start import base_policy_folder
 from ops.training.guards import GUARDS, Finding
+from ops.training.validation import verdict
 
 LOOPS = "recursion_loops"
 """The guard that looks at the stage in rounds alone."""
@@ -78,6 +83,16 @@ def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
     return _result(stages.training_mix_gold(podium.load().workspace))
 
 
+@dg.asset_check(asset=base_policy, blocking=True)
+def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
+    """After a cold start, enough completions for problems that were not taught are workflows, where the recipe asks
+    for that (`cold_start.validation`)."""
+    setup = podium.load()
+    found = verdict(base_policy_folder(setup), setup.recipe.cold_start)
+    facts = metadata.validity(found.validity) if found.validity else {}
+    return dg.AssetCheckResult(passed=found.passed, description=found.said, metadata=facts)
+
+
 @dg.multi_asset_check(
     name="guards",
     specs=[
@@ -122,7 +137,7 @@ def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[st
 def _result(
     report: QualityReport, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
 ) -> dg.AssetCheckResult:
-    metadata: dict[str, dg.MetadataValue] = {
+    facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),
         "set_aside": dg.MetadataValue.int(report.set_aside),
@@ -130,10 +145,10 @@ def _result(
         "sandbox": dg.MetadataValue.text(isolation()),
     }
     if report.page is not None:
-        metadata["data_docs"] = dg.MetadataValue.path(report.page)
+        facts["data_docs"] = dg.MetadataValue.path(report.page)
     return dg.AssetCheckResult(
         passed=report.success,
         severity=severity,
         description=report.summary,
-        metadata=metadata,
+        metadata=facts,
     )

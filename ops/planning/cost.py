@@ -24,6 +24,10 @@ HARD = (0.1, 0.5, 1.0)
 """Share of the training problems that no worker reliably solves alone, on which exploration tries workflows."""
 
 
+COLD_START = "cold start"
+"""The stage's name."""
+
+
 class Span(NamedTuple):
     """A figure between its low and its high end."""
 
@@ -230,12 +234,12 @@ class Stages:
     def cold_start(self) -> StageCost | None:
         """The workflows that exploration tries."""
         lesson = self._setup.recipe.cold_start
-        if lesson is None or not lesson.attempts:
+        if lesson is None or not (lesson.attempts or self._setup.recipe.policy.kind == "pretrained"):
             return None
         tries = 2 * lesson.attempts
         tried = Span(*(share * self.places * tries for share in HARD))
-        what = f"{tries} workflows on each problem that nobody solves alone"
-        return self._workflows("cold start", what, tried, self._spread(1))
+        what = f"{tries} workflows on each problem that nobody solves alone" if tries else "nobody is asked"
+        return self._workflows(COLD_START, what, tried, self._spread(1))
 
     def training(self) -> StageCost:
         """Every rollout's workflow."""

@@ -43,6 +43,8 @@ class Machine:
     bubblewrap: bool
     packages: frozenset[str] = frozenset()
     """Of `PACKAGES`, those that this Python can import."""
+    cores: int = 1
+    """Of the host's CPUs, those that this process may use."""
     imagined: bool = False
     """Whether the GPUs are those of a machine that was named, and not this one's."""
 
@@ -71,6 +73,7 @@ def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
         disk_gib=shutil.disk_usage(_nearest(workspace.state)).free / GIB,
         bubblewrap=isolation() == "bubblewrap",
         packages=frozenset(name for name in PACKAGES if importlib.util.find_spec(name) is not None),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         imagined=gpus is not None,
     )
 

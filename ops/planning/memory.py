@@ -202,6 +202,14 @@ def evaluation_bytes(work: Workload, batch: int) -> int:
     return element * shape.parameters + cache + reading
 
 
+def cold_start_bytes(work: Workload, low_rank: bool) -> int:
+    """Of a cold start's step in one process: weights, gradients and Adam's moments in float32, or with low-rank updates
+    the weights alone, as they are (the updates' own states are left out); and what autograd keeps."""
+    total = work.shape.parameters
+    states = (4 if work.precision == "float32" else 2) * total if low_rank else 16 * total
+    return states + kept_activations(work) + height_of_backward(work)
+
+
 def checkpoint_bytes(shape: ModelShape, engine: Engine, element: int) -> int:
     """A checkpoint on disk: weights, what the optimizer keeps, and under DeepSpeed the weights once more, gathered."""
     states = 4 + 8 if engine.zero else 8

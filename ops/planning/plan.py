@@ -12,7 +12,7 @@ from ops.config import TRANSFORMERS, Pool, PretrainedPolicy, Recipe, Setup, load
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning import lengths as sizes
-from ops.planning.cost import Span, StageCost, Stages
+from ops.planning.cost import COLD_START, Span, StageCost, Stages
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
@@ -26,12 +26,13 @@ from ops.planning.memory import (
     Vllm,
     Workload,
     checkpoint_bytes,
+    cold_start_bytes,
     evaluation_bytes,
     layouts,
     memory,
 )
 from ops.planning.shape import KnownShape, shape_of
-from ops.planning.speed import evaluation_hours, training_hours
+from ops.planning.speed import cold_start_hours, evaluation_hours, training_hours
 
 LARGE = 500_000_000
 """Parameters from which a policy is not trained on CPUs."""
@@ -147,6 +148,22 @@ class Plan:
             return beside + evaluation_bytes(self.workload, evaluation.batch) / GIB
         return beside + VLLM_WORK_GIB + evaluation_bytes(self.workload, 1) / GIB
 
+    @property
+    def teaches_pretrained(self) -> bool:
+        """Whether a pretrained model has a cold start."""
+        return self.recipe.cold_start is not None and isinstance(self.recipe.policy, PretrainedPolicy)
+
+    @property
+    def cold_start_gib(self) -> float | None:
+        """Of one GPU, or of the machine, while a pretrained model is taught; None where none is."""
+        lesson, work = self.recipe.cold_start, self.workload
+        if lesson is None or work is None or not self.teaches_pretrained:
+            return None
+        precision: Precision = "mixed" if work.precision != "float32" else "float32"
+        at_once = replace(work, micro_batch=lesson.micro_batch or lesson.batch, precision=precision)
+        beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
+        return beside + cold_start_bytes(at_once, lesson.lora is not None) / GIB
+
     # ── disk ─────────────────────────────────────────────────────────────────
 
     @property
@@ -198,8 +215,11 @@ class Plan:
             return None
         if stage == "training":
             return training_hours(self.setup, self.known.shape, self.lengths, self.machine)
-        if stage == "evaluation" and self.needs_gpu:
-            asked = sum(count or 0 for count in self.questions.values())
+        if stage == COLD_START and self.teaches_pretrained:
+            return cold_start_hours(self.setup, self.known.shape, self.lengths, self.machine)
+        if stage == "evaluation":
+            policies = 1 + (self.recipe.cold_start is not None)
+            asked = policies * sum(count or 0 for count in self.questions.values())
             return evaluation_hours(self.setup, self.known.shape, self.machine, asked)
         return None
 

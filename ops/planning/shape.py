@@ -125,7 +125,9 @@ def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> 
     known = load(Models, own if own.is_file() else resources() / "config" / MODELS).models
     by_name = {name.rpartition("/")[2].lower(): shape for name, shape in known.items()}
     named = known.get(policy.model) or by_name.get(folder.name.lower())
-    return KnownShape(named, f"config/{MODELS}", fetched=local.is_dir()) if named else None
+    # A package's files are here, or asked for before anything is spent.
+    fetched = local.is_dir() or policy.package is not None
+    return KnownShape(named, f"config/{MODELS}", fetched=fetched) if named else None
 
 
 def _scratch(policy: ScratchPolicy) -> ModelShape:

@@ -1,6 +1,6 @@
-"""Hours of a policy's own work, writing and updating: as its last run took, or by arithmetic operations.
+"""Hours of a policy's own work, learning, writing and updating: as its last run took, or by arithmetic operations.
 
-The arithmetic's speeds are assumptions: nothing was measured on a GPU.
+The arithmetic's speeds are assumptions: nothing was measured on a GPU, and on CPUs one model on one core.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ UTILISATION = Span(0.40, 0.25, 0.10)
 WRITTEN = {True: Span(6000.0, 2500.0, 800.0), False: Span(800.0, 300.0, 100.0)}
 """Tokens a second that a GPU writes with a model of 7.6 billion parameters: by vLLM, by transformers."""
 OF_PARAMETERS = 7.6e9
+CPU_GFLOPS = {True: Span(200.0, 150.0, 40.0), False: Span(80.0, 60.0, 30.0)}
+"""Operations (10⁹ a second) of a core in training, by whether it computes in bfloat16: low as measured with a model of
+0.1 billion parameters on one core with AMX, high as assumed of one without."""
+CPU_WRITTEN = Span(400.0, 250.0, 60.0)
+"""Tokens a second that such a core writes with that model, in bfloat16, dozens of workflows side by side."""
+OF_SMALL_PARAMETERS = 1.35e8
+SMALLEST = 50_000_000
+"""Parameters below which a step on CPUs takes its time elsewhere than in multiplying: nothing is foretold of it."""
 COMPLETION = Span(0.15, 0.35, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
@@ -30,7 +38,7 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
     if (last := last_run(setup)) is not None:
         return Span.of(last.policy_s / 3600)
     if not machine.gpus:
-        return None
+        return _on_cpus(setup, shape, known, machine)
     rollouts, gpus = grpo.steps * grpo.rollouts_per_step, min(grpo.processes, len(machine.gpus))
     said = COMPLETION.times(grpo.max_completion_tokens)
     passes = 8 if grpo.gradient_checkpointing else 6
@@ -39,14 +47,61 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
     return _over(operations, speed).plus(_writing(said.times(refilled(grpo)).times(rollouts), shape, grpo.vllm, gpus))
 
 
-def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, questions: int) -> Span | None:
-    """Of writing a workflow for each test question, on one GPU, here or of a server; None without one."""
-    recipe = setup.recipe
-    if not machine.gpus and recipe.evaluation.server is None:
+def cold_start_tokens(setup: Setup, known: Lengths) -> Span | None:
+    """Of all examples, prompts included, each of which is read once; None without a cold start."""
+    lesson = setup.recipe.cold_start
+    if lesson is None:
         return None
+    said = COMPLETION.times(setup.recipe.grpo.max_completion_tokens)
+    return said.plus(Span.of(known.prompt)).times(lesson.steps * lesson.batch)
+
+
+def cold_start_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
+    """Of learning the examples, on one GPU or on this machine's CPUs; None where nothing can be foretold."""
+    tokens = cold_start_tokens(setup, known)
+    if tokens is None or _too_small(shape, machine):
+        return None
+    passes = 8 if setup.recipe.grpo.gradient_checkpointing else 6
+    operations = tokens.times(passes * shape.parameters)
+    if not machine.gpus:
+        return _over(operations, _cpu_speed(setup, machine))
+    return _over(operations, UTILISATION.times(1e12 * min(_peak(gpu.name) for gpu in machine.gpus)))
+
+
+def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, questions: int) -> Span | None:
+    """Of writing a workflow for each test question, on one GPU, here or of a server, or on CPUs; None where nothing can
+    be foretold."""
+    recipe = setup.recipe
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
-    vllm = recipe.evaluation.writer != TRANSFORMERS
-    return _writing(said.times(questions * recipe.evaluation.repeats), shape, vllm, 1)
+    tokens = said.times(questions * recipe.evaluation.repeats)
+    if machine.gpus or recipe.evaluation.server is not None:
+        return _writing(tokens, shape, recipe.evaluation.writer != TRANSFORMERS, 1)
+    return None if _too_small(shape, machine) else _cpu_writing(tokens, shape, machine)
+
+
+def _on_cpus(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
+    """A group is one sequence there: its prompt is read once (`ops.training.packing`)."""
+    if _too_small(shape, machine):
+        return None
+    grpo = setup.recipe.grpo
+    said = COMPLETION.times(grpo.max_completion_tokens)
+    read = said.plus(Span.of(known.prompt / grpo.rollouts_per_question)).times(grpo.steps * grpo.rollouts_per_step)
+    updates = _over(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
+    written = said.times(refilled(grpo)).times(grpo.steps * grpo.rollouts_per_step)
+    return updates.plus(_cpu_writing(written, shape, machine))
+
+
+def _too_small(shape: ModelShape, machine: Machine) -> bool:
+    return not machine.gpus and shape.parameters < SMALLEST
+
+
+def _cpu_speed(setup: Setup, machine: Machine) -> Span:
+    half = getattr(setup.recipe.policy, "dtype", "float32") == "bfloat16"
+    return CPU_GFLOPS[half].times(1e9 * machine.cores)
+
+
+def _cpu_writing(tokens: Span, shape: ModelShape, machine: Machine) -> Span:
+    return _over(tokens, CPU_WRITTEN.times(machine.cores * OF_SMALL_PARAMETERS / shape.parameters))
 
 
 def _writing(tokens: Span, shape: ModelShape, vllm: bool, gpus: int) -> Span:

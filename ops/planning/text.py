@@ -11,6 +11,7 @@ from ops.planning.cost import DISTINCT, SPEED, Span, StageCost, total
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
 from ops.planning.requirements import Missing, missing
+from ops.planning.speed import cold_start_tokens
 from ops.precaching.estimate import ANSWER_TOKENS, OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS
 from ops.training.reward_term import TERMS
 
@@ -97,12 +98,12 @@ def _memory(plan: Plan) -> str:
     if gib is None:
         rows = [(part.name, _gib(part.gib)) for part in made.parts if part.gib]
         rows.append(("at most", f"{_gib(made.host)} of {plan.machine.memory_gib:,.0f} GiB"))
-        return f"memory of the machine; {rollouts}\n{_table(rows)}\n{_scoring(plan)}"
+        return f"memory of the machine; {rollouts}\n{_table(rows)}\n{_policies(plan)}"
     columns: dict[str, Memory] = {"recipe": made, **plan.layouts}
     whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
     ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
     head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
-    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}\n{_scoring(plan)}"
+    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}\n{_policies(plan)}"
 
 
 def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
@@ -117,6 +118,10 @@ def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
     ]
 
 
+def _policies(plan: Plan) -> str:
+    return "\n".join(line for line in (_scoring(plan), _teaching(plan)) if line)
+
+
 def _scoring(plan: Plan) -> str:
     evaluation, gib = plan.recipe.evaluation, plan.evaluation_gib
     if evaluation.server is not None:
@@ -124,6 +129,16 @@ def _scoring(plan: Plan) -> str:
     if evaluation.writer == VLLM:
         return f"  an evaluation's workflows are written by vLLM on {SHARE:.0%} of a GPU, {_gib(gib)} GiB at least"
     return f"  an evaluation writes {evaluation.batch} workflows at once, by transformers: {_gib(gib)} GiB"
+
+
+def _teaching(plan: Plan) -> str:
+    """The cold start of a pretrained model; nothing where none is taught."""
+    lesson, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
+    if plan.cold_start_gib is None or lesson is None or tokens is None:
+        return ""
+    size = f"{lesson.steps * lesson.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
+    at_once = f"{lesson.micro_batch or lesson.batch} at once{' by low-rank updates' if lesson.lora else ''}"
+    return f"  the cold start teaches {size}, {at_once}: {_gib(plan.cold_start_gib)} GiB"
 
 
 def _cache(made: Memory, sequence: int) -> str:
@@ -181,6 +196,9 @@ def _assumed(plan: Plan) -> str:
         lines.append(f"a small policy repeats itself, and equal calls are paid once: {shares} of them")
     if plan.needs_gpu:
         lines.append("the policy's hours follow from assumed speeds (docs/planning.md); nothing was measured on a GPU")
+    elif plan.recipe.policy.kind == "pretrained" and not plan.machine.gpus:
+        cores = plan.machine.cores
+        lines.append(f"the policy's hours follow from speeds of one core (docs/planning.md), times {cores}")
     return "assumed:\n" + "\n".join(f"  - {line}" for line in lines)
 
 

@@ -9,27 +9,30 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOTrainer
 
 from ops.training.generation import write
 from ops.training.plan import CURVE
 from ops.training.trainer import TimedTrainer, run
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import as_llama, tiny_plan
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [10, 11, 12]]
 END = 0
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
+@pytest.fixture(scope="module", params=["qwen2", "llama, shared keys"])
+def model(request: pytest.FixtureRequest) -> Any:
     """Weights as they were drawn: what such a model writes next is open, and depends on all that it has read."""
     torch.manual_seed(3)
-    config = Qwen2Config(
-        vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, initializer_range=0.6, eos_token_id=END, pad_token_id=END, bos_token_id=None,
+    settings, architecture, keys = LlamaConfig, LlamaForCausalLM, 2
+    if request.param == "qwen2":
+        settings, architecture, keys = Qwen2Config, Qwen2ForCausalLM, 4
+    config = settings(
+        vocab_size=16, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=keys, initializer_range=0.6, eos_token_id=END, pad_token_id=END, bos_token_id=None,
     )  # fmt: skip
-    return Qwen2ForCausalLM(config).eval()
+    return architecture(config).eval()
 
 
 def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
@@ -86,6 +89,7 @@ def test_the_trainer_writes_groups_and_one_row_each_where_it_must(
     monkeypatch.setattr(TimedTrainer, "_write", by_groups)
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", by_rows)
     plan, folder = tiny_plan(tmp_path)
+    as_llama(plan.base_policy)
     run(plan, folder, lambda *_: None)
     assert groups == [(2, 4), (2, 4)] and not rows
     monkeypatch.setattr(TimedTrainer, "packs", False)

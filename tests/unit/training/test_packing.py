@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 from ops.training import packing
 from ops.training.packing import pack
 from ops.training.trainer import TimedTrainer, run
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import as_llama, tiny_plan
 
 
 def test_every_completion_sees_its_prompt_and_itself_and_no_other() -> None:
@@ -35,11 +35,14 @@ def test_what_would_be_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -
     assert pack(torch.tensor([[5, 6, 7], [5, 6, 8]]), torch.ones(2, 3), 1) is None
 
 
+@pytest.mark.parametrize("llama", [False, True], ids=["qwen2", "llama, shared keys"])
 @pytest.mark.parametrize("options", [{}, {"kl": 0.1, "entropy": 0.01, "micro_batch": 4}])
 def test_the_trainer_scores_packed_groups_as_it_scores_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], llama: bool
 ) -> None:
     plan, folder = tiny_plan(tmp_path, **options)
+    if llama:
+        as_llama(plan.base_policy)
     rows = GRPOTrainer._get_per_token_logps_and_entropies
     groups = TimedTrainer._get_per_token_logps_and_entropies
     compared: list[int] = []
@@ -62,4 +65,7 @@ def test_the_trainer_scores_packed_groups_as_it_scores_rows(
     assert compared and all(compared)
     monkeypatch.setattr(TimedTrainer, "_get_per_token_logps_and_entropies", groups)
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", unused)
-    run(*tiny_plan(tmp_path / "packed", **options), lambda *_: None)
+    plan, folder = tiny_plan(tmp_path / "packed", **options)
+    if llama:
+        as_llama(plan.base_policy)
+    run(plan, folder, lambda *_: None)

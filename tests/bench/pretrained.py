@@ -1,0 +1,154 @@
+"""`python -m tests.bench.pretrained` (`make pretrained`): what `podium train smollm2` made of a language model.
+
+Greedy, on the evaluation questions: the base model as it is (with the recipe's prompt, and with the one that explains
+the grammar and shows examples), after its cold start, after GRPO; and what the training took. Into docs/results.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from assets.conductor import run_folder
+from assets.resources import Podium
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.conductor.policy import Conductor
+from ops.config import Recipe, Setup
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.evaluation.report import Leaderboard, percent
+from ops.evaluation.runner import ScoreRow, evaluate, summarize
+from ops.evaluation.statistics import mean_estimate
+from ops.grading import configure
+from ops.precaching.opening import open_client
+from ops.training.cold_start import base_policy_folder, make_base_policy
+from ops.training.plan import RunResult, read_curve
+from ops.training.validation import Lesson
+from pipelines.pages import write_between
+from pipelines.seeds import right_if_valid, valid
+
+DOC, MARK = Path("docs") / "results.md", "<!-- made by `make pretrained` -->"
+UNTRAINED, EXPLAINED = 30, 10
+"""Questions of a benchmark that the base model is asked, without and with the long prompt: it writes to the limit."""
+THINKING = 256
+"""Tokens of a completion where the prompt asks to think first."""
+BLOCK = 10
+"""Steps of GRPO that a row of the table means over."""
+Rows = Sequence[ScoreRow]
+
+
+def main() -> int:
+    """Measure the policies of the recipe `smollm2` and write the tables; 1 where it was not trained."""
+    workspace = Workspace.find()
+    podium = Podium(root=str(workspace.root), recipe="smollm2")
+    setup = podium.load()
+    configure(setup.recipe.grading, workspace.root)
+    folder = run_folder(podium)
+    trained, lesson = RunResult.read(folder), Lesson.read(base_policy_folder(setup))
+    if trained is None or lesson is None:
+        print("error: smollm2 has not been trained here: `podium train smollm2`", file=sys.stderr)
+        return 1
+    systems = {
+        "base model": _untrained(setup, UNTRAINED),
+        "base model, told the grammar and shown examples": _untrained(
+            setup, EXPLAINED, style="full", few_shots="out_of_distribution"
+        ),
+        "cold start": _read(setup, base_policy_folder(setup)),
+        "Conductor": _read(setup, folder / "policy"),
+    }
+    parts = (_scores(systems), _steps(read_curve(folder)), _facts(lesson, trained))
+    write_between(workspace.root / DOC, MARK, "\n".join(parts))
+    return 0
+
+
+def _untrained(setup: Setup, count: int, **prompting: str) -> Rows:
+    values = setup.recipe.model_dump() | {"name": "untrained", "cold_start": None}
+    if prompting:
+        values["prompting"] |= prompting
+        values["grpo"] |= {"max_completion_tokens": THINKING}
+    bare = Setup(setup.workspace, Recipe.model_validate(values), setup.pool)
+    policy = make_base_policy(bare, open_client(bare, "evaluation"))
+    return _read(bare, policy, count)
+
+
+def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
+    """What a policy's workflows give on the first `count` questions of each benchmark, or on all."""
+    conductor, recipe = Conductor.load(policy), setup.recipe
+    client = open_client(setup, "evaluation")
+    team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+    asked: list[Problem] = []
+    for questions in evaluation_questions(setup.workspace, recipe).values():
+        asked += questions[:count]
+    settings = recipe.evaluation.model_copy(update={"batch": 16} if count else {})
+    return asyncio.run(evaluate(conductor, asked, team, settings, seed=recipe.seed))
+
+
+def _scores(systems: Mapping[str, Rows]) -> str:
+    board = Leaderboard({name: summarize(rows) for name, rows in systems.items()})
+    head = ("greedy", "questions", "in-domain, %", "unseen, %", "valid, %", "right if valid, %", "steps")
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    for name, rows in systems.items():
+        written = [row for row in rows if row.format_ok]
+        cells = (
+            str(len(rows)),
+            *(percent(board.mean(name, names())) for names in (training_benchmarks, unseen_benchmarks)),
+            f"{100 * valid(rows):.1f}",
+            f"{100 * right_if_valid(rows):.1f}" if written else "–",
+            f"{fmean(row.steps for row in written):.2f}" if written else "–",
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))
+    return "\n".join([*lines, "", f"GRPO adds {seen} points in-domain and {unseen} unseen, paired by question.", ""])
+
+
+def _gain(systems: Mapping[str, Rows], names: Sequence[str]) -> str:
+    """The Conductor minus its cold start, in points ± a standard error over questions."""
+    pairs = zip(systems["Conductor"], systems["cold start"], strict=True)
+    gains = [after.correct - before.correct for after, before in pairs if after.benchmark in names]
+    return percent(mean_estimate(gains))
+
+
+def _steps(curve: Sequence[Mapping[str, Any]]) -> str:
+    columns: Mapping[str, Callable[[Mapping[str, Any]], str | float]] = {
+        "reward": lambda row: row["reward"],
+        "valid, %": lambda row: 100 * (1 - row["share/invalid"]),
+        "right if valid, %": lambda row: 100 * row.get("right_if_valid", 0.0),
+        "groups alike, %": lambda row: 100 * row["zero_variance_groups"],
+        "steps": lambda row: row["steps"],
+        "tokens": lambda row: row["completion_tokens"],
+        "s a step": lambda row: row["seconds"],
+        "writing": lambda row: row["seconds/generation"],
+        "workers": lambda row: row["seconds/workers"],
+        "updating": lambda row: row["seconds/update"],
+    }
+    lines = [f"| steps of GRPO | {' | '.join(columns)} |", f"|{' --- |' * (1 + len(columns))}"]
+    for first in range(0, len(curve), BLOCK):
+        rows = curve[first : first + BLOCK]
+        means = {name: fmean(float(read(row)) for row in rows) for name, read in columns.items()}
+        cells = (f"{mean:.3f}" if name == "reward" else f"{mean:.1f}" for name, mean in means.items())
+        lines.append(f"| {first + 1} to {first + len(rows)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(lesson: Lesson, trained: RunResult) -> str:
+    speed = lesson.tokens / lesson.seconds
+    taught = (
+        f"Cold start: {lesson.examples:,} examples, {lesson.tokens:,} tokens in {lesson.seconds / 60:.1f} minutes "
+        f"({speed:.0f} tokens/s), loss {lesson.loss[0]:.2f} → {lesson.loss[-1]:.2f} nats a token, at most "
+        f"{lesson.peak_gib:.1f} GiB; then {lesson.validation}."
+    )
+    return f"{taught} GRPO: {trained.rollouts:,} rollouts in {trained.seconds / 60:.1f} minutes.\n"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -32,10 +32,8 @@ from ops.planning.memory import (
     memory,
 )
 from ops.planning.shape import KnownShape, shape_of
-from ops.planning.speed import cold_start_hours, evaluation_hours, training_hours
+from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, training_hours
 
-LARGE = 500_000_000
-"""Parameters from which a policy is not trained on CPUs."""
 ASSUMED_GPU_GIB = 80 * USABLE
 """Of the GPUs of a machine that has none."""
 
@@ -217,7 +215,7 @@ class Plan:
             return training_hours(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == COLD_START and self.teaches_pretrained:
             return cold_start_hours(self.setup, self.known.shape, self.lengths, self.machine)
-        if stage == "evaluation":
+        if stage == "evaluation" and isinstance(self.recipe.policy, PretrainedPolicy):
             policies = 1 + (self.recipe.cold_start is not None)
             asked = policies * sum(count or 0 for count in self.questions.values())
             return evaluation_hours(self.setup, self.known.shape, self.machine, asked)

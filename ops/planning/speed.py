@@ -24,8 +24,9 @@ CPU_GFLOPS = {True: Span(200.0, 150.0, 40.0), False: Span(80.0, 60.0, 30.0)}
 CPU_WRITTEN = Span(400.0, 250.0, 60.0)
 """Tokens a second that such a core writes with that model, in bfloat16, dozens of workflows side by side."""
 OF_SMALL_PARAMETERS = 1.35e8
-SMALLEST = 50_000_000
-"""Parameters below which a step on CPUs takes its time elsewhere than in multiplying: nothing is foretold of it."""
+SMALL, LARGE = 50_000_000, 500_000_000
+"""Parameters below which a step on CPUs takes its time elsewhere than in multiplying, so that nothing is foretold of
+it, and those from which a policy is not trained on CPUs."""
 COMPLETION = Span(0.15, 0.35, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
@@ -59,7 +60,7 @@ def cold_start_tokens(setup: Setup, known: Lengths) -> Span | None:
 def cold_start_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
     """Of learning the examples, on one GPU or on this machine's CPUs; None where nothing can be foretold."""
     tokens = cold_start_tokens(setup, known)
-    if tokens is None or _too_small(shape, machine):
+    if tokens is None or _unforetold(shape, machine):
         return None
     passes = 8 if setup.recipe.grpo.gradient_checkpointing else 6
     operations = tokens.times(passes * shape.parameters)
@@ -76,12 +77,12 @@ def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, question
     tokens = said.times(questions * recipe.evaluation.repeats)
     if machine.gpus or recipe.evaluation.server is not None:
         return _writing(tokens, shape, recipe.evaluation.writer != TRANSFORMERS, 1)
-    return None if _too_small(shape, machine) else _cpu_writing(tokens, shape, machine)
+    return None if _unforetold(shape, machine) else _cpu_writing(tokens, shape, machine)
 
 
 def _on_cpus(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
     """A group is one sequence there: its prompt is read once (`ops.training.packing`)."""
-    if _too_small(shape, machine):
+    if _unforetold(shape, machine):
         return None
     grpo = setup.recipe.grpo
     said = COMPLETION.times(grpo.max_completion_tokens)
@@ -91,8 +92,8 @@ def _on_cpus(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) 
     return updates.plus(_cpu_writing(written, shape, machine))
 
 
-def _too_small(shape: ModelShape, machine: Machine) -> bool:
-    return not machine.gpus and shape.parameters < SMALLEST
+def _unforetold(shape: ModelShape, machine: Machine) -> bool:
+    return not machine.gpus and not SMALL <= shape.parameters < LARGE
 
 
 def _cpu_speed(setup: Setup, machine: Machine) -> Span:

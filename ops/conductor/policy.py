@@ -201,11 +201,12 @@ class Conductor:
         self._ends = end_of_turn(model.generation_config, tokenizer)
 
     @classmethod
-    def load(cls, folder: Path) -> Conductor:
-        """Read the policy in `folder` onto the GPU if there is one. Raises `DataError`."""
+    def load(cls, folder: Path, card: PolicyCard | None = None) -> Conductor:
+        """Read the policy in `folder` onto the GPU if there is one; `card`: other than the folder's own. Raises
+        `DataError`."""
         import torch
 
-        card = PolicyCard.read(folder)
+        card = card or PolicyCard.read(folder)
         model, tokenizer = load_model(folder, card)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), tokenizer, card)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
-from ops.training.validation import Lesson, held_out, validate
+from ops.training.validation import Lesson, drawing, held_out, validate
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
@@ -78,6 +78,7 @@ def make_base_policy(
     recipe = setup.recipe
     folder = base_policy_folder(setup)
     if (folder / "podium.json").is_file():
+        _validate_again(setup, folder, client, on_progress)
         return folder
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -145,6 +146,20 @@ def _teach(
         lesson = lesson.model_copy(update={"validation": validity})
     lesson.write(folder)
     return card.model_copy(update={"pretrained": None})
+
+
+def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
+    """Where the policy was validated by completions that were drawn in another way than GRPO will draw them."""
+    recipe, lesson = setup.recipe, Lesson.read(folder)
+    if lesson is None or lesson.validation is None or lesson.validation.drawn == drawing(recipe):
+        return
+    from ops.conductor.policy import Conductor
+
+    card = PolicyCard.read(folder).model_copy(update={"generation": recipe.generation})
+    unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
+    team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+    validity = validate(Conductor.load(folder, card), unseen, team, recipe, on_progress)
+    lesson.model_copy(update={"validation": validity}).write(folder)
 
 
 def _peak_gib() -> float:

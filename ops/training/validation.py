@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from pydantic import Field
 
@@ -41,6 +42,9 @@ class Validity(Settings):
     valid: int
     failures: dict[str, int] = Field(default={})
     """Way to fail (`ops.workflow.grammar.FormatFailure`) → completions; the most frequent first."""
+
+    drawn: dict[str, Any] = Field(default={})
+    """How the completions were drawn (`drawing`)."""
 
     @property
     def share(self) -> float:
@@ -91,6 +95,13 @@ class Verdict(Settings):
     validity: Validity | None = None
 
 
+def drawing(recipe: Recipe) -> dict[str, Any]:
+    """How GRPO draws completions, which says how many of them are workflows."""
+    grpo = recipe.grpo
+    named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
+    return named | recipe.generation.model_dump()
+
+
 def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
     """The problems of the mix that the cold start does not teach, drawn by the seed; none where nothing is validated.
 
@@ -120,14 +131,20 @@ def validate(
     failures: Counter[str] = Counter()
     for start in range(0, len(problems), BATCH):
         prompts = [team.messages(problem) for problem in problems[start : start + BATCH]]
-        for completion in conductor.complete(prompts, temperature=recipe.grpo.temperature, seed=recipe.seed + start):
+        for completion in conductor.complete(
+            prompts,
+            temperature=recipe.grpo.temperature,
+            seed=recipe.seed + start,
+            max_tokens=recipe.grpo.max_completion_tokens,
+        ):
             reading = team.read(completion.text) if completion.ended else CUT_OFF
             if reading.workflow is None:
                 failures[str(reading.failure or FormatFailure.NO_ASSIGNMENT)] += 1
         if on_progress is not None:
             on_progress(min(start + BATCH, len(problems)), len(problems), "workflows validated")
     valid = len(problems) - failures.total()
-    return Validity(problems=len(problems), valid=valid, failures=dict(failures.most_common()))
+    counts = dict(failures.most_common())
+    return Validity(problems=len(problems), valid=valid, failures=counts, drawn=drawing(recipe))
 
 
 def verdict(policy: Path, settings: ColdStart | None) -> Verdict:

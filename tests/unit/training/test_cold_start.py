@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,24 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
     lower = make(anyway)
     assert taught(lower) == folder  # nothing is taught again
     check_taught(folder, lower.recipe.cold_start)
+
+
+def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
+    setup = make(LESSON.model_copy(update={"steps": 1}))
+    folder = taught(setup)
+    before = Lesson.read(folder)
+    assert before is not None and before.validation is not None
+    assert before.validation.drawn["temperature"] == 1.0
+    colder = setup.recipe.grpo.model_copy(update={"temperature": 0.5})
+    other = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": colder}))
+    assert taught(other) == folder
+    after = Lesson.read(folder)
+    assert after is not None and after.validation is not None
+    assert after.validation.drawn["temperature"] == 0.5
+    assert after.model_copy(update={"validation": before.validation}) == before
+    written = (folder / "cold_start.json").stat().st_mtime_ns
+    taught(other)
+    assert (folder / "cold_start.json").stat().st_mtime_ns == written
 
 
 def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ def _same_word(wanted: str, printed: str) -> bool:
         return False
 
 
-def expected(literal: str) -> Any:
+def expected(text: str) -> Any:
     """The value of a test's `output`: a Python literal, else JSON, else the text itself."""
     for read in (literal, json.loads):
         try:
-            return _plain(read(literal))
+            return _plain(read(text))
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             continue
-    return literal
+    return text
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ Nothing here imports torch.
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from ops.config import Grpo
 ERROR = "error: "
 """How the trainer's entry point begins the line of an error that it knows."""
 _LAST_LINES = 8
+_FULL_BYTES = 2**20
+"""With less free, a trainer may not have been able to say so."""
 _RANK_EXIT = re.compile(r"^\s*exitcode\s*: -(\d+) \(pid: \d+\)", re.MULTILINE)
 """In the report of torch's elastic launcher: a rank that a signal ended."""
 _NATIVE = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
@@ -30,6 +33,8 @@ def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
         return f"training failed: {known[0].removeprefix(ERROR)} (log: {log})"
     number = -status if status < 0 else _signal_of_a_rank(printed)
     if number is None:
+        if shutil.disk_usage(log.parent).free < _FULL_BYTES:
+            return f"{log.parent}: training failed, and the disk is full. Make room; the same command goes on"
         last = "\n".join(printed.splitlines()[-_LAST_LINES:]) or "(nothing)"
         return f"{log}: training failed with exit status {status}. It said last:\n{last}"
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

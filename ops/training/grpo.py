@@ -13,6 +13,7 @@ from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.training import lifeline
+from ops.training.checkpoints import full_disk_told
 from ops.training.ending import ERROR
 from ops.training.plan import PLAN, RunPlan, RunResult, command
 from ops.training.telemetry import silence
@@ -63,7 +64,8 @@ def train(folder: Path) -> RunResult | None:
     def report(step: int, steps: int, note: str) -> None:
         print(f"step {step}/{steps} {note}", flush=True)
 
-    return run(plan, folder, report)
+    with full_disk_told(folder):
+        return run(plan, folder, report)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.grading import configure
 from ops.precaching.opening import open_client
+from ops.training.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
 from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.generation import write
 from ops.training.lost_signal import SignalStop
@@ -69,6 +70,11 @@ class TimedTrainer(AskingTrainer):
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
         return super()._compute_loss(model, inputs)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        # The first rank writes trainer_state.json next, which says that the checkpoint is whole: all ranks' files.
+        self.accelerator.wait_for_everyone()
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
@@ -135,7 +141,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
     grpo = plan.recipe.grpo
     bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
     arguments = GRPOConfig(
-        output_dir=str(folder / "checkpoints"),
+        output_dir=str(folder / CHECKPOINTS),
         run_name=folder.name,
         report_to=[],  # `ops.training.tracking` does
         seed=plan.recipe.seed,
@@ -233,9 +239,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer.asking = asking
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
-    checkpoint = last_checkpoint(folder / "checkpoints")
+    checkpoint = last_checkpoint(folder / CHECKPOINTS)
     if trainer.is_world_process_zero():
-        curve.start(int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
+        remove_half_written(folder / CHECKPOINTS)
+        curve.start(step_of(checkpoint) if checkpoint else 0)
     with ExitStack() as attempt:
         if trainer.is_world_process_zero() and plan.mlflow_uri:
             curve.tracking = attempt.enter_context(Tracking(plan, folder, trainer.args.to_sanitized_dict()))
@@ -373,21 +380,6 @@ def by_length(rows: Sequence[dict[str, Any]], step: int, window: int, seed: int)
 
 def _length(row: dict[str, Any]) -> int:
     return sum(len(message["content"]) for message in row["prompt"])
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; a half-written one is passed over."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    whole = [path for path in checkpoints if (path / "trainer_state.json").is_file() and _readable(path)]
-    return whole[-1] if whole else None
-
-
-def _readable(checkpoint: Path) -> bool:
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    return True
 
 
 class Curve(TrainerCallback):  # type: ignore[misc]

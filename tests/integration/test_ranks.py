@@ -22,8 +22,9 @@ from ops.conductor.policy import Conductor
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.training.checkpoints import last_checkpoint
 from ops.training.plan import CURVE, EXTENSIONS, RunPlan, RunResult
-from ops.training.trainer import last_checkpoint, run
+from ops.training.trainer import run
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ops.training.trainer import Curve, last_checkpoint
+import pytest
+
+from ops.training.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint, remove_half_written
+from ops.training.plan import CURVE, read_curve
+from ops.training.trainer import Curve, run
 from ops.workers.client import Counts
+from tests.unit.training.tiny import tiny_plan
 
 
 def checkpoint(folder: Path, step: int, state: str | None) -> Path:
@@ -24,6 +29,47 @@ def test_the_newest_whole_checkpoint_is_taken(tmp_path: Path) -> None:
     checkpoint(tmp_path, 15, '{"global_st')
     checkpoint(tmp_path, 20, None)
     assert last_checkpoint(tmp_path) == whole
+
+
+def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 5, None)
+    remove_half_written(tmp_path)
+    assert not any(tmp_path.iterdir())
+    whole = [checkpoint(tmp_path, 10, "{}"), checkpoint(tmp_path, 100, "{}")]
+    checkpoint(tmp_path, 110, '{"global_st')
+    checkpoint(tmp_path, 120, None)
+    remove_half_written(tmp_path)
+    assert sorted(tmp_path.iterdir()) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [CURVE, "model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Path, file: str) -> None:
+    plan, folder = tiny_plan(tmp_path)
+
+    def report(step: int, *_: object) -> None:
+        """Before the second step's line and checkpoint."""
+        if step == 1 and file == CURVE:
+            (folder / CURVE).rename(folder / "kept")
+            (folder / CURVE).symlink_to("/dev/full")
+        elif step == 2:
+            (folder / CHECKPOINTS / "checkpoint-2").mkdir()
+            (folder / CHECKPOINTS / "checkpoint-2" / file).symlink_to("/dev/full")
+
+    told = f"{folder}: .*is full .*GB are free.*same command goes on"
+    with pytest.raises(DiskFull, match=told), full_disk_told(folder):
+        run(plan, folder, report)
+    assert [path.name for path in (folder / CHECKPOINTS).iterdir()] == ["checkpoint-1"]
+    if file == CURVE:
+        (folder / "kept").replace(folder / CURVE)
+    result = run(plan, folder, lambda *_: None)
+    assert result is not None and result.steps == 2
+    assert [row["step"] for row in read_curve(folder)] == [1, 2]
+
+
+def test_another_error_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), full_disk_told(tmp_path):
+        raise PermissionError(13, "Permission denied")
 
 
 def test_steps_after_the_checkpoint_leave_the_curve(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from pipelines.home import quiet
 from pipelines.lifecycle import jobs_over
 from pipelines.retraining import nightly, pool_changed
 
+_STEP_S = 4 * 3600.0
+"""No step takes as long."""
+
 
 def definitions(
     podium: Podium | None = None,
@@ -24,7 +27,8 @@ def definitions(
     resources = {
         "podium": choosing(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
-        "trainer": dg.PipesSubprocessClient(),
+        # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
+        "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
     }
     catalogue = dg.Definitions(
         assets=dg.load_assets_from_package_module(stages),

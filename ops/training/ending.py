@@ -30,7 +30,8 @@ def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
     """
     printed = log.read_bytes()[began:].decode("utf-8", errors="replace") if log.is_file() else ""
     if (known := [line for line in printed.splitlines() if line.startswith(ERROR)]) and status > 0:
-        return f"training failed: {known[0].removeprefix(ERROR)} (log: {log})"
+        line = known[0].removeprefix(ERROR)
+        return f"{line if line.startswith('training ') else f'training failed: {line}'} (log: {log})"
     number = -status if status < 0 else _signal_of_a_rank(printed)
     if number is None:
         if shutil.disk_usage(log.parent).free < _FULL_BYTES:
@@ -47,7 +48,7 @@ def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
 def _signal_of_a_rank(printed: str) -> int | None:
     """The launcher ends the other ranks by SIGTERM when one is gone: that one's signal is the cause."""
     numbers = [int(number) for number in _RANK_EXIT.findall(printed)]
-    return next((number for number in numbers if number != signal.SIGTERM), None)
+    return next((number for number in numbers if number != signal.SIGTERM), numbers[0] if numbers else None)
 
 
 def _cause(number: int, grpo: Grpo) -> str:

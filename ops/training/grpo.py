@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,6 +16,7 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.training import lifeline
 from ops.training.checkpoints import full_disk_told
 from ops.training.ending import ERROR
+from ops.training.launcher import REQUESTS
 from ops.training.plan import PLAN, RunPlan, RunResult, command
 from ops.training.telemetry import silence
 from ops.training.validation import check_taught
@@ -27,6 +29,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Train a Conductor by GRPO as the plan in a run's folder says.")
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
+    for number in REQUESTS:  # before there is a step to finish; a shell's background ignores SIGINT
+        signal.signal(number, signal.SIG_DFL)
     lifeline.watch()
     # Dagster listens to one process: of several ranks the first speaks.
     first = os.environ.get("RANK", "0") == "0"

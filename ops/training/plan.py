@@ -193,7 +193,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     if grpo.deepspeed is None:
         return [sys.executable, *module]
     return [
-        sys.executable, "-m", "accelerate.commands.launch",
+        sys.executable, "-m", "ops.training.launcher",
         "--use_deepspeed",
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -38,6 +39,7 @@ from ops.training.refill import DEAD, DEAD_LEFT, REFILLS, Asking, AskingTrainer,
 from ops.training.reward import IMPATIENT, StepStatistics, following, merged, reward_function
 from ops.training.rounds import RoundRewards, chosen
 from ops.training.rounds_trainer import InRounds
+from ops.training.stop_request import Stopped, StopRequest
 from ops.training.subsets import drawn, epochs
 from ops.training.tracking import Tracking
 from ops.workers.client import Counts
@@ -207,7 +209,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    go on) and `Outage` when workers stay away.
+    go on), `Outage` when workers stay away, and `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
@@ -227,14 +229,16 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = longest_sequence(grpo, model)
     asking = questions(plan, mix, row_maker(plan, team, tokenizer, room))
+    request = StopRequest()
     stop = SignalStop(grpo.stop_without_signal, lambda: curve.rows) if grpo.stop_without_signal else None
-    make = _trainer(plan, problems, team, curve, ends, partial(_fits, tokenizer, room, grpo.max_completion_tokens))
+    fits = partial(_fits, tokenizer, room, grpo.max_completion_tokens)
+    make = _trainer(plan, problems, team, curve, ends, fits, replace(patience(plan), sleep=request.sleep))
     trainer = make(
         model=model,
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, mix, team, tokenizer, room),
         processing_class=tokenizer,
-        callbacks=[curve, *filter(None, (asking, stop)), *callbacks],
+        callbacks=[curve, *filter(None, (asking, stop)), request, *callbacks],
     )
     trainer.asking = asking
     trainer.remove_callback(PrinterCallback)
@@ -246,7 +250,12 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     with ExitStack() as attempt:
         if trainer.is_world_process_zero() and plan.mlflow_uri:
             curve.tracking = attempt.enter_context(Tracking(plan, folder, trainer.args.to_sanitized_dict()))
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with request.heard():
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if request.stopped and trainer.is_world_process_zero():
+            raise Stopped(request.stopped)
+    if request.stopped:
+        return None
     model.to(precision)
     trainer.save_model(str(folder / "policy"))
     counts: list[Counts] = gather_object([client.counts])
@@ -268,18 +277,19 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
 
 
 def _trainer(
-    plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits
-) -> Callable[..., TimedTrainer]:
+    plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits,
+    waiting: Patience,
+) -> Callable[..., TimedTrainer]:  # fmt: skip
     """The trainer of the plan's stage, which lacks what every trainer takes."""
     grpo = plan.recipe.grpo
     if plan.recursive is not None:
         rounds = RoundRewards(
             problems, team, plan.recursive, curve.batch, weights=grpo.reward_terms,
-            worker_samples=grpo.worker_samples, ends=ends, patience=patience(plan), fits=fits,
+            worker_samples=grpo.worker_samples, ends=ends, patience=waiting, fits=fits,
         )  # fmt: skip
         return partial(RoundsTrainer, rounds=rounds)
     reward = reward_function(
-        problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, patience(plan),
+        problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, waiting,
         renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
     )  # fmt: skip
     return partial(trainer_class(grpo), reward_funcs=reward)

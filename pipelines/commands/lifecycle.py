@@ -41,12 +41,13 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
         _until_stopped(Workspace.find(), recipe, seed, "train")
         return
     import os
-    from subprocess import call
 
     from ops.training.plan import RunPlan, command, environment
 
     plan, folder = RunPlan.read(folder), folder.resolve()
-    sys.exit(call(command(plan, folder), cwd=plan.root, env=os.environ | environment(plan, folder)))
+    started = command(plan, folder)
+    os.chdir(plan.root)
+    os.execve(started[0], started, os.environ | environment(plan, folder))  # what asks this to stop asks the trainer
 
 
 @click.command()

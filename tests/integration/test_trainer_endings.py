@@ -11,6 +11,7 @@ from assets import conductor
 from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
+from ops.training import ending
 from ops.training.plan import RunPlan
 
 ROOT = Workspace.find().root
@@ -80,6 +81,16 @@ def test_an_error_that_the_trainer_names_is_its_line(message: Callable[[str], st
     line = message("import sys; print('error: the cap of 10.00 USD is reached', file=sys.stderr); sys.exit(1)")
     assert line.startswith("training failed: the cap of 10.00 USD is reached")
     assert "earlier attempt" not in line
+
+
+def test_a_trainer_that_was_asked_to_stop_did_not_fail(message: Callable[[str], str]) -> None:
+    line = message("import sys; print('error: training was stopped by SIGTERM after step 2 of 4'); sys.exit(1)")
+    assert line.startswith("training was stopped by SIGTERM after step 2 of 4 (log: ")
+
+
+def test_a_disk_too_full_for_a_word_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "_FULL_BYTES", 2**80)
+    assert "the disk is full" in message("import sys; sys.exit(1)")
 
 
 def test_an_unknown_end_shows_the_end_of_the_log(message: Callable[[str], str]) -> None:

@@ -1,0 +1,38 @@
+"""Starts the ranks of a training, by accelerate's launcher, and passes requests to stop on to them.
+
+torch's elastic launcher, which accelerate's is, gives ranks 30 s after a signal, and dies of a second one, as which
+Ctrl-C at a terminal arrives. A rank must be let finish its step.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+REQUESTS = (signal.SIGTERM, signal.SIGINT)
+"""What asks a training to stop, as often as it comes."""
+
+
+def forward(number: int, *_: Any) -> None:
+    """Send a signal to this process's children, which are the ranks."""
+    for rank in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            rank.send_signal(number)
+
+
+def main() -> None:
+    """`python -m ops.training.launcher`, with the arguments of `accelerate launch`; ends with the ranks."""
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # the others are handled here
+    for number in REQUESTS:
+        signal.signal(number, forward)
+    from accelerate.commands.launch import main as launch
+
+    launch()
+
+
+if __name__ == "__main__":
+    main()

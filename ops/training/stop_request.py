@@ -1,0 +1,69 @@
+"""A request to stop (SIGTERM, SIGINT): the training finishes its step, writes a checkpoint and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+
+from ops.core.errors import PodiumError
+from ops.training.launcher import REQUESTS
+
+_NOTICE = "asked to stop by {name}: a checkpoint will be written after this step\n"
+_POLL_S = 0.5
+
+
+class Stopped(PodiumError):
+    """Training ended since it was asked to: says after which step, and how to go on."""
+
+
+class StopRequest(TrainerCallback):  # type: ignore[misc]
+    """Ends the training of all ranks after the step in which one of them was asked to stop, with a checkpoint.
+
+    A second request changes nothing: Ctrl-C at a terminal reaches some processes twice.
+    """
+
+    def __init__(self) -> None:
+        self._name = ""
+        self.stopped = ""
+        """What a person is told once the training has ended for it; the same on every rank."""
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Take signals as requests meanwhile. In the main thread only."""
+        before = {number: signal.signal(number, self._take) for number in REQUESTS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _take(self, number: int, *_: Any) -> None:
+        if not self._name:
+            self._name = signal.Signals(number).name
+            os.write(1, _NOTICE.format(name=self._name).encode())  # `print` may be what was interrupted
+
+    async def sleep(self, seconds: float) -> None:
+        """A pause in a step that cannot be finished now. Raises `Stopped` on a request."""
+        for _ in range(round(seconds / _POLL_S)):
+            if self._name:
+                raise Stopped(
+                    f"training was stopped by {self._name} while workers were away: the same command goes on from "
+                    "the last checkpoint"
+                )
+            await asyncio.sleep(_POLL_S)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        names = sorted(name for name in gather_object([self._name]) if name)
+        if names and state.global_step < state.max_steps:
+            control.should_save = control.should_training_stop = True
+            self.stopped = (
+                f"training was stopped by {names[0]} after step {state.global_step} of {state.max_steps}, whose "
+                "checkpoint is written: the same command goes on from there"
+            )

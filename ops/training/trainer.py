@@ -28,6 +28,7 @@ from ops.core.response import Message
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
+from ops.training.divergence import DivergenceGuard
 from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.generation import write
 from ops.training.lost_signal import SignalStop
@@ -67,11 +68,12 @@ class TimedTrainer(AskingTrainer):
     generation_seconds = 0.0
     landed: Landed | None = None
     """This step's rollouts, where they were not waited for from their start."""
+    guard: DivergenceGuard
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
-        return super()._compute_loss(model, inputs)
+        return self.guard.loss(super()._compute_loss(model, inputs), self.state.global_step + 1)
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
@@ -114,11 +116,12 @@ class TimedTrainer(AskingTrainer):
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
         started = time.perf_counter()
-        if self.packs and self.samples_plainly and images is None and not fields:
-            prompts = prompt_ids[::num_generations]
-            result = self._write(prompts, num_generations), None
-        else:
-            result = super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
+        with self.guard.drawing(self.state.global_step + 1):
+            if self.packs and self.samples_plainly and images is None and not fields:
+                prompts = prompt_ids[::num_generations]
+                result = self._write(prompts, num_generations), None
+            else:
+                result = super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
         self.generation_seconds += time.perf_counter() - started
         return result
 
@@ -209,7 +212,8 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    go on), `Outage` when workers stay away, and `Stopped` after SIGTERM or SIGINT.
+    go on), `Outage` when workers stay away, `Divergence` for numbers that are not finite, and
+    `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
@@ -229,7 +233,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = longest_sequence(grpo, model)
     asking = questions(plan, mix, row_maker(plan, team, tokenizer, room))
-    request = StopRequest()
+    guard, request = DivergenceGuard(grpo), StopRequest()
     stop = SignalStop(grpo.stop_without_signal, lambda: curve.rows) if grpo.stop_without_signal else None
     fits = partial(_fits, tokenizer, room, grpo.max_completion_tokens)
     make = _trainer(plan, problems, team, curve, ends, fits, replace(patience(plan), sleep=request.sleep))
@@ -238,9 +242,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         args=configuration(plan, folder, ends),
         train_dataset=dataset(plan, mix, team, tokenizer, room),
         processing_class=tokenizer,
-        callbacks=[curve, *filter(None, (asking, stop)), request, *callbacks],
+        callbacks=[guard, curve, *filter(None, (asking, stop)), request, *callbacks],
     )
-    trainer.asking = asking
+    trainer.asking, trainer.guard = asking, guard
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
     checkpoint = last_checkpoint(folder / CHECKPOINTS)

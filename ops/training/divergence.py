@@ -1,0 +1,70 @@
+"""The end of a training whose numbers are no numbers any more, before they are in a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from ops.config import Grpo
+from ops.core.errors import PodiumError
+
+_NO_PROBABILITIES = "probability tensor contains either"
+
+
+class Divergence(PodiumError):
+    """Loss, gradient or weights are NaN or infinite: says in which step, and what to do."""
+
+    def __init__(self, what: str, step: int, grpo: Grpo) -> None:
+        super().__init__(
+            f"{what} not finite in step {step}, of which nothing is kept. The same command goes on from the last "
+            "checkpoint. Where it ends at this step again, the settings are the cause: a "
+            f"smaller grpo.learning_rate (now {grpo.learning_rate:g}) or grpo.max_grad_norm (now "
+            f"{grpo.max_grad_norm:g}), or policy.dtype float32; changed settings are a run of their own"
+        )
+
+
+class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
+    """Raises `Divergence` before a gradient that is not finite reaches the weights, or such weights a checkpoint.
+
+    DeepSpeed steps in its own backward pass, where it drops a gradient that is not finite; its norm tells of it here.
+    """
+
+    def __init__(self, grpo: Grpo) -> None:
+        self._grpo = grpo
+
+    def loss(self, loss: torch.Tensor, step: int) -> torch.Tensor:
+        """`loss`, before its backward pass in a step."""
+        self._check("the loss is", [loss], step)
+        return loss
+
+    @contextmanager
+    def drawing(self, step: int) -> Iterator[None]:
+        """Completions of a step are drawn meanwhile: torch refuses to draw by probabilities that are none."""
+        try:
+            yield
+        except RuntimeError as error:
+            if _NO_PROBABILITIES not in str(error):
+                raise
+            raise Divergence("the policy's probabilities are", step, self._grpo) from error
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: torch.nn.Module, **_: Any) -> None:
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        self._check("the gradient is", gradients, state.global_step + 1)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: torch.nn.Module, **_: Any) -> None:
+        # Of ZeRO-3's weights each rank has a part.
+        weights = [getattr(parameter, "ds_tensor", parameter) for parameter in model.parameters()]
+        self._check("the weights are", weights, state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        if not math.isfinite((logs or {}).get("grad_norm", 0.0)):
+            raise Divergence("the gradient is", state.global_step, self._grpo)
+
+    def _check(self, what: str, tensors: Iterable[torch.Tensor], step: int) -> None:
+        if not all(bool(tensor.detach().isfinite().all()) for tensor in tensors):
+            raise Divergence(what, step, self._grpo)

@@ -103,7 +103,8 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
     def follow() -> None:
         while not ended.wait(POLL_S):
             if rows := read_curve(folder):
-                progress(rows[-1]["step"], steps, f"reward {rows[-1]['reward']:.3f}")
+                reward = rows[-1]["reward"]
+                progress(rows[-1]["step"], steps, "no reward" if reward is None else f"reward {reward:.3f}")
 
     thread = threading.Thread(target=follow, name="follow-curve", daemon=True)
     thread.start()
@@ -122,7 +123,8 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # a question's own numbers name nobody
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
-    png = reward_curve([row["step"] for row in rows], [row["reward"] for row in rows])
+    rewarded = [row for row in rows if row["reward"] is not None]
+    png = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
     shown = {
         "reward_curve": metadata.picture("mean reward by step", png),
         "strategies": metadata.picture("strategies by step", strategy_curve(rows)),

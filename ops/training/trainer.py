@@ -33,7 +33,7 @@ from ops.training.duplicates import AVERAGED, without_duplicates
 from ops.training.generation import write
 from ops.training.lost_signal import SignalStop
 from ops.training.order import Order, expected_variances
-from ops.training.outage import Patience
+from ops.training.outage import Outage, Patience
 from ops.training.packing import pack, score
 from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.refill import DEAD, DEAD_LEFT, REFILLS, Asking, AskingTrainer, Row
@@ -52,7 +52,11 @@ from ops.workflow.team import Team
 Report = Callable[[int, int, str], None]
 FULL = {"full_attention"}
 WINDOW = 5
-"""Steps over which "reward before" and "reward after" are means."""
+"""Steps with a reward over which "reward before" and "reward after" are means."""
+_NO_REWARD = (
+    "no rollout of the run had a reward, so that nothing was learnt: no worker was reached, or a rehearsal has none of "
+    "the responses. Remove the run's folder to train again"
+)
 
 
 class Landed(NamedTuple):
@@ -464,15 +468,21 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             file.write(json.dumps(row) + "\n")
         if self.tracking is not None:
             self.tracking.step(logs, row)
-        note = f"reward {row['reward']:.3f} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
+        reward = "none" if row["reward"] is None else f"{row['reward']:.3f}"
+        note = f"reward {reward} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
 
     def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
-        """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's."""
-        rewards = [row["reward"] for row in self.rows]
+        """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's.
+
+        Raises `Outage` where no step had a reward.
+        """
+        rewards = [row["reward"] for row in self.rows if row["reward"] is not None]
+        if not rewards:
+            raise Outage(_NO_REWARD)
         window = min(WINDOW, len(rewards))
         return RunResult(
-            steps=len(rewards),
+            steps=len(self.rows),
             reward_before=sum(rewards[:window]) / window,
             reward_after=sum(rewards[-window:]) / window,
             window=window,

@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+from ops.core.syntax import literal
+
 FLOAT_TOLERANCE = 1e-6
 
 

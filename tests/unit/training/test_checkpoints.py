@@ -43,7 +43,7 @@ def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", [CURVE, "model.safetensors", "optimizer.pt", "trainer_state.json"])
+@pytest.mark.parametrize("file", [CURVE, "optimizer.pt"])
 def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Path, file: str) -> None:
     plan, folder = tiny_plan(tmp_path)
 
@@ -59,7 +59,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Pa
     told = f"{folder}: .*is full .*GB are free.*same command goes on"
     with pytest.raises(DiskFull, match=told), full_disk_told(folder):
         run(plan, folder, report)
-    assert [path.name for path in (folder / CHECKPOINTS).iterdir()] == ["checkpoint-1"]
+    assert [path.name for path in (folder / CHECKPOINTS).glob("checkpoint-*")] == ["checkpoint-1"]
     if file == CURVE:
         (folder / "kept").replace(folder / CURVE)
     result = run(plan, folder, lambda *_: None)

@@ -243,7 +243,7 @@ def _by_family(outcomes: Sequence[Outcome], families: Mapping[str, str]) -> str:
             f"{100 * _share(row.correct for row in cold[family]):.0f}",
             f"{100 * _share(row.correct for row in rows):.0f}",
             f"{statistics.mean(row.steps for row in rows):.1f}",
-            f"{workers} ({times / len(rows):.0%})",
+            f"{workers or 'no workflow'} ({times / len(rows):.0%})",
         )
         lines.append(f"| {family} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

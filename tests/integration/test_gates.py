@@ -187,7 +187,8 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
     recipe["cold_start"] = {"validation": {"problems": 100, "least_valid": 0.95}}
     podium = write_recipe(project, recipe)
     setup = podium.load()
-    write_problems(project.data / "training_mix.jsonl", [program("one", "def f(x):\n    return x * x")])
+    mix = [program(f"p{number}", f"def f(x):\n    return x * {number}") for number in range(101)]
+    write_problems(project.data / "training_mix.jsonl", mix)
     folder = base_policy_folder(setup)
     folder.mkdir(parents=True)
     PolicyCard(

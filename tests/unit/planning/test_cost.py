@@ -111,8 +111,9 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert kept.evaluation().calls == stages().evaluation().calls
 
 
-def test_a_cold_start_that_tries_workflows_is_a_stage() -> None:
-    assert stages(cold_start={}).cold_start() is None
+def test_a_cold_start_asks_where_it_tries_workflows() -> None:
+    untried = stages(cold_start={}).cold_start()
+    assert untried is not None and untried.calls == Span.of(0.0)
     tried = stages(cold_start={"attempts": 3}).cold_start()
     assert tried is not None
     assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 3])

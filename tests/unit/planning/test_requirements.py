@@ -139,7 +139,8 @@ def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sou
         recipe = {"evaluation": {"writer": url}}
         assert missing(paper.plan(recipe=recipe)) == []
         # Another policy, its cold start, is scored as well.
-        [found] = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
+        lacking = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
+        [found] = [each for each in lacking if "cold start" not in each.what]  # whose memory is another matter
         assert (found.what, "cold start" in found.why) == (url, True)
     [found] = missing(paper.plan(recipe=recipe))
     assert (found.what, "vllm serve" in found.remedy) == (url, True)

@@ -24,7 +24,7 @@ from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.cold_start import base_policy_folder
-from ops.training.validation import Lesson, Validity
+from ops.training.validation import Lesson, Validity, drawing
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import PODIUM
@@ -195,7 +195,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
         recipe="gated", pool=setup.pool, offered=setup.pool.names, prompting=setup.recipe.prompting,
         max_completion_tokens=8,
     ).write(folder)  # fmt: skip
-    seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2})
+    seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=drawing(setup.recipe))
     Lesson(loss=(1.0,), validation=seen).write(folder)
     result = materialize(podium, instance, "base_policy", "conductor")
     assert not result.success

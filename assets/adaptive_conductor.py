@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.conductor import conductor, run_folder, trained
+from assets.conductor import conductor, kept, run_folder, trained
 from assets.resources import Podium, Reporter
 from ops.training.plan import write_run
 
@@ -29,6 +29,5 @@ def adaptive_conductor(
     """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
     folder = adaptive_run(podium)
     if podium.load().recipe.adaptive is None:
-        context.log.info(NO_SECTION)
-        return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": NO_SECTION})
+        return kept(context, folder, NO_SECTION)
     return trained(context, podium, reporter, trainer, folder)

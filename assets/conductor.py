@@ -67,6 +67,12 @@ def trained(
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 
+def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.MaterializeResult:
+    """The run in `folder` as the stage before left it, where the recipe has none of this one."""
+    context.log.info(why_not)
+    return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": why_not})
+
+
 def _train(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:

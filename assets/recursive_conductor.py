@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
-from assets.conductor import run_folder, trained
+from assets.conductor import kept, run_folder, trained
 from assets.resources import Podium, Reporter
 from ops.training.plan import write_run
 
@@ -40,6 +40,5 @@ def recursive_conductor(
     """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
     folder = final_run(podium)
     if podium.load().recipe.recursive is None:
-        context.log.info(NO_SECTION)
-        return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": NO_SECTION})
+        return kept(context, folder, NO_SECTION)
     return trained(context, podium, reporter, trainer, folder)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from ops.config.base import Settings
+from ops.config.stage import Stage
 from ops.config.training import Grpo
 
 
@@ -22,13 +21,12 @@ class RoundLimits(Settings):
     """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
 
 
-class Recursive(Settings):
+class Recursive(Stage):
     """GRPO from the last policy in which half of a question's rollouts go on from the answers of the other half.
 
     Section 3.2 of arXiv:2512.04388: 20 iterations on 175 problems of LiveCodeBench and 175 of RLPR.
     """
 
-    steps: int = Field(default=20, ge=1)
     gamma: float = Field(default=0.25, ge=0, le=1)
     """Discount: what the second round's outcome weighs in the reward of the first. 0: nothing."""
     benchmarks: tuple[str, ...] | None = None
@@ -37,30 +35,14 @@ class Recursive(Settings):
     """At most so many problems of each, drawn by the recipe's seed; None: all of them."""
     limits: RoundLimits = RoundLimits()
     """What the trained policy's card says of its rounds: evaluation and serving keep to it."""
-    learning_rate: float | None = Field(default=None, gt=0)
-    """This and what follows: None is `grpo`'s."""
-    temperature: float | None = Field(default=None, gt=0)
-    questions_per_step: int | None = Field(default=None, ge=1)
     rollouts_per_question: int | None = Field(default=None, ge=4)
     """Of both rounds together: even."""
-    micro_batch: int | None = Field(default=None, ge=1)
 
     def grpo(self, before: Grpo) -> Grpo:
         """The settings of this stage, where `before` are those of the ones before: a round waits for the answers of the
         one before it, so that nothing overlaps. Raises `ValidationError` where they do not fit together, `ValueError`
         where rollouts cannot be halved."""
-        own: dict[str, Any] = self.model_dump(
-            include={
-                "steps",
-                "learning_rate",
-                "temperature",
-                "questions_per_step",
-                "rollouts_per_question",
-                "micro_batch",
-            },
-            exclude_none=True,
-        )
-        grpo = Grpo.model_validate(before.model_dump() | {"staleness": 0} | own)
+        grpo = super().grpo(before.model_copy(update={"staleness": 0}))
         if grpo.rollouts_per_question % 2 or grpo.rollouts_per_step // grpo.processes % 2:
             raise ValueError(
                 f"rollouts_per_question = {grpo.rollouts_per_question} on {grpo.processes} processes cannot be halved: "

@@ -5,7 +5,7 @@ those of step n are waited for and learned from. So a rollout is learned from on
 more, and the ratio of the two policies corrects for it: GRPO's own, which is clipped, or where vLLM writes TRL's, of
 the updated policy's probabilities to those that vLLM wrote with.
 
-The first step, the first of an epoch and the first after a restart write for themselves and wait: nothing lies ahead.
+The first step and the first after a restart write for themselves and wait: nothing lies ahead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from trl.trainer.utils import pad
 
 from ops.training.reward import StepStatistics
-from ops.training.trainer import Landed, TimedTrainer
+from ops.training.timed_trainer import Landed, TimedTrainer
 
 Rows = list[dict[str, Any]]
 
@@ -47,18 +47,16 @@ class OverlappedTrainer(TimedTrainer):
         trainer: Any = self
         [self._ask] = trainer.reward_funcs
         trainer.reward_funcs = [self._landed]
-        self._epoch: Any = None
         self._following: Any = None
-        """What is fetched already of the epoch's iterator, for the step after this one."""
+        """What is fetched already of the data set, for the step after this one."""
         self._ahead: Rows | None = None
-        """The rows of the next step; None: there is none, or not in this epoch."""
+        """The rows of the next step; None: there is none."""
         self._coming: Flight | None = None
         self._landing: Flight | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """This step's batches, while the next step's are looked at already."""
-        if epoch_iterator is not self._epoch:
-            self._epoch = epoch_iterator
+        if self._following is None:
             self._following = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches, self._following = self._following, super().get_batch_samples(epoch_iterator, num_batches, device)
         rows, last = self._following[0], self.state.global_step + 1 >= self.args.max_steps

@@ -22,7 +22,7 @@ from ops.core.problem import Problem
 from ops.training.order import Order
 
 Row = dict[str, Any]
-"""A question as the data set has it: prompt, problem's key, and in the adaptive stage its offer and epoch."""
+"""A question as the data set has it: prompt, problem's key, epoch, and in the adaptive stage its offer."""
 DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", "refills"
 """In what TRL logs: shares of the groups that teach nothing as they were asked and as they are updated on, and groups
 that were asked beside a step's own."""
@@ -65,7 +65,7 @@ class Asking(TrainerCallback, ExportableState):  # type: ignore[misc]
     refills: int
     """Groups that may be added to a step's own."""
     row: Callable[[Problem, int], Row]
-    """The question of a problem in an epoch (of the adaptive stage)."""
+    """The question of a problem in an epoch."""
 
     def first(self, slots: Sequence[Row]) -> list[Row]:
         """The questions of a step that the data set has these for."""
@@ -79,7 +79,7 @@ class Asking(TrainerCallback, ExportableState):  # type: ignore[misc]
         return self._rows(self.order.others(count, {row["problem"] for row in asked}), asked)
 
     def _rows(self, problems: Sequence[Problem], like: Sequence[Row]) -> list[Row]:
-        return [self.row(problem, like[0].get("epoch", 0)) for problem in problems]
+        return [self.row(problem, like[0]["epoch"]) for problem in problems]
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": self.order.state}

@@ -182,10 +182,10 @@ def reward_function(
     *,
     renumbered: bool = False,
 ) -> RewardFunction:
-    """An async function for TRL's `reward_funcs`; the data set must have a column `problem` of keys.
+    """An async function for TRL's `reward_funcs`; the data set must have columns `problem` of keys and `epoch`.
 
-    Where it has columns `offered` and `epoch`, each question's prompt offered these ordinals of the team only
-    (`renumbered`: counted from 0 in their order), and every rollout is read and executed so.
+    Where it has a column `offered`, each question's prompt offered these ordinals of the team only (`renumbered`:
+    counted from 0 in their order), and every rollout is read and executed so.
 
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`. `ends`:
     the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
@@ -199,16 +199,14 @@ def reward_function(
     async def workflow_reward(
         completions: list[Any],
         problem: list[str],
+        epoch: list[int],
         completion_ids: Sequence[Sequence[int]] = (),
-        trainer_state: Any = None,
         offered: list[list[int]] | None = None,
-        epoch: list[int] | None = None,
         seen: Callable[[StepStatistics], None] = on_batch,
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        # A step lies in one epoch. Where the data set is a whole training, TRL knows of one epoch only.
-        sample = int(epoch[0] if epoch else getattr(trainer_state, "epoch", 0) or 0) % worker_samples
+        sample = epoch[0] % worker_samples  # a step lies in one epoch
         teams = team if offered is None else [team.offering(each, renumbered=renumbered) for each in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]

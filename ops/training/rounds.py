@@ -109,7 +109,7 @@ class RoundRewards:
         self._begun: _Begun | None = None
 
     async def begin(
-        self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: float
+        self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: int
     ) -> dict[int, list[Message]]:
         """Execute the first rounds, by their places among the step's rollouts; the prompts of those that go on.
 
@@ -137,8 +137,8 @@ class RoundRewards:
         self,
         completions: list[Any],
         problem: list[str],
+        epoch: list[int],
         completion_ids: Sequence[Sequence[int]],
-        trainer_state: Any = None,
         **_: Any,
     ) -> list[float | None]:
         """Execute the other rollouts; every rollout's reward. Raises as `roll_out_patiently` does."""
@@ -152,7 +152,7 @@ class RoundRewards:
             problem,
             {place: texts[place] for place in others},
             dict(enumerate(completion_ids)),
-            float(getattr(trainer_state, "epoch", 0) or 0),
+            epoch[0],
             after,
         )
         every = {**later, **begun.rollouts}
@@ -176,7 +176,7 @@ class RoundRewards:
         questions: Sequence[str],
         texts: Mapping[int, str],
         ids: Mapping[int, Sequence[int]],
-        epoch: float,
+        epoch: int,
         after: Mapping[int, Rollout],
     ) -> dict[int, Rollout]:
         places = list(texts)
@@ -185,7 +185,7 @@ class RoundRewards:
             [self._problems[questions[place]] for place in places],
             self._team,
             self._patience,
-            sample=int(epoch) % self._worker_samples,
+            sample=epoch % self._worker_samples,
             cut_off={
                 index
                 for index, place in enumerate(places)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ops.training.refill import Row
 from ops.training.rounds import RoundRewards, recursive_places
 from ops.workflow.controls import plain_messages
 
@@ -22,22 +23,23 @@ class InRounds:
     def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
         super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
         self._recursive = rounds
-        self._questions: list[str] = []
+        self._asked: Sequence[Row] = ()
+        """The rows of this rank's rollouts, those of a question together."""
         self.rollout_func = self._write_rounds
 
-    def _generate_and_score_completions(self: Any, inputs: list[dict[str, Any]]) -> Any:
-        self._questions = [row["problem"] for row in inputs]
+    def _generate_and_score_completions(self: Any, inputs: list[Row]) -> Any:
+        self._asked = inputs
         return super()._generate_and_score_completions(inputs)  # type: ignore[misc]
 
-    def _round(self: Any, rows: Sequence[dict[str, Any]]) -> Any:
+    def _round(self: Any, rows: Sequence[Row]) -> Any:
         """A step that asks other questions than the data set's, once or again (`refill.py`)."""
-        mine = self._own([row for row in rows for _ in range(self.num_generations)])
-        self._questions = [row["problem"] for row in mine]
+        self._asked = self._own([row for row in rows for _ in range(self.num_generations)])
         return super()._round(rows)  # type: ignore[misc]
 
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """What TRL takes from a rollout function, row by row: both rounds, each with its own prompt."""
-        rows, second = len(prompts), recursive_places(self._questions)
+        questions = [row["problem"] for row in self._asked]
+        rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
         ids, _, _ = self._tokenize_prompts(list(prompts))
         # So many rows in a row have one prompt, on every rank.
@@ -46,10 +48,10 @@ class InRounds:
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
         chats = asyncio.run_coroutine_threadsafe(
             self._recursive.begin(
-                self._questions,
+                questions,
                 dict(zip(first, texts, strict=True)),
                 dict(zip(first, written, strict=True)),
-                float(self.state.epoch or 0),
+                self._asked[0]["epoch"],
             ),
             self.async_loop,
         ).result()

@@ -1,11 +1,10 @@
-"""Which workers each question offers in the adaptive stage, and the order of its questions.
+"""Which workers each question offers in the adaptive stage.
 
 Section 3.2 of arXiv:2512.04388: a random part of the pool for each question, and the prompt lists only those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 from ops.config import Adaptive
@@ -19,10 +18,3 @@ def drawn(adaptive: Adaptive, workers: int, seed: int, problem: str, epoch: int)
     random = Random(f"{seed} {epoch} {problem}")
     ordinals = random.sample(range(workers), random.randint(adaptive.smallest, adaptive.largest or workers))
     return tuple(ordinals if adaptive.reshuffle else sorted(ordinals))
-
-
-def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
-    """(epoch, its steps) until there are so many `steps`; as in TRL, what no whole step is left of is dropped."""
-    whole = problems // questions_per_step
-    for epoch, done in enumerate(range(0, steps, whole)):
-        yield epoch, min(whole, steps - done)

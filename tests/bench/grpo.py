@@ -86,7 +86,8 @@ def _bare(plan: Any, folder: Path) -> float:
 
     from ops.benchmarks.store import read_problems
     from ops.conductor.policy import PolicyCard, load_model
-    from ops.training.trainer import configuration, dataset
+    from ops.training.configuration import configuration
+    from ops.training.dataset import dataset, row_maker
 
     class Timer(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -106,7 +107,7 @@ def _bare(plan: Any, folder: Path) -> float:
         model=model,
         reward_funcs=lambda completions, **_: [0.5] * len(completions),
         args=configuration(plan, folder),
-        train_dataset=dataset(plan, read_problems(plan.problems), team, tokenizer),
+        train_dataset=dataset(plan, read_problems(plan.problems), row_maker(plan, team, tokenizer)),
         processing_class=tokenizer,
         callbacks=[timer],
     ).train()

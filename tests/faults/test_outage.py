@@ -49,7 +49,7 @@ def step(
     workers = [server.worker(**FAILS_AT_ONCE), server.worker(name="other", model="openai/other", **FAILS_AT_ONCE)]
     team = Team(workers, client, Prompting(style="compact"))
     function = reward_function({PROBLEM.key: PROBLEM}, team, seen.append, patience=patience)
-    rewards = asyncio.run(function(completions=completions, problem=[PROBLEM.key] * len(completions)))  # type: ignore[arg-type]
+    rewards = asyncio.run(function(completions=completions, problem=[PROBLEM.key] * len(completions), epoch=[0]))  # type: ignore[arg-type]
     [statistics] = seen
     return rewards, statistics
 

@@ -216,7 +216,7 @@ reward = reward_function(
     Team([Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting), steps.append,
     weights=setup.recipe.grpo.reward_terms,
 )
-rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2))
+rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2, epoch=[0]))
 print(json.dumps({"rewards": rewards, "logged": steps[0].values["term/tokens"]}))
 """
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import TrainerCallback
 
 from ops.conductor.policy import PolicyCard
 from ops.conductor.rollout import Rollout, roll_out
@@ -19,12 +18,12 @@ from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.training import outage
+from ops.training.dataset import epochs
 from ops.training.plan import CURVE, RunPlan, write_run
-from ops.training.subsets import drawn, epochs
-from ops.training.trainer import run
+from ops.training.subsets import drawn
 from ops.workflow.grammar import FormatFailure
 from ops.workflow.team import Team
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import tiny_plan, train
 
 CONFIG = Workspace.find().config
 STEPS = 6  # of two questions; the eight problems are an epoch of four
@@ -51,17 +50,6 @@ class Trained:
         return [json.loads(line)["reward"] for line in lines]
 
 
-class Cut(TrainerCallback):  # type: ignore[misc]
-    """The end of a process after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == self.step:
-            raise KeyboardInterrupt
-
-
 def trained(folder: Path, *, cut_at: int | None = None, seed: int = 1) -> Trained:
     folder.mkdir()
     plan, run_folder = tiny_plan(folder, steps=STEPS, learning_rate=1e-3)
@@ -76,10 +64,7 @@ def trained(folder: Path, *, cut_at: int | None = None, seed: int = 1) -> Traine
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outage, "roll_out", recording)
-        if cut_at is not None:
-            with pytest.raises(KeyboardInterrupt):
-                run(plan, run_folder, lambda *_: None, [Cut(cut_at)])
-        run(plan, run_folder, lambda *_: None)
+        train(plan, run_folder, cut_at)
     return made
 
 

@@ -10,7 +10,8 @@ import torch
 from trl import GRPOTrainer
 
 from ops.training.duplicates import without_duplicates
-from ops.training.trainer import TimedTrainer, run
+from ops.training.timed_trainer import TimedTrainer
+from ops.training.trainer import run
 from tests.unit.training.tiny import tiny_plan
 
 

@@ -17,9 +17,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Con
 
 from ops.conductor.policy import Conductor, end_of_turn
 from ops.training import trainer
+from ops.training.configuration import configuration
 from ops.training.plan import RunPlan
 from ops.training.tokenizer import END, train_tokenizer
-from ops.training.trainer import configuration, run
+from ops.training.trainer import run
 from tests.unit.training.tiny import tiny_plan
 
 CHATML = (

@@ -14,7 +14,8 @@ from trl import GRPOTrainer
 
 from ops.training.generation import write
 from ops.training.plan import CURVE
-from ops.training.trainer import TimedTrainer, run
+from ops.training.timed_trainer import TimedTrainer
+from ops.training.trainer import run
 from tests.unit.training.tiny import as_llama, tiny_plan
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [10, 11, 12]]

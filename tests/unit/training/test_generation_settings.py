@@ -15,8 +15,9 @@ from ops.config import Generation, PretrainedPolicy, Recipe, Setup
 from ops.core.workspace import Workspace
 from ops.training import trainer
 from ops.training.cold_start import base_policy_folder
+from ops.training.configuration import configuration
 from ops.training.plan import RunPlan, write_run
-from ops.training.trainer import configuration, run
+from ops.training.trainer import run
 from tests.unit.training.tiny import tiny_plan
 
 DECLARED = {

@@ -11,7 +11,8 @@ from trl import GRPOTrainer
 
 from ops.training import packing
 from ops.training.packing import pack
-from ops.training.trainer import TimedTrainer, run
+from ops.training.timed_trainer import TimedTrainer
+from ops.training.trainer import run
 from tests.unit.training.tiny import as_llama, tiny_plan
 
 

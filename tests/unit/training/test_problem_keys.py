@@ -83,5 +83,5 @@ def test_training_rewards_an_answer_by_the_problem_that_was_asked() -> None:
     problems = {problem.key: problem for problem in (SUM, CAPITAL)}
     reward = reward_function(problems, Team(OFFERED, Tools(), Prompting(style="compact")), lambda _: None)  # type: ignore[arg-type]
     adder = Workflow.single(0).render()
-    rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"]))  # type: ignore[arg-type]
+    rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"], epoch=[0]))  # type: ignore[arg-type]
     assert rewards == [1.0, 0.5]

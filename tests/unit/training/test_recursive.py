@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import AutoTokenizer
 
 from ops.conductor.policy import PolicyCard
 from ops.conductor.rollout import Rollout, roll_out
@@ -20,8 +20,9 @@ from ops.core.workspace import Workspace
 from ops.training import outage
 from ops.training.plan import CURVE, RunPlan, write_run
 from ops.training.rounds import blended, chosen, followed, recursive_places
-from ops.training.trainer import RoundsTrainer, TimedTrainer, run
-from tests.unit.training.tiny import tiny_plan
+from ops.training.timed_trainer import TimedTrainer
+from ops.training.trainer import RoundsTrainer, run
+from tests.unit.training.tiny import tiny_plan, train
 
 CONFIG = Workspace.find().config
 STEPS = 4  # of two questions, four rollouts each
@@ -52,17 +53,6 @@ class Trained:
         return [dict(zip((*FIRST, *OTHERS), (*first, *later), strict=True)) for first, later in pairs]
 
 
-class Cut(TrainerCallback):  # type: ignore[misc]
-    """The end of a process after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == self.step:
-            raise KeyboardInterrupt
-
-
 def trained(folder: Path, *, cut_at: int | None = None) -> Trained:
     folder.mkdir()
     plan, run_folder = tiny_plan(folder, steps=STEPS, learning_rate=1e-3)
@@ -91,10 +81,7 @@ def trained(folder: Path, *, cut_at: int | None = None) -> Trained:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outage, "roll_out", executing)
         patch.setattr(RoundsTrainer, "_generate_and_score_completions", scoring)
-        if cut_at is not None:
-            with pytest.raises(KeyboardInterrupt):
-                run(plan, run_folder, lambda *_: None, [Cut(cut_at)])
-        run(plan, run_folder, lambda *_: None)
+        train(plan, run_folder, cut_at)
     return made
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerCallback
 
 from ops.config import Adaptive, Grpo
 from ops.core.problem import Problem
 from ops.training import outage
 from ops.training.plan import RunResult, read_curve
-from ops.training.trainer import TimedTrainer, run
-from tests.unit.training.tiny import tiny_plan
+from ops.training.timed_trainer import TimedTrainer
+from tests.unit.training.tiny import tiny_plan, train
 
 pytestmark = pytest.mark.slow
 STEPS, QUESTIONS, GROUP = 5, 2, 4
@@ -54,17 +53,6 @@ class Trained:
         return list(steps.values())
 
 
-class Cut(TrainerCallback):  # type: ignore[misc]
-    """The end of a process after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == self.step:
-            raise KeyboardInterrupt
-
-
 def trained(folder: Path, *, cut_at: int | None = None, adaptive: bool = False, **grpo: Any) -> Trained:
     folder.mkdir()
     plan, run_folder = tiny_plan(folder, steps=STEPS, learning_rate=1e-3, temperature=1.5, **grpo)
@@ -85,10 +73,7 @@ def trained(folder: Path, *, cut_at: int | None = None, adaptive: bool = False, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outage, "roll_out", recording)
         patch.setattr(TimedTrainer, "_compute_loss", kept)
-        if cut_at is not None:
-            with pytest.raises(KeyboardInterrupt):
-                run(plan, run_folder, lambda *_: None, [Cut(cut_at)])
-        run(plan, run_folder, lambda *_: None)
+        train(plan, run_folder, cut_at)
     return made
 
 

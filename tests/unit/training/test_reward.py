@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 
@@ -34,7 +33,7 @@ def step(completions: list[str], names: list[str]) -> tuple[list[float | None], 
     seen: list[StepStatistics] = []
     problems = {"math500/a": problem("a", "math"), "math500/b": problem("b", "code")}
     function = reward_function(problems, Team(OFFERED, Tool(), Prompting(style="compact")), seen.append)  # type: ignore[arg-type]
-    rewards = asyncio.run(function(completions=completions, problem=[f"math500/{name}" for name in names]))  # type: ignore[arg-type]
+    rewards = asyncio.run(function(completions=completions, problem=[f"math500/{name}" for name in names], epoch=[0]))  # type: ignore[arg-type]
     return rewards, seen[0]
 
 
@@ -61,8 +60,8 @@ def test_a_step_without_a_workflow_has_no_diversity() -> None:
     assert statistics.use == statistics.patterns == {}
 
 
-@pytest.mark.parametrize(("worker_samples", "epoch", "sample"), [(1, 3.7, 0), (2, 0.99, 0), (2, 1.0, 1), (2, 2.5, 0)])
-def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: float, sample: int) -> None:
+@pytest.mark.parametrize(("worker_samples", "epoch", "sample"), [(1, 3, 0), (2, 0, 0), (2, 1, 1), (2, 2, 0)])
+def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: int, sample: int) -> None:
     samples = []
 
     class Recorder:
@@ -72,7 +71,7 @@ def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: float, s
 
     team = Team(OFFERED, Recorder(), Prompting(style="compact"))
     function = reward_function({"math500/a": problem("a", "math")}, team, lambda _: None, None, worker_samples)
-    asyncio.run(function(completions=[ALONE], problem=["math500/a"], trainer_state=SimpleNamespace(epoch=epoch)))  # type: ignore[arg-type]
+    asyncio.run(function(completions=[ALONE], problem=["math500/a"], epoch=[epoch]))  # type: ignore[arg-type]
     assert samples == [sample]
 
 
@@ -83,7 +82,7 @@ def test_a_completion_that_was_cut_off_is_no_workflow_whatever_stands_in_it() ->
     function = reward_function({"math500/a": problem("a", "math")}, team, seen.append, ends=[end])
     ids = [[other, end], [other, end, other], []]
     named = ["math500/a"] * len(ids)
-    rewards = asyncio.run(function(completions=[ALONE] * len(ids), problem=named, completion_ids=ids))  # type: ignore[arg-type]
+    rewards = asyncio.run(function(completions=[ALONE] * len(ids), problem=named, epoch=[0], completion_ids=ids))  # type: ignore[arg-type]
     assert rewards == [1.0, 0.0, 0.0]
     assert seen[0].values["invalid/cut_off"] == 2 / 3
     assert seen[0].calls == 1

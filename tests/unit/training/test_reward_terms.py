@@ -39,7 +39,7 @@ def step(weights: Mapping[str, float] | None) -> tuple[list[float | None], StepS
     problems = {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")}
     prompting = Prompting(style="compact")
     function = reward_function(problems, Team(OFFERED, Tool(), prompting), seen.append, weights)
-    rewards = asyncio.run(function(completions=COMPLETIONS, problem=["math500/a"] * len(COMPLETIONS)))  # type: ignore[arg-type]
+    rewards = asyncio.run(function(completions=COMPLETIONS, problem=["math500/a"] * len(COMPLETIONS), epoch=[0]))  # type: ignore[arg-type]
     return rewards, seen[0]
 
 

@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+from transformers import TrainerCallback
+
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
@@ -14,6 +17,7 @@ from ops.miniature.problems import generate
 from ops.training.examples import Example
 from ops.training.plan import DEEPSPEED, PLAN, RunPlan
 from ops.training.supervised import fit, scratch_model
+from ops.training.trainer import run
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 
@@ -28,6 +32,25 @@ GRPO: dict[str, Any] = {
     "checkpoint_every": 1,
 }
 SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens=512)
+
+
+class Cut(TrainerCallback):  # type: ignore[misc]
+    """The end of a process after a step, before its checkpoint."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def train(plan: RunPlan, folder: Path, cut_at: int | None = None) -> None:
+    """To the end; with `cut_at` in two attempts, the first of which is cut there."""
+    if cut_at is not None:
+        with pytest.raises(KeyboardInterrupt):
+            run(plan, folder, lambda *_: None, [Cut(cut_at)])
+    run(plan, folder, lambda *_: None)
 
 
 def as_llama(policy: Path) -> None:
@@ -76,9 +99,9 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
         root=folder, recipe=recipe, pool=pool, offered=pool.names, base_policy=policy,
         problems=folder / "mix.jsonl", few_shots=ROOT / "data",
     )  # fmt: skip
-    run = folder / "run"
-    run.mkdir()
-    (run / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    run_folder = folder / "run"
+    run_folder.mkdir()
+    (run_folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
     if recipe.grpo.deepspeed:
-        shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run / DEEPSPEED)
-    return plan, run
+        shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run_folder / DEEPSPEED)
+    return plan, run_folder

@@ -1,0 +1,100 @@
+"""What TRL, transformers and the workers are told of a run's plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOConfig
+
+from ops.conductor.policy import context_tokens
+from ops.config import Grpo
+from ops.training.checkpoints import CHECKPOINTS
+from ops.training.outage import Patience
+from ops.training.plan import RunPlan
+from ops.training.reward import IMPATIENT
+
+
+def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
+    """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
+
+    `ends`: ids of the tokens at which vLLM stops, beside those that the model's files declare.
+    """
+    grpo = plan.recipe.grpo
+    bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
+    arguments = GRPOConfig(
+        output_dir=str(folder / CHECKPOINTS),
+        run_name=folder.name,
+        report_to=[],  # `ops.training.tracking` does
+        seed=plan.recipe.seed,
+        max_steps=grpo.steps,
+        per_device_train_batch_size=grpo.micro_batch,
+        gradient_accumulation_steps=grpo.rollouts_per_step // (grpo.micro_batch * grpo.processes),
+        num_generations=grpo.rollouts_per_question,
+        max_completion_length=grpo.max_completion_tokens,
+        temperature=grpo.temperature,
+        **plan.recipe.generation.model_dump(),
+        learning_rate=grpo.learning_rate,
+        lr_scheduler_type=grpo.schedule,
+        warmup_steps=round(grpo.warmup_ratio * grpo.steps),
+        adam_beta1=grpo.adam_beta1,
+        adam_beta2=grpo.adam_beta2,
+        max_grad_norm=grpo.max_grad_norm,
+        beta=grpo.kl,
+        entropy_coef=grpo.entropy,
+        epsilon=grpo.clip,
+        epsilon_high=grpo.clip_high,
+        loss_type=grpo.loss,
+        scale_rewards="group",
+        shuffle_dataset=False,  # the data set is in the order of the training
+        **_machine(grpo, ends),
+        bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
+        gradient_checkpointing=grpo.gradient_checkpointing,
+        logging_steps=1,
+        save_steps=grpo.checkpoint_every,
+        save_total_limit=grpo.keep_checkpoints,
+        ddp_timeout=math.ceil(grpo.collective_timeout_s),
+        disable_tqdm=True,
+        log_completions=False,
+    )
+    # Only now for DeepSpeed on CPUs: transformers allows it there beside `use_cpu` alone, which disengages DeepSpeed.
+    arguments.bf16 = bf16
+    return arguments
+
+
+def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
+    """Generation and devices. Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be
+    given: with either, DeepSpeed is not engaged."""
+    chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
+    if grpo.vllm:
+        chosen |= {
+            "vllm_mode": grpo.vllm_mode,
+            "vllm_server_base_url": grpo.vllm_server_url,
+            "vllm_gpu_memory_utilization": grpo.vllm_memory,
+            "vllm_max_model_length": grpo.vllm_max_model_length,
+            "vllm_enable_sleep_mode": grpo.vllm_sleep,
+            "vllm_tensor_parallel_size": grpo.vllm_tensor_parallel,
+            "vllm_importance_sampling_correction": grpo.vllm_correction != "none",
+            "vllm_importance_sampling_clip_max": grpo.vllm_correction_max,
+            "generation_kwargs": {"stop_token_ids": list(ends)},
+        }
+        if grpo.vllm_correction != "none":
+            chosen["vllm_importance_sampling_mode"] = grpo.vllm_correction
+    if not torch.cuda.is_available():
+        chosen |= {"ddp_backend": "gloo"} if grpo.deepspeed else {"use_cpu": True}
+    return chosen
+
+
+def longest_sequence(grpo: Grpo, model: Any) -> int | None:
+    """Prompt and completion together (tokens): what the model was made for, or the less that vLLM keeps room for."""
+    limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def patience(plan: RunPlan) -> Patience:
+    """How long a step waits for workers that are away. In a rehearsal nobody comes back."""
+    grpo = plan.recipe.grpo
+    return Patience(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else IMPATIENT

@@ -1,0 +1,126 @@
+"""The file that a run tells its steps in, one JSON line each, and the run in numbers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import gather_object
+from transformers import TrainerCallback
+
+from ops.training.outage import Outage
+from ops.training.plan import RunResult
+from ops.training.refill import DEAD, DEAD_LEFT, REFILLS
+from ops.training.reward import StepStatistics, following, merged
+from ops.training.timed_trainer import TimedTrainer
+from ops.training.tracking import Tracking
+from ops.workers.client import Counts
+
+Report = Callable[[int, int, str], None]
+"""Told a step, the last one, and what the step showed."""
+WINDOW = 5
+"""Steps with a reward over which "reward before" and "reward after" are means."""
+_NO_REWARD = (
+    "no rollout of the run had a reward, so that nothing was learnt: no worker was reached, or a rehearsal has none of "
+    "the responses. Remove the run's folder to train again"
+)
+
+
+class Curve(TrainerCallback):  # type: ignore[misc]
+    """One JSON line a step, of all ranks together: reward, losses, outcome rates, worker use, where the time went."""
+
+    trainer: TimedTrainer
+    tracking: Tracking | None = None
+
+    def __init__(self, file: Path, report: Report) -> None:
+        self._file, self._report = file, report
+        self._statistics = StepStatistics()
+        self.rows: list[dict[str, Any]] = []
+        self._began = 0.0
+
+    def start(self, step: int) -> None:
+        """Keep the lines up to the checkpoint's step: the steps after it are done again. The first rank's to do."""
+        if self._file.is_file():
+            text = self._file.read_text(encoding="utf-8")
+            lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
+            self.rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
+        self._file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+
+    def batch(self, statistics: StepStatistics) -> None:
+        """What this rank's reward function saw: once in a step, or in each of its rounds."""
+        self._statistics = following(self._statistics, statistics)
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._began = time.perf_counter()
+        self._statistics = StepStatistics()
+        self.trainer.generation_seconds = 0.0
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if not logs or "reward" not in logs:
+            return
+        # On every rank: TRL has gathered `logs` over them, but not what the reward function saw.
+        landed = self.trainer.landed
+        own, waited = landed or (self._statistics, self._statistics.seconds)
+        parts: list[tuple[StepStatistics, float, float]] = gather_object([
+            (own, self.trainer.generation_seconds, waited)
+        ])  # fmt: skip
+        if not state.is_world_process_zero:
+            return
+        statistics = merged([part for part, _, _ in parts])
+        seconds = time.perf_counter() - self._began
+        # Ranks wait for the slowest of them before they update.
+        generation, workers = max(((writing, waiting) for _, writing, waiting in parts), key=sum)
+        row = {
+            "step": state.global_step,
+            "reward": logs["reward"],
+            "loss": logs.get("loss"),
+            "entropy": logs.get("entropy"),
+            "zero_variance_groups": logs.get(DEAD),
+            **({"zero_variance_groups/left": logs[DEAD_LEFT], "refills": logs[REFILLS]} if DEAD_LEFT in logs else {}),
+            "completion_tokens": logs.get("completions/mean_length"),
+            **statistics.values,
+            "seconds": seconds,
+            "seconds/workers": workers,
+            **({"seconds/hidden": max(0.0, statistics.seconds - workers)} if landed else {}),
+            "seconds/generation": generation,
+            "seconds/update": seconds - generation - workers,
+            "use": statistics.use,
+            "outcomes": statistics.outcomes,
+            "top_patterns": statistics.patterns,
+            "sample": statistics.sample,
+        }
+        self.rows.append(row)
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self.tracking is not None:
+            self.tracking.step(logs, row)
+        reward = "none" if row["reward"] is None else f"{row['reward']:.3f}"
+        note = f"reward {reward} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
+        self._report(state.global_step, state.max_steps, note)
+
+    def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
+        """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's.
+
+        Raises `Outage` where no step had a reward.
+        """
+        rewards = [row["reward"] for row in self.rows if row["reward"] is not None]
+        if not rewards:
+            raise Outage(_NO_REWARD)
+        window = min(WINDOW, len(rewards))
+        return RunResult(
+            steps=len(self.rows),
+            reward_before=sum(rewards[:window]) / window,
+            reward_after=sum(rewards[-window:]) / window,
+            window=window,
+            stopped=stopped,
+            rollouts=sum(row["rollouts"] for row in self.rows),
+            live_calls=sum(count.live for count in counts),
+            cached_calls=sum(count.cached for count in counts),
+            replayed_calls=sum(count.replayed for count in counts),
+            spent_usd=sum(count.usd for count in counts),
+            cost_usd=sum(row["cost_usd"] for row in self.rows),
+            seconds=sum(row["seconds"] for row in self.rows),
+        )

@@ -1,0 +1,92 @@
+"""The questions of a whole training, in the order in which it asks them.
+
+What is asked at a step follows from the step's number alone. (TRL's sampler and transformers' count of epochs begin
+anew where a run is resumed in its second epoch, and would ask other questions than the run that was let alone.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import torch
+from datasets import Dataset
+
+from ops.conductor.policy import chat_tokens
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.training.plan import RunPlan
+from ops.training.refill import Row
+from ops.training.subsets import drawn
+from ops.workflow.controls import plain_messages
+from ops.workflow.prompt import check_length
+from ops.workflow.team import Team
+
+
+def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> Dataset:
+    """One row a question: its prompt in chat form, its key for the reward, its epoch, and in the adaptive stage the
+    ordinals that its prompt offers. Every epoch is in a random order of its own.
+
+    Raises what `row` does, and `DataError` for fewer problems than a step asks.
+    """
+    grpo, seed = plan.recipe.grpo, plan.recipe.seed
+    size = grpo.questions_per_step
+    if len(problems) < size:
+        stage = "recursive" if plan.recursive else "adaptive" if plan.adaptive else "grpo"
+        held = f"holds {len(problems)} problems for the stage, and a step asks {size}"
+        raise DataError(plan.problems, "(file)", held, f"Ask fewer at a step ({stage}.questions_per_step)")
+    asked: list[Row] = []
+    generator = torch.Generator().manual_seed(seed)
+    for epoch, steps in epochs(len(problems), size, grpo.steps):
+        rows = [row(problem, epoch) for problem in problems]
+        rows = [rows[place] for place in torch.randperm(len(rows), generator=generator).tolist()]
+        if grpo.length_window > 1:
+            rows = by_length(rows, size, grpo.length_window, seed + epoch)
+        asked += rows[: steps * size]
+    return Dataset.from_list(asked)
+
+
+def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
+    """(epoch, its steps) until there are so many `steps`; what no whole step is left of is dropped."""
+    whole = problems // questions_per_step
+    for epoch, done in enumerate(range(0, steps, whole)):
+        yield epoch, min(whole, steps - done)
+
+
+def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None) -> Callable[[Problem, int], Row]:
+    """What makes a problem's row in an epoch. It raises `PromptTooLongError` for a prompt that leaves no room for a
+    completion in `context` tokens."""
+    grpo, adaptive = plan.recipe.grpo, plan.adaptive
+
+    def row(problem: Problem, epoch: int) -> Row:
+        shown, more = team, {}
+        if adaptive is not None:
+            ordinals = drawn(adaptive, len(team.workers), plan.recipe.seed, problem.key, epoch)
+            shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
+            more = {"offered": list(ordinals)}
+        messages = shown.messages(problem)
+        if context is not None:
+            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
+        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
+
+    return row
+
+
+def by_length(rows: Sequence[Row], step: int, window: int, seed: int) -> list[Row]:
+    """The rows in an order in which each `step` of them have prompts of like length, those of `window` steps being
+    sorted together; windows and steps are random."""
+    random = Random(seed)
+    shuffled = random.sample(list(rows), len(rows))
+    steps = []
+    for start in range(0, len(shuffled), step * window):
+        part = sorted(shuffled[start : start + step * window], key=_length)
+        steps += [part[first : first + step] for first in range(0, len(part), step)]
+    whole = [part for part in steps if len(part) == step]
+    random.shuffle(whole)
+    return [row for part in (*whole, *(part for part in steps if len(part) < step)) for row in part]
+
+
+def _length(row: Row) -> int:
+    return sum(len(message["content"]) for message in row["prompt"])

@@ -1,0 +1,97 @@
+"""TRL's GRPO trainer where it is slow or leaves too early on a CPU, and what its steps are timed by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ops.training.divergence import DivergenceGuard
+from ops.training.duplicates import AVERAGED, without_duplicates
+from ops.training.generation import write
+from ops.training.packing import pack, score
+from ops.training.refill import AskingTrainer
+from ops.training.reward import StepStatistics
+
+FULL = {"full_attention"}
+
+
+class Landed(NamedTuple):
+    """What a step's rollouts showed, and how long it waited for them (seconds, this process)."""
+
+    statistics: StepStatistics
+    waiting_seconds: float
+
+
+class TimedTrainer(AskingTrainer):
+    """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
+
+    generation_seconds = 0.0
+    landed: Landed | None = None
+    """This step's rollouts, where they were not waited for from their start."""
+    guard: DivergenceGuard
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        if self.merges and "old_per_token_logps" not in inputs:
+            inputs = without_duplicates(inputs)
+        return self.guard.loss(super()._compute_loss(model, inputs), self.state.global_step + 1)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        # The first rank writes trainer_state.json next, which says that the checkpoint is whole: all ranks' files.
+        self.accelerator.wait_for_everyone()
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
+    ) -> Any:
+        given = {name for name, value in others.items() if value is not None and value is not False}
+        if self.packs and given <= {"batch_size", "compute_entropy"}:
+            packed = pack(input_ids, attention_mask, logits_to_keep)
+            if packed is not None:
+                return *score(model, packed), None
+        return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **others)
+
+    @property
+    def packs(self) -> bool:
+        """Whether a group is read and written as one sequence: on CPUs, in one process (GPUs were not at hand to try it
+        on), by a model whose attention takes a mask of its own and is full in every layer."""
+        config = self.model.config
+        full = set(getattr(config, "layer_types", None) or FULL) == FULL and config._attn_implementation == "sdpa"
+        return full and self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
+
+    @property
+    def samples_plainly(self) -> bool:
+        """Whether completions are drawn from the distribution as it is at the temperature, by transformers."""
+        drawn = self.args
+        others = drawn.generation_kwargs or drawn.cache_implementation or drawn.gradient_checkpointing
+        whole = drawn.top_p == 1.0 and not drawn.top_k and not drawn.min_p and drawn.repetition_penalty == 1.0
+        return whole and not (others or self.use_vllm or self.use_transformers_continuous_batching)
+
+    @property
+    def merges(self) -> bool:
+        """Whether the gradient is linear in the advantages and the rows of this process are all that there are."""
+        plain = self.beta == 0 and not self._entropy_bonus_enabled and not self.use_vllm
+        return plain and self.loss_type in AVERAGED and self.accelerator.num_processes == 1
+
+    def _generate_single_turn(
+        self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
+    ) -> Any:
+        started = time.perf_counter()
+        with self.guard.drawing(self.state.global_step + 1):
+            if self.packs and self.samples_plainly and images is None and not fields:
+                prompts = prompt_ids[::num_generations]
+                result = self._write(prompts, num_generations), None
+            else:
+                result = super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
+        self.generation_seconds += time.perf_counter() - started
+        return result
+
+    def _write(self, prompts: Sequence[list[int]], rollouts: int) -> list[list[int]]:
+        # Around the whole: inside of it the weights' bfloat16 copies are kept from token to token.
+        with self.accelerator.autocast():
+            return write(
+                self.accelerator.unwrap_model(self.model_wrapped),
+                prompts, rollouts, self.max_completion_length, self.eos_token_ids, self.temperature,
+            )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Ten times `kill -9`, at steps drawn by seed: a training always goes on, to where it would have come without them.
+
+One process, and two ranks under DeepSpeed, of which now a rank is killed, now their launcher, now all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ops.cache.front import ResponseCache
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
+from ops.training.checkpoints import CHECKPOINTS, last_checkpoint, step_of
+from ops.training.plan import RunPlan, command, environment, read_curve
+from tests.unit.training.tiny import ROOT, tiny_plan
+
+pytestmark = [
+    pytest.mark.soak,  # `make test` cuts runs between steps (tests/unit/training) and kills a command's trainer once
+    pytest.mark.timeout(3000),
+]
+RANKS: dict[str, Any] = {"deepspeed": "zero2.json", "processes": 2, "micro_batch": 2}
+KILLS, STEPS, EVERY = 10, 30, 3
+LATEST = STEPS - 8
+"""A kill after it might come when all is done."""
+MOMENT_S = 0.2
+"""Within which a kill comes after its step's line: in the next step, or in a checkpoint."""
+
+
+class Killed(NamedTuple):
+    """A run that was let alone, and one that was not: its kills' exit statuses, checkpoints and left processes."""
+
+    whole: tuple[RunPlan, Path]
+    killed: tuple[RunPlan, Path]
+    statuses: list[int]
+    checkpoints: list[int]
+    orphans: list[psutil.Process]
+
+
+def deepspeed(settings: dict[str, Any], name: str) -> Any:
+    absent = pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation: no c++")
+    return pytest.param(settings, id=name, marks=absent)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param({}, id="one process"),
+        deepspeed(RANKS, "ZeRO-2"),
+        deepspeed(RANKS | {"deepspeed": "zero3.json"}, "ZeRO-3"),
+    ],
+)
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    settings = {"steps": STEPS, "checkpoint_every": EVERY, "learning_rate": 1e-3, "temperature": 1.5, **request.param}
+    whole, killed = (tiny_plan(tmp_path_factory.mktemp(name), **settings) for name in ("whole", "killed"))
+    assert started(*whole).wait() == 0
+    random, made = Random(12), Killed(whole, killed, [], [], [])
+    for kill, step in enumerate(sorted(random.sample(range(1, LATEST), KILLS))):
+        trainer = started(*killed)
+        while len(read_curve(killed[1])) < step and trainer.poll() is None:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, MOMENT_S))
+        launcher = psutil.Process(trainer.pid)
+        family = launcher.children(recursive=True)
+        for process in struck(launcher, family, kill):
+            process.kill()
+        made.statuses.append(trainer.wait())
+        made.orphans.extend(psutil.wait_procs(family, timeout=60)[1])
+        checkpoint = last_checkpoint(killed[1] / CHECKPOINTS)
+        made.checkpoints.append(step_of(checkpoint) if checkpoint else 0)
+    assert started(*killed).wait() == 0
+    return made
+
+
+def struck(launcher: psutil.Process, family: Sequence[psutil.Process], kill: int) -> list[psutil.Process]:
+    """Whom this kill strikes: a rank, the launcher, all; the only process where there is one."""
+    ranks = [process for process in family if "ops.training.grpo" in process.cmdline()]
+    if not ranks:
+        return [launcher]
+    return [[ranks[kill % len(ranks)]], [launcher], [launcher, *family]][kill % 3]
+
+
+def started(plan: RunPlan, folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / "trainer.log").open("ab") as log:
+        return subprocess.Popen(
+            command(plan, folder), cwd=ROOT, env=os.environ | environment(plan, folder), stdout=log, stderr=log
+        )
+
+
+def fetched(plan: RunPlan) -> tuple[int, int]:
+    """Responses that the cache holds, and calls that were booked."""
+    workspace = Workspace(plan.root)
+    with closing(Ledger(workspace.ledger)) as ledger, closing(ResponseCache(workspace.cache)) as cache:
+        return len(cache), sum(part.calls for part in ledger.by_run().values())
+
+
+def test_every_kill_struck_and_every_attempt_went_on(runs: Killed) -> None:
+    assert len(runs.statuses) == KILLS and all(runs.statuses)
+    assert runs.checkpoints == sorted(runs.checkpoints) and runs.checkpoints[-1] > runs.checkpoints[0]
+    assert [row["step"] for row in read_curve(runs.killed[1])] == list(range(1, STEPS + 1))
+
+
+def test_the_rewards_and_the_policy_are_those_of_a_run_that_was_let_alone(runs: Killed) -> None:
+    rewards = [[row["reward"] for row in read_curve(folder)] for _, folder in (runs.whole, runs.killed)]
+    assert rewards[0] == rewards[1] and len(set(rewards[0])) > 1
+    whole, killed = (load_file(folder / "policy" / "model.safetensors") for _, folder in (runs.whole, runs.killed))
+    assert all(torch.equal(weights, killed[name]) for name, weights in whole.items())
+
+
+def test_no_process_is_left(runs: Killed) -> None:
+    assert runs.orphans == []
+
+
+def test_no_response_is_fetched_twice(runs: Killed) -> None:
+    responses, calls = fetched(runs.whole[0])
+    assert 0 < responses == calls
+    again, booked = fetched(runs.killed[0])
+    assert again == responses
+    assert booked <= responses, "what a kill cut off between its answer and its bill may be missing"

@@ -1,0 +1,36 @@
+"""A training that was cut, in its first epoch or a later one, comes to where it would have come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ops.training.plan import read_curve
+from tests.unit.training.tiny import tiny_plan, train
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+STEPS = 11  # of two questions; the eight problems are an epoch of four
+
+
+def trained(folder: Path, cut_at: int | None = None) -> Path:
+    folder.mkdir()
+    plan, run_folder = tiny_plan(folder, steps=STEPS, learning_rate=1e-3, temperature=1.5, checkpoint_every=2)
+    train(plan, run_folder, cut_at)
+    return run_folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("resume") / "whole")
+
+
+@pytest.mark.parametrize("cut_at", [3, 5, 7, 9, 10])
+def test_rewards_and_weights_are_those_of_a_run_that_was_let_alone(whole: Path, tmp_path: Path, cut_at: int) -> None:
+    cut = trained(tmp_path / "cut", cut_at)
+    rewards = [[row["reward"] for row in read_curve(folder)] for folder in (whole, cut)]
+    assert rewards[0] == rewards[1] and len(set(rewards[0])) > 1
+    weights, again = (load_file(folder / "policy" / "model.safetensors") for folder in (whole, cut))
+    assert all(torch.equal(each, again[name]) for name, each in weights.items())

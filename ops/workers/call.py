@@ -26,7 +26,7 @@ from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk
 from ops.workers.failures import Transient, describe, read_failure
 from ops.workers.lost import may_be_billed
-from ops.workers.providers import litellm, most_tokens, provider_error
+from ops.workers.providers import embedded, litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
@@ -176,7 +176,7 @@ class Caller:
         messages = request.messages
         try:
             if not seat.remote:  # in this process: no time-out could interrupt it, and its chance is the sample's
-                return await litellm().acompletion(messages=list(messages), sample=request.sample, **seat.settings)
+                return embedded(seat.worker.model).answer(messages, sample=request.sample, **seat.settings)
             session = await session_of_loop()
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
             async with asyncio.timeout(seat.worker.timeout_s):

@@ -1,11 +1,10 @@
-"""The edge to LiteLLM: loading it quietly, registering our own providers, parameters, prices."""
+"""The edge to LiteLLM: loading it quietly, our own providers, parameters, prices."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
-import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -15,14 +14,12 @@ from ops.config import Pool, Worker
 from ops.core.errors import ConfigError
 from ops.core.response import Message
 
-_OWN_PROVIDERS = {"local": "ops.miniature.provider"}
-"""LiteLLM provider prefix → the module whose `register()` puts it into LiteLLM's provider map."""
+_EMBEDDED = {"local": "ops.miniature.provider"}
+"""Prefix of a model → the module whose workers run in this process: its `answer` and their `NAMES`."""
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """They write prompts, headers or URLs with keys at DEBUG and INFO."""
 _TOKENS_PER_MESSAGE = 16
 """More than any chat template adds around one message."""
-_registering = threading.Lock()
-_registered: set[str] = set()
 
 
 @cache
@@ -44,21 +41,11 @@ def provider_error() -> type[Exception]:
     return error
 
 
-def ensure_registered(model: str) -> None:
-    """Register the in-process provider behind a model string such as `local/editor`, once.
-
-    Models of LiteLLM's own providers need nothing.
-    """
-    prefix = model.partition("/")[0]
-    if prefix not in _OWN_PROVIDERS:
-        return
-    with _registering:
-        if prefix in _registered:
-            return
-        known = {item["provider"] for item in litellm().custom_provider_map}
-        if prefix not in known:
-            importlib.import_module(_OWN_PROVIDERS[prefix]).register()
-        _registered.add(prefix)
+@cache
+def embedded(model: str) -> Any:
+    """The module that answers for this model in this process, without LiteLLM; None: a provider does."""
+    name = _EMBEDDED.get(model.partition("/")[0])
+    return None if name is None else importlib.import_module(name)
 
 
 def check_pool(pool: Pool, file: Path | str) -> None:
@@ -75,7 +62,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     """
     provider = _provider(worker, file)
     settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
-    if provider not in _OWN_PROVIDERS:  # retrying is the client's, so that it is counted and budgeted
+    if provider not in _EMBEDDED:  # retrying is the client's, so that it is counted and budgeted
         settings |= {"timeout": _timeouts(worker), "max_retries": 0}
     optional = {
         "api_base": worker.api_base,
@@ -102,14 +89,21 @@ def _timeouts(worker: Worker) -> Any:
 
 def is_remote(worker: Worker) -> bool:
     """Whether asking this worker takes a network."""
-    return worker.model.partition("/")[0] not in _OWN_PROVIDERS
+    return embedded(worker.model) is None
 
 
 def _provider(worker: Worker, file: Path | str) -> str:
-    ensure_registered(worker.model)
+    prefix, _, name = worker.model.partition("/")
+    if (own := embedded(worker.model)) is not None:
+        if name not in own.NAMES:
+            raise ConfigError(
+                file, f"workers.{worker.name}.model", f"{worker.model!r} is no embedded worker",
+                f"Take one of {', '.join(f'{prefix}/{known}' for known in own.NAMES)}",
+            )  # fmt: skip
+        return prefix
     library = litellm()
     if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
-        return worker.model.partition("/")[0]
+        return prefix
     try:
         return str(library.get_llm_provider(worker.model)[1])
     except library.exceptions.BadRequestError:

@@ -148,11 +148,9 @@ def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pyt
     """And what is asked already is not asked again: a slot is held only while a worker is really called."""
     from ops.config import load_pool
     from ops.core.workspace import Workspace
-    from ops.workers.providers import ensure_registered
 
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     tool = tool.model_copy(update={"concurrency": 1})
-    ensure_registered(tool.model)
     workflow = Workflow.single(0)
 
     async def scenario() -> tuple[bool, list[bool]]:

@@ -1,20 +1,22 @@
 """The checks that gate the data and what GRPO starts from: each runs when its stage is materialized and blocks what
 follows.
-The guards of a training run block nothing: they warn.
+The guards of training runs block nothing: they warn.
 
 A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
 follows reads them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import dagster as dg
 
 from assets import metadata
+from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.base_policy import base_policy
 from assets.conductor import conductor, run_folder
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import NO_SECTION, final_run, recursive_conductor
+from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
@@ -93,34 +95,43 @@ def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=found.passed, description=found.said, metadata=facts)
 
 
-@dg.multi_asset_check(
-    name="guards",
-    specs=[
-        dg.AssetCheckSpec(name, asset=conductor, description=f"{guard.about}. If it warns: {guard.remedy}.")
-        for name, guard in GUARDS.items()
-        if name != LOOPS
-    ],
-)
-def guards(podium: Podium) -> Iterator[dg.AssetCheckResult]:
-    """What the curve of the training run warns of, at the thresholds in the recipe's `guards`."""
-    for finding in guard_run(podium.load(), run_folder(podium)):
-        if finding.guard != LOOPS:  # the check of the stage in rounds
-            yield _warning(finding, conductor)
+def _guards(
+    name: str, asset: dg.AssetsDefinition, run: Callable[[Podium], Path], section: str = "", *more: str
+) -> dg.AssetChecksDefinition:
+    """The guards of a run and `more` as checks of its asset; they pass where the recipe has not that `section`."""
+    watched = {guard: GUARDS[guard] for guard in GUARDS if guard != LOOPS or guard in more}
+
+    @dg.multi_asset_check(
+        name=name,
+        specs=[
+            dg.AssetCheckSpec(guard, asset=asset, description=f"{about.about}. If it warns: {about.remedy}.")
+            for guard, about in watched.items()
+        ],
+    )
+    def check(podium: Podium) -> Iterator[dg.AssetCheckResult]:
+        if section and getattr(podium.load().recipe, section) is None:
+            for guard in watched:
+                yield dg.AssetCheckResult(
+                    asset_key=asset.key, check_name=guard, passed=True, severity=dg.AssetCheckSeverity.WARN,
+                    description=f"The recipe has no `{section}` section: there is no such run.",
+                )  # fmt: skip
+            return
+        for finding in guard_run(podium.load(), run(podium)):
+            if finding.guard in watched:
+                yield _warning(finding, asset)
+
+    return check
 
 
-@dg.asset_check(asset=recursive_conductor, description=f"{GUARDS[LOOPS].about}. If it warns: {GUARDS[LOOPS].remedy}.")
-def loops(podium: Podium) -> dg.AssetCheckResult:
-    """What the curve of the stage in rounds warns of, where the recipe has one."""
-    if podium.load().recipe.recursive is None:
-        return dg.AssetCheckResult(passed=True, severity=dg.AssetCheckSeverity.WARN, description=NO_SECTION)
-    findings = guard_run(podium.load(), final_run(podium))
-    return _warning(next(finding for finding in findings if finding.guard == LOOPS), recursive_conductor, "loops")
+guards = _guards("guards", conductor, run_folder)
+adaptive_guards = _guards("adaptive_guards", adaptive_conductor, adaptive_run, "adaptive")
+recursive_guards = _guards("recursive_guards", recursive_conductor, final_run, "recursive", LOOPS)
 
 
-def _warning(finding: Finding, asset: dg.AssetsDefinition, name: str | None = None) -> dg.AssetCheckResult:
+def _warning(finding: Finding, asset: dg.AssetsDefinition) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset.key,
-        check_name=name or finding.guard,
+        check_name=finding.guard,
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.WARN,
         description=str(finding),

@@ -21,8 +21,10 @@ QUESTION = (150.0, 1500.0)
 """Tokens of a question, in the mean and at most, where none is stored: assumptions."""
 EMBEDDED_QUESTION = (26.0, 60.0)
 """The same of the embedded families, which were counted."""
-OWN_CHARACTERS_PER_TOKEN = 2.5
-"""Of a scratch policy's own tokenizer, of a thousand words: an assumption."""
+COMPACT_CHARACTERS_PER_TOKEN = 2.2
+"""Of compact prompts, which are numbers for a good part: counted with SmolLM2's tokenizer and a scratch one."""
+TEMPLATE_TOKENS = 30
+"""What a pretrained model's chat template adds: SmolLM2's."""
 CARD_TOKENS = 30
 """Of a worker's card in the prompt: an assumption."""
 
@@ -52,8 +54,10 @@ def lengths(setup: Setup) -> Lengths:
     nothing = Problem("", "", "", "test", "", "", "text")
     frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
     frame += CARD_TOKENS * offered * recipe.prompting.cards
-    finer = CHARACTERS_PER_TOKEN / OWN_CHARACTERS_PER_TOKEN if recipe.policy.kind == "scratch" else 1.0
-    return Lengths(mean, finer * (frame + mean), round(finer * (frame + longest)), bool(stored))
+    finer = CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
+    template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
+    policys = [template + finer * (frame + question) for question in (mean, longest)]
+    return Lengths(mean, policys[0], round(policys[1]), bool(stored))
 
 
 def questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:

@@ -48,8 +48,12 @@ def test_the_stage_goes_on_from_the_last_policy_and_its_own_works_in_rounds(
     [row] = read_curve(after)
     [loops] = [finding for finding in guard_run(chosen.load(), after) if finding.guard == "recursion_loops"]
     assert loops.saw.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
-    checks = {check.check_name: check for check in done.get_asset_check_evaluations()}
-    assert checks["loops"].description == str(loops)
+    evaluations = done.get_asset_check_evaluations()
+    checks = {check.check_name: check for check in evaluations if check.asset_key.path == ["recursive_conductor"]}
+    adaptive = [check.description for check in evaluations if check.asset_key.path == ["adaptive_conductor"]]
+    findings = [str(finding) for finding in guard_run(chosen.load(), before)]
+    assert adaptive and set(adaptive) <= set(findings)
+    assert checks["recursion_loops"].description == str(loops)
 
     setup = chosen.load()
     for name in NAMES:

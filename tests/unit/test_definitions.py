@@ -80,15 +80,22 @@ def test_every_data_asset_is_gated(graph: dg.AssetGraph) -> None:
     assert by_asset == {asset: set(checks) for asset, checks in gate.BLOCKING.items()}
 
 
-def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(graph: dg.AssetGraph) -> None:
-    specs = [graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key == dg.AssetKey("conductor")]
-    assert {spec.name for spec in specs} == set(GUARDS) - {LOOPS}
+@pytest.mark.parametrize(
+    ("asset", "guards"),
+    [
+        ("conductor", set(GUARDS) - {LOOPS}),
+        ("adaptive_conductor", set(GUARDS) - {LOOPS}),
+        ("recursive_conductor", set(GUARDS)),
+    ],
+)
+def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(
+    graph: dg.AssetGraph, asset: str, guards: set[str]
+) -> None:
+    specs = [graph.get_check_spec(key) for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(asset)]
+    assert {spec.name for spec in specs} == guards
     for spec in specs:
         assert not spec.blocking
         assert GUARDS[spec.name].remedy in str(spec.description)
-    [rounds] = [key for key in graph.asset_check_keys if key.asset_key == dg.AssetKey("recursive_conductor")]
-    loops = graph.get_check_spec(rounds)
-    assert not loops.blocking and GUARDS[LOOPS].remedy in str(loops.description)
 
 
 def test_the_lifecycle_holds_every_asset_once_and_after_its_parents() -> None:

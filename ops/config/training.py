@@ -75,6 +75,9 @@ class ColdStart(Settings):
     precache, where there are such."""
     attempts: int = Field(default=0, ge=0)
     """Random workflows tried on each problem that no worker solves alone; those that work are learned from."""
+    recursive_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the examples that are recursive rounds: the prompt shows a workflow that exploration or precaching tried
+    and what it gave; a right answer is kept, after a wrong one another workflow follows. Half of each."""
     micro_batch: int | None = Field(default=None, ge=1)
     """Examples in one forward and backward pass, where the whole batch takes too much memory; divides `batch`."""
     lora: Lora | None = None

@@ -22,7 +22,7 @@ from ops.workflow.prompt import offer
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
-_LATER = ("lora", "validation")
+_LATER = ("lora", "validation", "recursive_share")
 """Settings younger than some policies: left out, they change no policy's key."""
 _NO_RESULT = ("micro_batch",)
 """A setting of memory that changes no result."""
@@ -36,7 +36,7 @@ def base_policy_folder(setup: Setup) -> Path:
         recipe.model_dump(
             include={"seed", "policy", "cold_start", "prompting"}, exclude={"cold_start": {*_LATER, *_NO_RESULT}}
         ),
-        *([later] if (later := _later(recipe.cold_start)) else []),
+        *([later] if (later := _later(recipe)) else []),
         *([recipe.replay.model_dump()] if recipe.replay else []),
         setup.pool.answers_key,
         [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
@@ -49,11 +49,15 @@ def base_policy_folder(setup: Setup) -> Path:
     return setup.workspace.policies / f"{recipe.name}-{key}"
 
 
-def _later(settings: ColdStart | None) -> dict[str, object]:
-    """The younger settings that are made use of."""
+def _later(recipe: Recipe) -> dict[str, object]:
+    """The younger settings that are made use of, and what else the lessons of recursive rounds depend on."""
+    settings = recipe.cold_start
     if settings is None:
         return {}
-    return settings.model_dump(include=set(_LATER), exclude={"validation": {"least_valid"}}, exclude_none=True)
+    later = settings.model_dump(include=set(_LATER), exclude={"validation": {"least_valid"}}, exclude_none=True)
+    if settings.recursive_share and recipe.recursive is not None:
+        later["answer_tokens"] = recipe.recursive.limits.answer_tokens
+    return {name: value for name, value in later.items() if value}
 
 
 def _offer_seed(recipe: Recipe) -> int | None:
@@ -126,6 +130,9 @@ def _teach(
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:
         model, tokenizer = load_model(folder, card)
+    if settings.recursive_share:
+        fits = Conductor(model, tokenizer, card).fits
+        examples = [example for example in examples if fits(example["prompt"])]
     precision = model.dtype
     if settings.lora is None:
         model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 anyway
@@ -139,7 +146,12 @@ def _teach(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     lesson = Lesson(
-        loss=tuple(fitted.losses), examples=len(examples), tokens=fitted.tokens, seconds=seconds, peak_gib=_peak_gib()
+        loss=tuple(fitted.losses),
+        examples=len(examples),
+        left_out=count - len(examples),
+        tokens=fitted.tokens,
+        seconds=seconds,
+        peak_gib=_peak_gib(),
     )
     if unseen:
         validity = validate(Conductor(model, tokenizer, card), unseen, team, recipe, on_progress)

@@ -1,17 +1,20 @@
-"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it."""
+"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it, and recursive rounds among them."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection
+from random import Random
 from typing import TypedDict
 
 from ops.benchmarks.store import read_problems
-from ops.config import ColdStart, Setup
+from ops.config import ColdStart, RoundLimits, Setup
+from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.core.rows import load_responses
 from ops.training.exploration import explore
+from ops.training.recursive_lessons import alone, second_rounds
 from ops.training.sampling import Precached, WorkflowSampler, load_subtasks
+from ops.workflow.recursion import next_messages
 from ops.workflow.team import Team
 
 
@@ -30,7 +33,8 @@ async def sample_examples(
     on_progress: Callable[[int, int, str], None] | None = None,
     held_out: Collection[str] = (),
 ) -> list[Example]:
-    """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed.
+    """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed;
+    `settings.recursive_share` of them are recursive rounds.
 
     Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
@@ -38,30 +42,45 @@ async def sample_examples(
     mix = read_problems(workspace.data / "training_mix.jsonl")
     problems = {problem.key: problem for problem in mix if problem.key not in held_out}
     responses = [
-        Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1.0)
+        row
         for row in load_responses(workspace.data / "responses")
         if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         team.names,
-        responses,
+        [
+            Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1)
+            for row in responses
+        ],
         load_subtasks(workspace.data / "cold_start" / "subtasks.yaml"),
         success_share=settings.success_share,
         max_steps=team.prompting.max_steps,
         seed=setup.recipe.seed,
     )
+    rounds = list(alone(responses, team.names))
     if settings.attempts:
 
         def tried(done: int, total: int) -> None:
             if on_progress is not None:
                 on_progress(done, total, "workflows tried")
 
-        sampler.learn(await explore(list(problems.values()), sampler, settings.attempts, team, tried))
-    pairs = itertools.islice(sampler.stream(list(problems.values())), count)
-    return [
-        {
-            "prompt": team.messages(problem),
-            "completion": [{"role": "assistant", "content": workflow.render()}],
-        }
-        for problem, workflow in pairs
-    ]
+        explored = await explore(list(problems.values()), sampler, settings.attempts, team, tried)
+        sampler.learn(explored.taught)
+        rounds += explored.rounds
+    if settings.recursive_share and not rounds:
+        what = "holds no answer to a problem of the mix, and cold_start.recursive_share wants some to go on from"
+        raise DataError(workspace.data / "responses", "(folder)", what, "Precache, or set it to 0")
+    recursive, random = setup.recipe.recursive, Random(f"{setup.recipe.seed} lessons")
+    limits = recursive.limits if recursive is not None else RoundLimits()
+    first = sampler.stream(list(problems.values()))
+    second = second_rounds(problems, rounds, sampler, setup.recipe.seed)
+    examples: list[Example] = []
+    for _ in range(count):
+        if random.random() < settings.recursive_share:
+            problem, before, workflow = next(second)
+            prompt = next_messages(team, problem, before.workflow.render(), before.answer, limits)
+        else:
+            problem, workflow = next(first)
+            prompt = team.messages(problem)
+        examples.append({"prompt": prompt, "completion": [{"role": "assistant", "content": workflow.render()}]})
+    return examples

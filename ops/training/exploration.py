@@ -10,9 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, product
 from random import Random
+from typing import NamedTuple
 
 from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
+from ops.training.recursive_lessons import FirstRound
 from ops.training.sampling import WorkflowSampler
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
@@ -64,14 +66,23 @@ class Tally:
         return sorted(right, key=lambda workflow: (-self.reliability(subject, workflow), len(workflow.steps)))
 
 
+class Explored(NamedTuple):
+    """What trying workflows came to."""
+
+    taught: dict[str, list[Workflow]]
+    """Problem's key → workflows to be taught for it, for the problems that no worker reliably solves alone."""
+    rounds: list[FirstRound]
+    """Every workflow that gave an answer, in the order in which they were tried."""
+
+
 async def explore(
     problems: Sequence[Problem],
     sampler: WorkflowSampler,
     attempts: int,
     team: Team,
     on_progress: Progress | None = None,
-) -> dict[str, list[Workflow]]:
-    """Problem's key → workflows to be taught for it, for the problems that no worker reliably solves alone.
+) -> Explored:
+    """Try workflows on the problems that no worker reliably solves alone.
 
     First `attempts` workflows a problem: on each subject every pair of workers in a chain once, then random ones. Then
     as many of those that work best on the subject, as they are or (of any subject of the domain) with a step added,
@@ -82,13 +93,17 @@ async def explore(
     hard = [problem for problem in problems if not sampler.solved_alone(problem)]
     total, random, tally = 2 * attempts * len(hard), Random(attempts), Tally()
     solved: dict[str, set[Workflow]] = defaultdict(set)
+    rounds: list[FirstRound] = []
 
     async def attempt(batch: Pairs, done: int) -> None:
         rollouts = await roll_out([workflow.render() for _, workflow in batch], [each for each, _ in batch], team)
         for (problem, workflow), rollout in zip(batch, rollouts, strict=True):
-            tally.count(_subject(problem), workflow, rollout.outcome == "right")
-            if rollout.outcome == "right":
+            right = rollout.outcome == "right"
+            tally.count(_subject(problem), workflow, right)
+            if right:
                 solved[problem.key].add(workflow)
+            if rollout.trace is not None and rollout.trace.answer is not None:
+                rounds.append(FirstRound(problem.key, workflow, rollout.trace.answer, right))
         if on_progress is not None:
             on_progress(min(done + len(batch), total), total)
 
@@ -110,7 +125,7 @@ async def explore(
                 batch.append((problem, near))
         await attempt(batch, len(order) + start)
     taught = {problem.key: list(_taught(problem, tally, solved[problem.key])) for problem in hard}
-    return {key: workflows[:KEPT] for key, workflows in taught.items() if workflows}
+    return Explored({key: workflows[:KEPT] for key, workflows in taught.items() if workflows}, rounds)
 
 
 def _chains(team: Team, random: Random) -> Iterator[Workflow]:

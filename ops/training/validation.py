@@ -63,6 +63,8 @@ class Lesson(Settings):
     loss: tuple[float, ...]
     """Nats per token, every ten steps."""
     examples: int = 0
+    left_out: int = 0
+    """Lessons of recursive rounds whose prompts leave no room for a completion."""
     tokens: int = 0
     """Of all examples, prompts included; each is read once."""
     seconds: float = 0.0

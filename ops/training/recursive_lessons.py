@@ -1,0 +1,65 @@
+"""The cold start's recursive rounds: a problem, a workflow that was tried on it, what that gave, and what to do then.
+
+GRPO reinforces what is sampled: a policy that was never shown such a round keeps no answer, and nothing teaches it to.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
+from ops.training.sampling import WorkflowSampler
+from ops.workflow.grammar import Workflow
+
+KEEP = Workflow(())
+"""Three empty lists."""
+DRAWS = 8
+"""Workflows drawn at most for one that is not what was tried."""
+
+
+class FirstRound(NamedTuple):
+    """A workflow that was executed for a problem, and its final response."""
+
+    problem: str
+    """The problem's key."""
+    workflow: Workflow
+    answer: str
+    right: bool
+
+
+def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
+    """What the workers on offer answered in precaching, as workflows of one plain step."""
+    ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
+    for row in responses:
+        if row.status == "ok" and row.worker in ordinals:
+            workflow = Workflow.single(ordinals[row.worker])
+            yield FirstRound(row.problem_key, workflow, row.response.text, row.score >= 1.0)
+
+
+def second_rounds(
+    problems: Mapping[str, Problem], rounds: Iterable[FirstRound], sampler: WorkflowSampler, seed: int
+) -> Iterator[tuple[Problem, FirstRound, Workflow]]:
+    """First rounds in random order, each with what is to follow, without end; nothing where none is known.
+
+    A right answer is kept; after a wrong one another workflow is drawn. Both are as frequent, where there are both, and
+    so are the problems of either. `problems`: by key.
+    """
+    random = Random(f"{seed} rounds")
+    tried: dict[bool, dict[str, list[FirstRound]]] = {}
+    for round_ in rounds:
+        tried.setdefault(round_.right, defaultdict(list))[round_.problem].append(round_)
+    outcomes = [(right, list(by_problem)) for right, by_problem in sorted(tried.items())]
+    while outcomes:
+        right, keys = random.choice(outcomes)
+        problem = problems[random.choice(keys)]
+        before = random.choice(tried[right][problem.key])
+        yield problem, before, KEEP if right else _another(before.workflow, problem, sampler)
+
+
+def _another(workflow: Workflow, problem: Problem, sampler: WorkflowSampler) -> Workflow:
+    drawn = (sampler.draw(problem) for _ in range(DRAWS))
+    return next((each for each in drawn if each != workflow), None) or sampler.vary(workflow, problem)

@@ -1,0 +1,215 @@
+"""The cold start's recursive rounds: what they show, what they teach, and that without them nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ops.benchmarks.store import write_problems
+from ops.config import ColdStart, Recipe, Recursive, RoundLimits, Setup, Worker, load_pool, load_recipe
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.miniature.problems import generate
+from ops.precaching.precache import write_responses
+from ops.training.cold_start import base_policy_folder, make_base_policy
+from ops.training.examples import Example, sample_examples
+from ops.training.sampling import Precached, Subtask, WorkflowSampler
+from ops.training.validation import Lesson
+from ops.workflow.grammar import Workflow, parse
+from ops.workflow.team import NOBODY, Team
+from tests.unit.training.tiny import GRPO, ROOT, SCRATCH
+
+RECIPE = load_recipe(ROOT / "config", "quickstart")
+POOL = load_pool(ROOT / "config", RECIPE.pool)
+RIGHT, WRONG = 0, 1
+"""Ordinals: who is right on every second problem, and who never is."""
+PROBLEMS = generate("math500", "train", 40, 1)
+QUESTIONS = {problem.question: problem for problem in PROBLEMS}
+KEPT = Workflow(()).render()
+
+
+class Workers:
+    """Nobody answers anything."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.calls += 1
+        return Response(f"{worker.name} has no idea.", 1, 1, 0.0, 0.0, "stop")
+
+
+def said(worker: int, problem: Problem) -> str:
+    return f"{POOL.names[worker]} of {problem.id}: Answer: {problem.answer}"
+
+
+def solved(worker: int, problem: Problem) -> bool:
+    return worker == RIGHT and PROBLEMS.index(problem) % 2 == 0
+
+
+def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length: int = 1) -> None:
+    """What these workers answered in precaching, so many times over."""
+    for worker in workers:
+        name = POOL.names[worker]
+        rows = [
+            ResponseRow(
+                name, each.benchmark, each.id, 0, "ok",
+                Response(" ".join([said(worker, each)] * length), 1, 1, 0.0, 0.0, "stop"),
+                float(solved(worker, each)),
+            )
+            for each in PROBLEMS
+        ]  # fmt: skip
+        write_responses(rows, response_file(workspace.data / "responses", name, "math500"))
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    workspace = Workspace(tmp_path)
+    write_problems(workspace.data / "training_mix.jsonl", PROBLEMS)
+    (workspace.data / "cold_start").mkdir()
+    (workspace.data / "cold_start" / "subtasks.yaml").write_text("- {say: Count., about: answer}\n", encoding="utf-8")
+    return Setup(workspace, RECIPE, POOL)
+
+
+def lessons(setup: Setup, share: float, count: int = 600, attempts: int = 0, **other: object) -> list[Example]:
+    settings = ColdStart(recursive_share=share, attempts=attempts)
+    client = other.pop("client", NOBODY)
+    team = Team(POOL.workers, client, RECIPE.prompting)  # type: ignore[arg-type]
+    return asyncio.run(sample_examples(setup, team, settings, count, **other))  # type: ignore[arg-type]
+
+
+class Read(NamedTuple):
+    """A lesson of a recursive round, taken apart."""
+
+    problem: Problem
+    tried: Workflow
+    shown: str
+    completion: str
+
+
+def recursive(examples: Sequence[Example]) -> list[Read]:
+    rounds = []
+    for example in examples:
+        if len(example["prompt"]) == 1:
+            continue
+        first, wrote, shown = (message["content"] for message in example["prompt"])
+        tried = parse(wrote, offered=len(POOL.workers), max_steps=5).workflow
+        assert tried is not None
+        rounds.append(Read(QUESTIONS[first.splitlines()[0]], tried, shown, example["completion"][0]["content"]))
+    return rounds
+
+
+def test_by_default_the_lessons_are_those_of_before(setup: Setup) -> None:
+    store(setup.workspace)
+    responses = [
+        Precached(POOL.names[worker], each.key, each.subject, said(worker, each), solved(worker, each))
+        for worker in (RIGHT, WRONG)
+        for each in PROBLEMS
+    ]
+    sampler = WorkflowSampler(
+        POOL.names, responses, [Subtask("Count.", "answer")], success_share=0.7, max_steps=5, seed=RECIPE.seed
+    )
+    team = Team(POOL.workers, NOBODY, RECIPE.prompting)
+    expected = [
+        (team.messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
+    ]
+    made = lessons(setup, 0.0, 300)
+    assert [(each["prompt"], each["completion"][0]["content"]) for each in made] == expected
+
+
+def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> None:
+    store(setup.workspace)
+    examples = lessons(setup, 0.5)
+    rounds = recursive(examples)
+    assert 0.45 < len(rounds) / len(examples) < 0.55
+    for each in rounds:
+        worker = each.tried.steps[0].worker
+        assert each.tried == Workflow.single(worker)
+        assert each.shown == f"Response: {said(worker, each.problem)}\nAgain?"
+        if solved(worker, each.problem):
+            assert each.completion == KEPT
+        else:
+            another = parse(each.completion, offered=len(POOL.workers), max_steps=5).workflow
+            assert another not in (None, each.tried)
+    kept = [each for each in rounds if each.completion == KEPT]
+    assert 0.43 < len(kept) / len(rounds) < 0.57
+    assert len({each.problem.key for each in kept}) == len(PROBLEMS) / 2  # all that were answered
+    assert lessons(setup, 0.5) == examples
+
+
+def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) -> None:
+    """Of all that is known to work on a problem, only what was tried on it."""
+    store(setup.workspace, workers=(WRONG,))
+    alone = Team([POOL.workers[WRONG]], NOBODY, RECIPE.prompting.model_copy(update={"max_steps": 1}))
+    settings = ColdStart(recursive_share=0.5)
+    examples = asyncio.run(sample_examples(setup, alone, settings, 200))
+    rounds = [(each["prompt"][1], each["completion"][0]) for each in examples if len(each["prompt"]) > 1]
+    written = {(tried["content"], completion["content"]) for tried, completion in rounds}
+    assert written == {(Workflow.single(0).render(), Workflow.single(0, "Count.").render())}
+
+
+def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setup) -> None:
+    store(setup.workspace, workers=(WRONG,))
+    plain, asked = Workers(), Workers()
+    lessons(setup, 0.0, 10, attempts=1, client=plain)
+    rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked))
+    assert asked.calls == plain.calls > 0
+    explored = [each for each in rounds if len(each.tried.steps) > 1]
+    assert len(explored) > len(rounds) / 4
+    for each in explored:
+        last = POOL.names[each.tried.steps[-1].worker]
+        assert each.shown == f"Response: {last} has no idea.\nAgain?"
+    assert all(each.completion != KEPT for each in rounds)  # nothing was ever right
+
+
+def test_what_is_held_out_is_in_no_round(setup: Setup) -> None:
+    store(setup.workspace)
+    unseen = {problem.key for problem in PROBLEMS[:30]}
+    asked = Workers()
+    rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked, held_out=unseen))
+    assert {each.problem.key for each in rounds} == {problem.key for problem in PROBLEMS[30:]}
+
+
+def test_a_long_answer_is_shown_as_the_stage_shows_it(setup: Setup) -> None:
+    store(setup.workspace, length=20)
+    limited = RECIPE.model_copy(update={"recursive": Recursive(limits=RoundLimits(answer_tokens=16))})
+    for share, recipe in ((0.5, limited), (0.5, RECIPE)):
+        rounds = recursive(lessons(replace(setup, recipe=recipe), share, 50))
+        assert rounds and all(("16 of" in each.shown) == (recipe is limited) for each in rounds)
+
+
+def test_without_an_answer_to_go_on_from_the_setting_is_refused(setup: Setup) -> None:
+    assert len(lessons(setup, 0.0, 10)) == 10
+    with pytest.raises(DataError, match=r"holds no answer to a problem of the mix.*Precache, or set it to 0"):
+        lessons(setup, 0.25, 10)
+
+
+@pytest.mark.slow
+def test_a_round_that_leaves_no_room_for_a_completion_is_left_out(setup: Setup) -> None:
+    store(setup.workspace, length=100)
+    cold_start = ColdStart(steps=1, batch=64, recursive_share=0.5)
+    values = RECIPE.model_dump() | {"name": "tiny", "policy": SCRATCH, "cold_start": cold_start, "grpo": GRPO}
+    folder = make_base_policy(replace(setup, recipe=Recipe.model_validate(values)), client=NOBODY)
+    lesson = Lesson.read(folder)
+    assert lesson is not None
+    assert 16 < lesson.left_out < 48 and lesson.examples == 64 - lesson.left_out
+
+
+def test_a_policys_key_knows_what_its_rounds_show(setup: Setup) -> None:
+    def folder(share: float, answer_tokens: int | None) -> Path:
+        stage = Recursive(limits=RoundLimits(answer_tokens=answer_tokens))
+        cold_start = ColdStart(recursive_share=share)
+        recipe = RECIPE.model_copy(update={"cold_start": cold_start, "recursive": stage})
+        return base_policy_folder(replace(setup, recipe=recipe))
+
+    assert folder(0.0, 16) == folder(0.0, None)
+    assert len({folder(0.0, 16), folder(0.1, 16), folder(0.25, 16), folder(0.25, 32), folder(0.25, None)}) == 5

@@ -30,7 +30,7 @@ PROCESS_GIB = 2.0
 """Host memory of one rank: Python, libraries, the data. An assumption."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
 """The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
-PADDED = 2.0
+PADDED = 2
 """What a cold start keeps of a padded batch, in what the formula of GRPO's step gives: SmolLM2-135M on a CPU, 16
 examples of 188 tokens, kept 6.0 GiB, and the formula has 2.9. On a GPU nothing was measured."""
 

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.soak,  # `make test` cuts runs between steps (tests/unit/training) and kills a command's trainer once
     pytest.mark.timeout(3000),
 ]
-RANKS: dict[str, Any] = {"deepspeed": "zero2.json", "processes": 2, "micro_batch": 2}
+RANKS: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
 KILLS, STEPS, EVERY = 10, 30, 3
 LATEST = STEPS - 8
 """A kill after it might come when all is done."""
@@ -49,17 +49,15 @@ class Killed(NamedTuple):
     orphans: list[psutil.Process]
 
 
-def deepspeed(settings: dict[str, Any], name: str) -> Any:
-    absent = pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation: no c++")
-    return pytest.param(settings, id=name, marks=absent)
-
-
 @pytest.fixture(
     scope="module",
     params=[
         pytest.param({}, id="one process"),
-        deepspeed(RANKS, "ZeRO-2"),
-        deepspeed(RANKS | {"deepspeed": "zero3.json"}, "ZeRO-3"),
+        pytest.param(
+            RANKS,
+            id="two ranks",
+            marks=pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation: no c++"),
+        ),
     ],
 )
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Killed:

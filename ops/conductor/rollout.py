@@ -55,22 +55,23 @@ async def roll_out(
     problems: Sequence[Problem],
     team: Team | Sequence[Team],
     *,
-    sample: int = 0,
+    sample: int | Sequence[int] = 0,
     scheduler: Scheduler | None = None,
     cut_off: Collection[int] = (),
     after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
-    `texts` and `problems` correspond one to one; `team`: who was offered, to all or to each. `scheduler`: one that is
-    shared with other batches of the same event loop; None: one for this batch. `cut_off`: the places of texts whose
-    writer met the limit of tokens before an end; they are no workflows, whatever stands in them. `after`: the round,
-    with an answer, that each goes on from, or None for a first round; what keeps that answer is not executed and has
-    its outcome. Raises `OverBudget` and `ConfigError`; a worker that cannot be reached, and a deadline that passes,
-    make a rollout unscorable instead.
+    `texts` and `problems` correspond one to one; `team`: who was offered, and `sample`: which of the workers'
+    answers are drawn on, of all or of each. `scheduler`: one that is shared with other batches of the same event
+    loop; None: one for this batch. `cut_off`: the places of texts whose writer met the limit of tokens before an
+    end; they are no workflows, whatever stands in them. `after`: the round, with an answer, that each goes on from,
+    or None for a first round; what keeps that answer is not executed and has its outcome. Raises `OverBudget` and
+    `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()
     teams = [team] * len(texts) if isinstance(team, Team) else team
+    samples = [sample] * len(texts) if isinstance(sample, int) else sample
     before = [None] * len(texts) if after is None else after
     written = enumerate(zip(texts, teams, before, strict=True))
     parsed = [
@@ -78,14 +79,16 @@ async def roll_out(
         for i, (text, offered, earlier) in written
     ]
 
-    async def run(reading: Parsed, problem: Problem, offered: Team, earlier: Rollout | None) -> Trace | None:
+    async def run(
+        reading: Parsed, problem: Problem, offered: Team, earlier: Rollout | None, sample: int
+    ) -> Trace | None:
         if reading.workflow is None or _keeps(reading, earlier):
             return None
         previous = None if earlier is None or earlier.trace is None else ending(earlier.trace)
         question = worker_prompt(problem)
         return await execute(reading.workflow, question, offered, sample=sample, scheduler=shared, previous=previous)
 
-    running = [run(*each) for each in zip(parsed, problems, teams, before, strict=True)]
+    running = [run(*each) for each in zip(parsed, problems, teams, before, samples, strict=True)]
     # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
     finished = await asyncio.gather(*running, return_exceptions=True)
     traces = [_raised(trace) for trace in finished]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import lcm
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -161,9 +161,10 @@ class Grpo(Settings):
     stop_without_signal: int | None = Field(default=None, ge=1)
     """Steps in a row with (nearly) no group whose rewards differ, after which the run ends and says what is always
     right, wrong or invalid. None: it goes on to its last step."""
-    worker_samples: int = Field(default=1, ge=1)
+    worker_samples: Annotated[int, Field(ge=1)] | Literal["every"] = 1
     """Answers of a worker to one prompt that training draws on: epoch n executes with sample index n modulo this.
-    1: every prompt is paid for once, and its one answer stands for the whole training."""
+    1: every prompt is paid for once, and its one answer stands for the whole training. "every": each rollout has
+    answers of its own, as in the paper, so that all calls are paid for."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Steps between checkpoints: what a crash can cost."""
     keep_checkpoints: int = Field(default=2, ge=1)

@@ -38,7 +38,7 @@ async def roll_out_patiently(
     team: Team | Sequence[Team],
     patience: Patience,
     *,
-    sample: int = 0,
+    sample: int | Sequence[int] = 0,
     cut_off: Collection[int] = (),
     after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
@@ -49,8 +49,9 @@ async def roll_out_patiently(
     `roll_out` raises.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
+    samples = [sample] * len(texts) if isinstance(sample, int) else sample
     earlier = [None] * len(texts) if after is None else after
-    rollouts = await roll_out(texts, problems, teams, sample=sample, cut_off=cut_off, after=earlier)
+    rollouts = await roll_out(texts, problems, teams, sample=samples, cut_off=cut_off, after=earlier)
     pause, waited = FIRST_PAUSE_S, 0.0
     while len(away := _unscorable(rollouts)) > patience.max_unscorable * len(rollouts):
         share, who = len(away) / len(rollouts), _who(rollouts)
@@ -69,7 +70,7 @@ async def roll_out_patiently(
                 [texts[i] for i in away],
                 [problems[i] for i in away],
                 [teams[i] for i in away],
-                sample=sample,
+                sample=[samples[i] for i in away],
                 after=[earlier[i] for i in away],
             )
             for index, rollout in zip(away, again, strict=True):

@@ -13,6 +13,7 @@ from ops.core.problem import Problem
 from ops.training.outage import Patience, roll_out_patiently
 from ops.training.reward_term import contributions
 from ops.training.round_counts import shares
+from ops.training.worker_samples import ONE, WorkerSamples
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 from ops.workflow.team import Team
 
@@ -176,7 +177,7 @@ def reward_function(
     team: Team,
     on_batch: Callable[[StepStatistics], None],
     weights: Mapping[str, float] | None = None,
-    worker_samples: int = 1,
+    worker_samples: WorkerSamples = ONE,
     ends: Collection[int] = (),
     patience: Patience = IMPATIENT,
     *,
@@ -187,10 +188,10 @@ def reward_function(
     Where it has a column `offered`, each question's prompt offered these ordinals of the team only (`renumbered`:
     counted from 0 in their order), and every rollout is read and executed so.
 
-    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `worker_samples`: as in `Grpo`. `ends`:
-    the tokens that end a completion. One without an end was cut off and is no workflow: where a text that goes on
-    after its lists earns as much, nothing teaches the policy to end it, and soon it does not. None named: all ended.
-    Raises `Outage` when workers are away for longer than `patience` lasts.
+    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that end a
+    completion. One without an end was cut off and is no workflow: where a text that goes on after its lists earns
+    as much, nothing teaches the policy to end it, and soon it does not. None named: all ended. Raises `Outage` when
+    workers are away for longer than `patience` lasts.
 
     `on_batch` is told what a batch showed, unless whoever asks names another as `seen`: of two batches under way
     either may come first.
@@ -206,12 +207,12 @@ def reward_function(
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        sample = epoch[0] % worker_samples  # a step lies in one epoch
+        samples = worker_samples.of(epoch[0], range(len(problem)))  # a step lies in one epoch
         teams = team if offered is None else [team.offering(each, renumbered=renumbered) for each in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
-        rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=sample, cut_off=cut_off)
+        rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=samples, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         seen(summarize(rollouts, batch, time.perf_counter() - started, added))
         return [

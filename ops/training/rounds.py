@@ -25,6 +25,7 @@ from ops.training.outage import Patience, roll_out_patiently
 from ops.training.reward import StepStatistics, summarize
 from ops.training.reward_term import contributions
 from ops.training.round_counts import counted
+from ops.training.worker_samples import WorkerSamples
 from ops.workflow.recursion import Fits, next_messages
 from ops.workflow.team import Team
 
@@ -98,7 +99,7 @@ class RoundRewards:
         on_batch: Callable[[StepStatistics], None],
         *,
         weights: Mapping[str, float],
-        worker_samples: int,
+        worker_samples: WorkerSamples,
         ends: Collection[int],
         patience: Patience,
         fits: Fits,
@@ -185,7 +186,7 @@ class RoundRewards:
             [self._problems[questions[place]] for place in places],
             self._team,
             self._patience,
-            sample=epoch % self._worker_samples,
+            sample=self._worker_samples.of(epoch, places, len(questions)),
             cut_off={
                 index
                 for index, place in enumerate(places)

@@ -36,6 +36,7 @@ from ops.training.rounds_trainer import InRounds
 from ops.training.stop_request import Stopped, StopRequest
 from ops.training.timed_trainer import TimedTrainer
 from ops.training.tracking import Tracking
+from ops.training.worker_samples import WorkerSamples
 from ops.workers.client import Counts
 from ops.workflow.recursion import Fits
 from ops.workflow.team import Team
@@ -127,11 +128,11 @@ def _trainer(
     if plan.recursive is not None:
         rounds = RoundRewards(
             problems, team, plan.recursive, curve.batch, weights=grpo.reward_terms,
-            worker_samples=grpo.worker_samples, ends=ends, patience=waiting, fits=fits,
+            worker_samples=WorkerSamples.wanted(grpo), ends=ends, patience=waiting, fits=fits,
         )  # fmt: skip
         return partial(RoundsTrainer, rounds=rounds)
     reward = reward_function(
-        problems, team, curve.batch, grpo.reward_terms, grpo.worker_samples, ends, waiting,
+        problems, team, curve.batch, grpo.reward_terms, WorkerSamples.wanted(grpo), ends, waiting,
         renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
     )  # fmt: skip
     return partial(trainer_class(grpo), reward_funcs=reward)

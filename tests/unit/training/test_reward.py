@@ -11,6 +11,7 @@ from ops.config import Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.training.reward import StepStatistics, reward_function
+from ops.training.worker_samples import WorkerSamples
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
 from ops.workflow.team import Team
@@ -60,8 +61,25 @@ def test_a_step_without_a_workflow_has_no_diversity() -> None:
     assert statistics.use == statistics.patterns == {}
 
 
-@pytest.mark.parametrize(("worker_samples", "epoch", "sample"), [(1, 3, 0), (2, 0, 0), (2, 1, 1), (2, 2, 0)])
-def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: int, sample: int) -> None:
+EVERY = WorkerSamples("every", group=4)
+ON_THE_SECOND_RANK = EVERY._replace(rank=1)
+
+
+@pytest.mark.parametrize(
+    ("worker_samples", "epoch", "expected"),
+    [
+        (WorkerSamples(1), 3, [0, 0]),
+        (WorkerSamples(2), 0, [0, 0]),
+        (WorkerSamples(2), 1, [1, 1]),
+        (WorkerSamples(2), 2, [0, 0]),
+        (EVERY, 0, [0, 1]),
+        (EVERY, 3, [12, 13]),
+        (ON_THE_SECOND_RANK, 3, [14, 15]),
+    ],
+)
+def test_epochs_or_rollouts_draw_the_workers_anew(
+    worker_samples: WorkerSamples, epoch: int, expected: list[int]
+) -> None:
     samples = []
 
     class Recorder:
@@ -71,8 +89,8 @@ def test_every_epoch_draws_the_workers_anew(worker_samples: int, epoch: int, sam
 
     team = Team(OFFERED, Recorder(), Prompting(style="compact"))
     function = reward_function({"math500/a": problem("a", "math")}, team, lambda _: None, None, worker_samples)
-    asyncio.run(function(completions=[ALONE], problem=["math500/a"], epoch=[epoch]))  # type: ignore[arg-type]
-    assert samples == [sample]
+    asyncio.run(function(completions=[ALONE] * 2, problem=["math500/a"] * 2, epoch=[epoch] * 2))  # type: ignore[arg-type]
+    assert samples == expected
 
 
 def test_a_completion_that_was_cut_off_is_no_workflow_whatever_stands_in_it() -> None:

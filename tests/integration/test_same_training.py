@@ -66,5 +66,5 @@ def test_rewards_losses_and_weights_are_those_of_one_process(alone: Learned, sta
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
     # (The entropy in a line is a mean of micro-batches' means, which are not cut alike.)
     moved = max(float((alone.after[name] - value).abs().max()) for name, value in alone.before.items())
-    apart = max(float((alone.after[name] - value).abs().max()) for name, value in ranks.after.items())
+    apart = max(float((ranks.after[name] - value).abs().max()) for name, value in alone.after.items())
     assert moved > 1e-3 and apart < 0.01 * moved

@@ -37,7 +37,7 @@ CONDUCTOR, COLD = SYSTEMS[0], SYSTEMS[1]
 
 def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]) -> Path:
     """Train the recipe and each change that is named (all of them, where none is) on the same data, and write what
-    they did between the marks in docs/results.md. What was trained before is not trained again.
+    they did between the marks in docs/results.md, which grows with each. What was trained before is not trained again.
 
     Raises `ConfigError` for a change that is not in config/ablations.yaml or leaves no recipe, `PodiumError` where a
     training ends without a result.
@@ -55,6 +55,7 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
         for name, change in chosen.items()
     }  # all of them are checked before the first is trained
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    last = list(chosen)[-1]
     for seed in seeds:
         live(workspace, ablations.recipe, seed)  # the data, and the recipe as it is
         known: dict[Path, list[ScoreRow]] = {}  # most changes leave the cold start as it is
@@ -63,7 +64,8 @@ def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]
             folder = trained(setup, podiums[seed].snapshot().deepspeed)
             outcomes[name].append(_measured(setup, folder, known))
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
-    write_between(workspace.root / FILE, MARK, _table(outcomes))
+            if seed == seeds[0] or name == last:  # in between, changes have unequal numbers of seeds
+                write_between(workspace.root / FILE, MARK, _table(outcomes))
     return FILE
 
 

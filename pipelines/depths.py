@@ -48,7 +48,7 @@ def write_table(workspace: Workspace, recipe: str, seed: int, deepest: int, per_
             for row in rows(setup, run / "policy", asked, deepest):
                 lines.append(f"| {recipe} | {name} | {' | '.join(row)} |")
                 print(lines[-1], flush=True)
-    write_between(workspace.root / FILE, MARK, "\n".join(lines) + "\n")
+                write_between(workspace.root / FILE, MARK, "\n".join(lines) + "\n")
     return FILE
 
 

@@ -74,7 +74,7 @@ def write_table(workspace: Workspace, recipes: Sequence[str], seed: int, samplin
         live(workspace, str(podium.recipe), seed)
         lines += [f"| {podium.recipe} | {' | '.join(row)} |" for row in rows(podium, sampling)]
         print("\n".join(lines), flush=True)
-    write_between(workspace.root / FILE, MARK, "\n".join(lines) + "\n")
+        write_between(workspace.root / FILE, MARK, "\n".join(lines) + "\n")
     return FILE
 
 

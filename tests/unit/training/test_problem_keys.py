@@ -72,7 +72,8 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
 
 def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
     sampler = WorkflowSampler(("adder", "atlas"), [], (Subtask("x", "x"),), success_share=0.0, max_steps=5, seed=1)
-    worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, Team(OFFERED, Tools(), Prompting(style="compact"))))
+    team = Team(OFFERED, Tools(), Prompting(style="compact"))
+    worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, team)).taught
     assert {key: {flow.steps[-1].worker for flow in flows} for key, flows in worked.items()} == {
         "math500/7": {0},
         "mmlu/7": {1},

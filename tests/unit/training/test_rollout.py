@@ -115,7 +115,7 @@ def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:
     )
     ticks: list[tuple[int, int]] = []
     team = Team(OFFERED[:2], Scripted(), PROMPTING)
-    found = asyncio.run(explore(problems, sampler, 1, team, lambda done, total: ticks.append((done, total))))
+    found = asyncio.run(explore(problems, sampler, 1, team, lambda done, total: ticks.append((done, total)))).taught
     assert len(found) > 20  # half by luck, most of the rest by a workflow that worked elsewhere
     assert all(workflow.steps[-1].worker == 0 for workflows in found.values() for workflow in workflows)
     assert ticks[0] == (60, 60) or ticks[0][0] <= ticks[-1][0]
@@ -129,7 +129,7 @@ def test_a_lucky_guess_is_not_taught() -> None:
     responses = [Precached("good", p.id, "s", "Answer: B", p.answer == "B") for p in problems]
     sampler = WorkflowSampler(["good"], responses, [Subtask("Go.", "go")], success_share=0.7, max_steps=2, seed=1)
     assert not any(sampler.solved_alone(p) for p in problems)
-    found = asyncio.run(explore(problems, sampler, 2, Team(OFFERED[:1], Scripted(), PROMPTING)))
+    found = asyncio.run(explore(problems, sampler, 2, Team(OFFERED[:1], Scripted(), PROMPTING))).taught
     assert found == {}
 
 
@@ -137,7 +137,7 @@ def test_what_worked_on_a_subject_is_lent_within_it_first() -> None:
     """Subject "s" is won by the first worker, "t" by the second: neither is tried with the other's."""
     problems = [replace(problem(f"p{i}", "B" if i % 2 else "C"), subject="s" if i % 2 else "t") for i in range(60)]
     sampler = WorkflowSampler(["good", "bad"], [], [Subtask("Go.", "go")], success_share=0.7, max_steps=1, seed=1)
-    solved = asyncio.run(explore(problems, sampler, 4, Team(OFFERED[:2], Scripted(), PROMPTING)))
+    solved = asyncio.run(explore(problems, sampler, 4, Team(OFFERED[:2], Scripted(), PROMPTING))).taught
     assert len(solved) == len(problems)
     for problem_, workflows in ((each, solved[each.key]) for each in problems):
         assert {workflow.steps[-1].worker for workflow in workflows} == {0 if problem_.subject == "s" else 1}

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import cast
 
+from ops.core.possessive import possessive
 from ops.core.syntax import literal
 from ops.workflow.escapes import text_of
 
@@ -71,7 +72,9 @@ LIST = rf"\[{_BETWEEN}(?:(?:{_NUMBER}|\[{_FLAT}\]|{_STRING}|{_COMMENT}){_BETWEEN
 """A list in square brackets (group `closed`), or as far as it is one; for a pattern with `FLAGS`."""
 
 _PARTS = re.compile(
-    rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]""",
+    possessive(
+        rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]"""
+    ),
     FLAGS,
 )
 _TO_TRANSLATE = re.compile(r"[\\#\r“‘]")

@@ -1,4 +1,7 @@
-"""What a baseline is: one decorated function a file in `baselines`, and the registry of them."""
+"""What a baseline is: one decorated function a file in `baselines`, and the registry of them.
+
+Some follow from what the workers answered alone (`Computed`), others ask (`Asking`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import NamedTuple
 
 from ops.core.registry import Registry
 from ops.core.rows import ResponseRow
+from ops.evaluation.method import Known, Method
 from ops.evaluation.runner import Summary
 
 
@@ -24,27 +28,74 @@ class Standing(NamedTuple):
     summaries: Mapping[str, Summary]
     detail: str = ""
 
-
-Compute = Callable[[Answers], Standing]
+    def head(self, title: str) -> str:
+        """The head of its column."""
+        return f"{title} ({self.detail})" if self.detail else title
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A system that is computed from stored answers: no worker is asked for it."""
+    """A system that the Conductor is measured against."""
 
     name: str
     title: str
     """The head of its column."""
     place: int
     """Its order in the table; by name where it is equal."""
+
+
+Compute = Callable[[Answers], Standing]
+Prepare = Callable[[Known], Method]
+PerQuestion = Callable[[int], float]
+"""Number of workers → responses a question, at most."""
+
+
+@dataclass(frozen=True)
+class Computed(Baseline):
+    """Computed from stored answers: no worker is asked for it."""
+
     compute: Compute
 
 
-def baseline(title: str, place: int = 1000) -> Callable[[Compute], Baseline]:
-    """Make a function a baseline of its own name, which is its file's."""
+@dataclass(frozen=True)
+class Asking(Baseline):
+    """Asks workers, in workflows of its own; `prepare` makes (or learns) the method before the test is seen."""
 
-    def register(compute: Compute) -> Baseline:
-        return Baseline(compute.__name__, title, place, compute)
+    prepare: Prepare
+    calls: PerQuestion
+    learning: PerQuestion
+    """Number of workers → responses to training problems that `prepare` asks for beyond what was precached."""
+    version: int
+    """Raised when the method changes, so that stored scores are no longer taken for its own."""
+    source: str
+    """Where the method is described."""
+    differs: str
+    """In which way it is not the authors' own; shown wherever its figures are."""
+
+
+def baseline(title: str, place: int = 1000) -> Callable[[Compute], Computed]:
+    """Make a function a computed baseline of its own name, which is its file's."""
+
+    def register(compute: Compute) -> Computed:
+        return Computed(compute.__name__, title, place, compute)
+
+    return register
+
+
+def asking(
+    title: str,
+    place: int = 1000,
+    *,
+    calls: PerQuestion,
+    learning: PerQuestion = lambda workers: 0,
+    version: int = 1,
+    source: str,
+    differs: str,
+) -> Callable[[Prepare], Asking]:
+    """Make a function that gives a `Method` a baseline of its own name, which is its file's."""
+
+    def register(prepare: Prepare) -> Asking:
+        return Asking(prepare.__name__, title, place, prepare, calls, learning, version, source, differs)
 
     return register
 
@@ -52,8 +103,30 @@ def baseline(title: str, place: int = 1000) -> Callable[[Compute], Baseline]:
 BASELINES = Registry("ops.evaluation.baselines", Baseline, lambda entry: entry.place)
 
 
-def standings(answers: Answers, names: Iterable[str] | None = None) -> dict[str, Mapping[str, Summary]]:
-    """Column's head → benchmark → summary, for the baselines of these `names`; None: of all."""
-    chosen = [BASELINES[name] for name in (BASELINES if names is None else names)]
-    computed = [(entry.title, entry.compute(answers)) for entry in chosen]
-    return {f"{title} ({made.detail})" if made.detail else title: made.summaries for title, made in computed}
+def chosen(names: Iterable[str] | None) -> list[Baseline]:
+    """The baselines of these `names`, in their order; None: those that cost nothing."""
+    if names is None:
+        return [entry for entry in BASELINES.values() if isinstance(entry, Computed)]
+    return [BASELINES[name] for name in names]
+
+
+def standings(
+    answers: Answers, names: Iterable[str] | None = None, kept: Callable[[Asking], Standing] | None = None
+) -> dict[str, Mapping[str, Summary]]:
+    """Column's head → benchmark → summary, for the baselines of these `names`; None: of those that cost nothing.
+
+    `kept` finds the stored scores of one that asks. Raises `ValueError` for one that asks without it.
+    """
+    made: dict[str, Mapping[str, Summary]] = {}
+    for entry in chosen(names):
+        standing = _standing(entry, answers, kept)
+        made[standing.head(entry.title)] = standing.summaries
+    return made
+
+
+def _standing(entry: Baseline, answers: Answers, kept: Callable[[Asking], Standing] | None) -> Standing:
+    if isinstance(entry, Computed):
+        return entry.compute(answers)
+    if kept is None or not isinstance(entry, Asking):
+        raise ValueError(f"baseline {entry.name!r} asks workers: its scores must be stored first")
+    return kept(entry)

@@ -39,12 +39,14 @@ def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> O
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
-        "settings": digest([
-            setup.recipe.evaluation.model_dump(include={"repeats", "temperature"}),
-            setup.recipe.seed,
-            setup.recipe.execution.what_answers_depend_on,
-        ]),
-    }  # fmt: skip
+        "settings": settings_key(setup, "repeats", "temperature"),
+    }
+
+
+def settings_key(setup: Setup, *names: str) -> str:
+    """Hash of these settings of the evaluation, and of all else in the recipe that changes what is answered."""
+    evaluation, execution = setup.recipe.evaluation.model_dump(include=set(names)), setup.recipe.execution
+    return digest([evaluation, setup.recipe.seed, execution.what_answers_depend_on])
 
 
 def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) -> Path:

@@ -1,0 +1,22 @@
+"""Five calls of the best worker, each shown the ones before: what more context of its own is worth."""
+
+from __future__ import annotations
+
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method
+from ops.workflow.grammar import SOLVE, Step, Workflow
+
+CALLS = 5
+
+
+@asking(
+    "5 × context",
+    place=42,
+    calls=lambda workers: CALLS,
+    source="arXiv:2512.04388, Section 4.1",
+    differs="The paper only names it: here each call solves the question anew and sees the earlier ones.",
+)
+def five_context(known: Known) -> Method:
+    """The best single worker by the training mix, in a chain."""
+    steps = (Step(known.best, SOLVE), *[Step(known.best, SOLVE, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), known.team.names[known.best])

@@ -1,0 +1,112 @@
+"""Score files of the baselines that ask: where they lie, what they are scores of, what they were learned from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ops.benchmarks.raw import questions_key
+from ops.benchmarks.store import read_problems
+from ops.config import Setup, digest
+from ops.core.atomic import write_text
+from ops.core.errors import DataError
+from ops.core.origin import Origin, check_origin
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, load_responses
+from ops.evaluation.baseline import Asking, Standing, chosen
+from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.evaluation.stored import settings_key
+from ops.workers.pricing import at_prices as responses_at_prices
+
+_METHOD = "method.json"
+
+
+@dataclass(frozen=True)
+class TrainingAnswers:
+    """What a baseline may learn from: the mix, and what the pool's workers answered to it alone."""
+
+    problems: Sequence[Problem]
+    responses: Sequence[ResponseRow]
+
+    @classmethod
+    def read(cls, setup: Setup) -> Self:
+        """At the pool's prices. Raises `DataError`."""
+        problems = read_problems(setup.workspace.data / "training_mix.jsonl")
+        keys = {problem.key for problem in problems}
+        rows = load_responses(setup.workspace.data / "responses")
+        own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
+        return cls(problems, responses_at_prices(own, setup.pool))
+
+    @cached_property
+    def key(self) -> str:
+        """Changes with a problem or a grade, not with a price or a latency."""
+        grades = sorted((row.worker, row.problem_key, row.sample, row.status, row.score) for row in self.responses)
+        return digest([questions_key(self.problems), grades])
+
+
+class Shelf(NamedTuple):
+    """Where the scores of one baseline lie, in this setup and learned from that: `scores/baselines/NAME/KEY`."""
+
+    setup: Setup
+    entry: Asking
+    known: TrainingAnswers
+
+    @property
+    def folder(self) -> Path:
+        return self.setup.workspace.scores / "baselines" / self.entry.name / digest(self._method())
+
+    def file(self, benchmark: str) -> Path:
+        return self.folder / f"{benchmark}.parquet"
+
+    def origin(self, questions: Sequence[Problem]) -> Origin:
+        """What the scores on a benchmark of these questions are scores of."""
+        return {**self._method(), "questions": questions_key(questions)}
+
+    def _method(self) -> dict[str, str]:
+        return {
+            "baseline": f"{self.entry.name} {self.entry.version}",
+            "pool": self.setup.pool.answers_key,
+            "settings": settings_key(self.setup, "repeats"),
+            "known": self.known.key,
+        }
+
+    def keep(self, rows: Sequence[ScoreRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
+        """Store the rows of whole benchmarks, and what the method chose or learned."""
+        for benchmark, questions in questions_of.items():
+            own = [row for row in rows if row.benchmark == benchmark]
+            save_rows(own, self.file(benchmark), origin=self.origin(questions))
+        write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
+
+    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[ScoreRow]:
+        """What was kept, at the pool's prices. Raises `DataError` when there is none, or it is of something else."""
+        rows: list[ScoreRow] = []
+        for benchmark, questions in questions_of.items():
+            if questions:
+                remedy = f"Materialize baselines for {benchmark}"
+                check_origin(self.file(benchmark), self.origin(questions), remedy)
+                rows += load_rows(self.file(benchmark))
+        return at_prices(rows, self.setup.pool)
+
+    def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
+        """As it stands on the leaderboard. Raises as `rows` does."""
+        file = self.folder / _METHOD
+        rows = self.rows(questions_of)
+        try:
+            detail = str(json.loads(file.read_text(encoding="utf-8"))["detail"])
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(file, "detail", f"cannot be read ({error})", "Materialize baselines") from None
+        return Standing(summarize(rows), detail)
+
+
+def shelves(setup: Setup) -> list[Shelf]:
+    """Those of the recipe's baselines that ask. Raises `DataError` where there are some, and no mix to learn from."""
+    entries = [entry for entry in chosen(setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
+    if not entries:
+        return []
+    known = TrainingAnswers.read(setup)
+    return [Shelf(setup, entry, known) for entry in entries]

@@ -97,7 +97,7 @@ class Podium(dg.ConfigurableResource):
         snapshot = self.snapshot()
         workspace = Workspace(self._workspace().root, rehearsal=snapshot.recipe.replay is not None)
         configure(snapshot.recipe.grading, workspace.root)
-        return Setup(workspace, snapshot.recipe, snapshot.pool)
+        return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:
         """Store the snapshot; tags for a run that is to work from it. Raises `ConfigError`."""

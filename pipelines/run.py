@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from ops.config import Setup, Snapshot, pool_file
+from ops.config import Snapshot, pool_file
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import WHOLE_LIFE, Need
@@ -63,7 +63,7 @@ def _snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequen
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root)
     if needs:
-        check_ready(Setup(workspace, snapshot.recipe, snapshot.pool), needs, snapshot.deepspeed)
+        check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:
         check_pool(snapshot.pool, pool_file(workspace.config, snapshot.recipe.pool))
     return snapshot

@@ -120,8 +120,10 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
     files += [shelf.file(name) for shelf in shelves(setup) for name in asked]
     return {
-        "origin": digest([scores_origin(setup, policy, questions_of[name]) for name in sorted(questions_of)]),
-        "prices": setup.pool.prices_key,
+        "origin": digest([
+            scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)
+        ]),
+        "prices": " ".join(pool.prices_key for pool in (setup.pool, *setup.pools.values())),
         "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
     }
 
@@ -136,12 +138,13 @@ def _answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
     """What the workers answered alone to the evaluation questions, at the pool's prices. Raises `DataError`."""
     rows = []
     for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+        asked = setup.asked_on(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)
-            origin = answers_origin(setup.pool.worker(worker), questions, setup.recipe.evaluation.repeats)
+            origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats)
             check_origin(file, origin, f"Materialize baselines for {name}")
-            rows += load_responses(file)
-    return at_prices(rows, setup.pool)
+            rows += at_prices(load_responses(file), asked.pool)
+    return rows
 
 
 def _with_domains(rows: Sequence[ScoreRow], domains: dict[str, str]) -> list[ScoreRow]:

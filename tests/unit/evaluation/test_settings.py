@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import scores_origin
+from ops.planning.machine import Machine
+from ops.planning.plan import Plan
+from ops.planning.requirements import keys
 from ops.stages.problems import materialize_raw
+from ops.workers.providers import check_pools
 from tests.setups import without_workers
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -92,3 +97,14 @@ def test_the_unconstrained_recipe_finds_the_policies_of_paper() -> None:
     setup = Setup(Workspace(Path("/nowhere")), unconstrained, load_pool(CONFIG, "paper"), pools)
     efforts = [setup.asked_on(name).pool.worker("gpt-5").reasoning_effort for name in ("aime25", "bigcodebench")]
     assert (setup.pool.worker("gpt-5").reasoning_effort, *efforts) == ("minimal", "high", "medium")
+
+
+def test_what_an_evaluations_pool_lacks_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ELSEWHERE_KEY", raising=False)
+    keyed = Pool(name="keyed", workers=(Worker(name="ann", model="openai/x", api_key_env="ELSEWHERE_KEY"),))
+    tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser"),))
+    setup = Setup(Workspace(Path("/nowhere")), asking(pool="keyed"), tools, {"keyed": keyed})
+    [lacking] = keys(Plan(setup, Machine((), 24.0, 100.0, bubblewrap=True, cores=2), {}, date(2026, 1, 1)))
+    assert (lacking.what, "ann" in lacking.why) == ("ELSEWHERE_KEY", True)
+    with pytest.raises(ConfigError, match="ELSEWHERE_KEY"):
+        check_pools(setup)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from ops.benchmarks.raw import evaluation_questions, held_out
-from ops.config import Evaluation, Pool, Recipe, Setup, Worker, asked_alike, load_recipe
+from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
@@ -27,6 +27,7 @@ RECIPE = Recipe.model_validate({
     "name": "small", "pool": "two", "policy": {"kind": "scratch"}, "cold_start": {},
     "benchmarks": {"math500": {"train": 4, "test": 30}, "aime25": {"test": 12}},
 })  # fmt: skip
+FREE = Price(input=0, output=0)
 SHORT, LONG = (
     Pool(name=name, workers=(Worker(name="ann", model="local/ann", max_tokens=most),))
     for name, most in (("short", 100), ("long", 9000))
@@ -102,7 +103,7 @@ def test_the_unconstrained_recipe_finds_the_policies_of_paper() -> None:
 def test_what_an_evaluations_pool_lacks_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ELSEWHERE_KEY", raising=False)
     keyed = Pool(name="keyed", workers=(Worker(name="ann", model="openai/x", api_key_env="ELSEWHERE_KEY"),))
-    tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser"),))
+    tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser", price=FREE),))
     setup = Setup(Workspace(Path("/nowhere")), asking(pool="keyed"), tools, {"keyed": keyed})
     [lacking] = keys(Plan(setup, Machine((), 24.0, 100.0, bubblewrap=True, cores=2), {}, date(2026, 1, 1)))
     assert (lacking.what, "ann" in lacking.why) == ("ELSEWHERE_KEY", True)

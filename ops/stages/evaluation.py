@@ -106,7 +106,8 @@ def _score_baseline(
         once = settings.model_copy(update={"repeats": 1})
         return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
 
-    method = shelf.entry.prepare(Known(team, shelf.known.problems, shelf.known.responses, setup.recipe.seed, run))
+    known = shelf.known
+    method = shelf.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
     questions = [question for own in questions_of.values() for question in own]
     done, total = 0, len(questions) * settings.repeats
 
@@ -117,5 +118,12 @@ def _score_baseline(
             on_progress(done, total, name)
 
     rows = asyncio.run(evaluate_method(method, questions, team, settings, count))
-    shelf.keep(rows, method.detail, questions_of)
+    shelf.keep(rows, _detail(method, rows), questions_of)
     return at_prices(rows, setup.pool)
+
+
+def _detail(method: Method, rows: Sequence[ScoreRow]) -> str:
+    """What the column's head says; of a model that writes workflows also how many of its completions are any."""
+    if method.author is None or not rows:
+        return method.detail
+    return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

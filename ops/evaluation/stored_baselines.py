@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ops.benchmarks.raw import questions_key
+from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.benchmarks.store import read_problems
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
@@ -116,3 +116,11 @@ def shelves(setup: Setup) -> list[Shelf]:
         return []
     known = TrainingAnswers.read(setup)
     return [Shelf(setup, entry, known) for entry in entries]
+
+
+def kept(setup: Setup) -> Callable[[Asking], Standing]:
+    """Finds the stored scores of one of the recipe's baselines that ask, on all of its questions; it raises `DataError`
+    where they are missing, or of something else."""
+    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    by_name = {shelf.entry.name: shelf for shelf in shelves(setup)}
+    return lambda entry: by_name[entry.name].standing(questions_of)

@@ -38,6 +38,8 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
         ("results", "podium depths"),
         ("results", "make pretrained"),
         ("training", "podium subsets"),
+        ("evaluation", "podium baselines"),
+        ("evaluation", "podium baselines --score reproduction"),
         ("quality", "make gold"),
         ("curation", "make selectors"),
         ("planning", "make plans"),

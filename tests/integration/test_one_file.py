@@ -184,7 +184,8 @@ rows = [
     for n, score in enumerate(scores)
 ]
 board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
-print(json.dumps({"all": list(BASELINES), "usual": list(standings(Answers(rows, rows))), **tables(board)["accuracy_in_percent"]._asdict()}))
+names = {"all": list(BASELINES), "usual": list(standings(Answers(rows, rows)))}
+print(json.dumps({**names, **tables(board)["accuracy_in_percent"]._asdict()}))
 """
     )
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])

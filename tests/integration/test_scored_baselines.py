@@ -1,4 +1,4 @@
-"""Baselines that ask, through the embedded workers: stored, asked once, and again only where something else is asked."""
+"""Baselines that ask, through embedded workers: stored, asked once, and again only where something else is asked."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Checkout:
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
              "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
         ]  # fmt: skip
-        for folder, name, values in (("pools", "few", {"name": "few", "workers": workers}), ("recipes", "small", RECIPE)):
-            (self.workspace.config / folder / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE)):
+            (self.workspace.config / f"{file}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
     def setup(self) -> Setup:
         return Setup.read(self.workspace, "small")

@@ -21,7 +21,7 @@ BROKEN = "```python\ndef f(x:\n    return x\n```"
 @pytest.mark.parametrize(
     ("asked", "responses", "groups"),
     [
-        (problem("math"), ["\\boxed{0.5}", "\\boxed{3}", "\\boxed{\\frac12}", None, "", "Answer: 1/2"], [[0, 2, 5], [1]]),
+        (problem("math"), ["\\boxed{0.5}", "\\boxed{3}", "\\boxed{\\frac12}", None, "", "1/2"], [[0, 2, 5], [1]]),
         (problem("choice", choices=("red", "blue")), ["Answer: B", "(A)", "blue", "A or B?"], [[0, 2], [1]]),
         (problem("text"), ["Answer: 3 km", "Answer: 3000 m", "Answer: Oslo", "the answer is oslo."], [[0, 1], [2, 3]]),
         (

@@ -57,8 +57,7 @@ async def evaluate_method(
 
     A row's steps, tokens, USD and responses are those of all branches, its seconds those of the slowest; one branch
     whose workers cannot be reached makes it unscorable. An author's writing is paid for and waited for, and no step.
-    Raises `OverBudget` and `ConfigError` as the client does,
-    once the calls in flight have ended.
+    Raises `OverBudget` and `ConfigError` as the client does, once the calls in flight have ended.
     """
     rows: list[ScoreRow] = []
     for repeat in range(settings.repeats):

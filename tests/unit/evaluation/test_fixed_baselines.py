@@ -8,20 +8,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ops.config import Evaluation, Worker
+from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
+from ops.core.resources import resources
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import WRITE, evaluate_method
 from ops.evaluation.baseline import BASELINES, Answers, Asking, standings
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, summarize
 from ops.workflow.execution import OPINION
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
+from pipelines.baselines import scores_table
 
 NAMES = ("ada", "bob", "cid")
 ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}
@@ -281,3 +283,24 @@ def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> No
             assert entry.source and entry.differs.endswith("."), entry.name
             assert entry.calls(1) <= entry.calls(9) and entry.learning(9) >= 0
             assert not entry.usual, "nothing is asked unless a recipe says so"
+
+
+def test_the_recipe_of_the_reproduction_names_them_in_the_tables_order() -> None:
+    names = load_recipe(resources() / "config", "reproduction").evaluation.baselines
+    assert names is not None and len(names) == len(set(names)) >= 11
+    assert list(names) == [name for name in BASELINES if name in names]
+
+
+def test_scores_as_a_table_count_the_calls_of_those_that_ask() -> None:
+    client = Client()
+    asked = {"five_context": evaluated(asks("five_context", client), [problem(0), problem(1)], client)}
+    made = {
+        "oracle": standings(Answers(known(client).responses, known(client).responses), ["oracle"]),
+        "five_context": {"5 × context (bob)": summarize(asked["five_context"])},
+    }
+    head, _, oracle, five = scores_table(made, asked).splitlines()
+    assert head.startswith("| system | in-domain, %")
+    assert [cell.strip() for cell in oracle.split("|")[1:3]] == ["oracle", "75.0 ± 25.0"]
+    assert [cell.strip() for cell in five.split("|")[1:-1]] == [
+        "5 × context (bob)", "100.0 ± 0.0", "–", "0.005000", "75", "5.0",
+    ]  # fmt: skip

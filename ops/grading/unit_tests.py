@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from random import Random
@@ -13,6 +14,8 @@ from ops.grading import sandbox
 from ops.grading.controls import control, names_of_tests
 from ops.grading.first_failing import Failure
 from ops.grading.isolation import Libraries
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Report(NamedTuple):
@@ -52,7 +55,7 @@ def _failed(report: Report | None, code: str) -> Failure:
     if report.tampered:
         return Failure(f"changed {report.tampered}")
     if report.stopped or not report.became:
-        return Failure(report.stopped or "no test ran")
+        return Failure(f"no test ran: {_first_words(report.stopped)}" if report.stopped else "no test ran")
     fine = ("ok", "expected") if "expectedFailure" in code else ("ok",)
     bad = [number for number, (status, _) in enumerate(report.became.values(), 1) if status not in fine]
     if bad:
@@ -66,7 +69,7 @@ def _failed(report: Report | None, code: str) -> Failure:
 
 def _first_words(why: str) -> str:
     """The error's first line; where that names the type alone (NLTK's in a frame of asterisks), what follows too."""
-    lines = [text for line in why.splitlines() if (text := line.strip(" *"))]
+    lines = [text for line in _COLOURS.sub("", why).splitlines() if (text := line.strip(" *"))]
     return " ".join(lines[: 1 if lines and not lines[0].endswith(":") else 2])
 
 

@@ -67,6 +67,14 @@ def test_what_is_told_is_short_however_long_the_values_are() -> None:
     assert all(len(str(test)) < 300 for test in (long, many, huge))
 
 
+def test_an_error_in_a_frame_and_in_colours_is_told_in_words() -> None:
+    framed = "raise LookupError('\\n****\\n  Resource \\x1b[93mpunkt\\x1b[0m not found.\\n  Please download it')"
+    words = "LookupError: Resource punkt not found."
+    inside = failed(f"def f(a, b):\n    {framed}", CodeTest("unittest", UNITS))
+    assert str(inside) == f"test 1 of 3 (unittest): Cases.test_a: {words}"
+    assert grade(problem(CodeTest("unittest", UNITS)), f"```python\n{framed}\n```").reason == f"no test ran: {words}"
+
+
 def test_a_right_program_fails_nothing_and_no_program_no_test() -> None:
     assert grade(problem(CodeTest("call", "f(1, 2)", "3")), f"```python\n{ADD}\n```").failed is None
     nothing = grade(problem(CodeTest("call", "f(1, 2)", "3")), "")

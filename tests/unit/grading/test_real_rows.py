@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from ops.benchmarks.catalogue.livecodebench import BENCHMARK
 from ops.config import BenchmarkSource
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import grade, grade_many
+from ops.grading import code, grade, grade_many
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no real benchmark rows beside the project")
@@ -158,9 +159,14 @@ O1_PREVIEW = "652e4041f3eddee477908d76551376a355cd3debb26c0fb06b49d6a7a23c45cf"
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_every_recorded_program_has_the_verdict_that_it_had(tmp_path: Path) -> None:
-    """A change of the sandbox, of limits or of comparisons that moves one of 400 verdicts is seen here."""
+@pytest.mark.timeout(3600)
+def test_every_recorded_program_has_the_verdict_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the sandbox, of CPU limits or of comparisons that moves one of 400 verdicts is seen here.
+
+    Programs of 20 CPU seconds are among them: the wall clock, which other work on the machine moves, is put far off.
+    """
+    for kind in ("call", "stdin"):
+        monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], wall_s=900))
     file = BENCHMARKS.parent / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
     source = BenchmarkSource(source="file", train_file=str(BENCHMARKS / "livecodebench_v1.jsonl.gz"))
     loaded = BENCHMARK.read("train", source, Workspace(tmp_path), 0)

@@ -79,7 +79,7 @@ def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractC
     numbered = [Numbered(*pair) for pair in enumerate(problem.tests, 1)]
     with turn:
         for kind in KINDS:
-            for batch in batches([one for one in numbered if one.test.kind == kind]):
+            for batch in batches([entry for entry in numbered if entry.test.kind == kind]):
                 limits = _limits(kind, batch, grace)
                 if (failure := _failure(problem, program, batch, limits)).reason:
                     return failure
@@ -92,17 +92,17 @@ def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
     A benchmark hides dozens, each with a time limit of its own and up to megabytes of output: in one run a slow
     right program would meet the limits that stop a hanging one.
     """
-    if public := [one for one in tests if not one.test.hidden]:
+    if public := [entry for entry in tests if not entry.test.hidden]:
         yield public
     batch: list[Numbered] = []
-    for one in tests:
-        if not one.test.hidden:
+    for entry in tests:
+        if not entry.test.hidden:
             continue
-        size = sum(len(other.test.output) for other in (*batch, one))
-        if batch and (len(batch) == HIDDEN_AT_ONCE or size > HIDDEN_CHARACTERS or one.test.kind == "unittest"):
+        characters = sum(len(each.test.output) for each in (*batch, entry))
+        if batch and (len(batch) == HIDDEN_AT_ONCE or characters > HIDDEN_CHARACTERS):
             yield batch
             batch = []
-        batch.append(one)
+        batch.append(entry)
     if batch:
         yield batch
 
@@ -118,7 +118,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     chosen, kind = libraries(problem.benchmark), batch[0].test.kind
     if kind == "unittest":
         return _failure_of_modules(program, batch, limits, chosen)
-    tests = [one.test for one in batch]
+    tests = [entry.test for entry in batch]
     keep = [len(test.output.encode()) + 65_536 for test in tests]
     run = sandbox.run(kind, program, [test.input for test in tests], limits, keep=keep, chosen=chosen)
     if run.results is None:
@@ -126,19 +126,19 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     if len(run.results) > len(tests):
         return Failure("a malformed report")
     for place, (number, test) in enumerate(batch):
-        told = place < len(run.results)
-        result = run.results[place] if told else ["error", run.why or "no result"]
+        reported = place < len(run.results)
+        result = run.results[place] if reported else ["error", run.why or "no result"]
         if failed := differing(test, result, number, len(problem.tests)):
             # A later test's want of time changes nothing about one that ran to its end.
-            return Failure(str(failed), run.overran and (not told or result[0] != "ok"), failed)
+            return Failure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
     return Failure("")
 
 
 def _failure_of_modules(
     program: str, batch: list[Numbered], limits: sandbox.ProgramLimits, chosen: Libraries
 ) -> Failure:
-    for one in batch:
-        failure = unit_tests.failure(program, one.test.input, limits, chosen)
+    for entry in batch:
+        failure = unit_tests.failure(program, entry.test.input, limits, chosen)
         if failure.reason:
             return failure
     return Failure("")

@@ -146,8 +146,8 @@ def test_of_a_confidential_benchmark_only_which_test_failed_is_shown() -> None:
 
 def test_the_gold_report_of_a_confidential_benchmark_tells_no_test() -> None:
     secret = problem(CodeTest("call", "f(41)", "'secret'", hidden=True), answer="f = print", benchmark="gpqa_diamond")
-    [told] = grade_gold([secret])
-    assert (told.score, told.answer, told.reason) == (0.0, "", "test 1 of 1 (call, hidden) failed (not shown)")
+    [gold] = grade_gold([secret])
+    assert (gold.score, gold.answer, gold.reason) == (0.0, "", "test 1 of 1 (call, hidden) failed (not shown)")
 
 
 def test_a_person_grades_one_response(

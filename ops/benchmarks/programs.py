@@ -29,13 +29,20 @@ def code_tests(value: Any, fail: Fail) -> tuple[CodeTest, ...]:
         tests = tuple(
             replace(_case(value, case, fail), hidden=part == "private")
             for part in ("public", "private")
-            for case in value.get(part) or ()
+            for case in _cases(value, part, fail)
         )
     else:
         raise fail("tests", f"is {type(value).__name__}, not a list or an object", "Give the program's tests")
     if not tests:
         raise fail("tests", "holds no test", "Add at least one: without it nothing can be graded")
     return tests
+
+
+def _cases(group: Mapping[str, Any], part: str, fail: Fail) -> list[Any]:
+    cases = group.get(part) or []
+    if not isinstance(cases, list):
+        raise fail("tests", f"has {part} tests that are no list", "Write a list of {input, output}")
+    return cases
 
 
 def _own(test: Any, fail: Fail) -> CodeTest:

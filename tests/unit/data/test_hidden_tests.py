@@ -19,6 +19,7 @@ from ops.benchmarks.raw import questions_key
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource
+from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from tests.loading import sound_problems
@@ -128,8 +129,14 @@ def test_benchmarks_that_hide_nothing_say_nothing(workspace: Workspace) -> None:
 
 
 def test_hidden_tests_that_are_no_text_are_a_malformed_row(workspace: Workspace, write_rows: Any) -> None:
-    with pytest.raises(Exception, match="private_test_cases.*list, not text"):
+    with pytest.raises(DataError, match="private_test_cases.*list, not text"):
         load(workspace, write_rows, {"private_test_cases": [1]})
+
+
+@pytest.mark.parametrize("cases", ["5", "true", '"abc"', '{"input": "1"}'])
+def test_tests_that_are_no_list_are_a_malformed_row(workspace: Workspace, write_rows: Any, cases: str) -> None:
+    with pytest.raises(DataError, match="no list"):
+        load(workspace, write_rows, {"public_test_cases": cases})
 
 
 def test_what_is_stored_keeps_the_mark_and_no_key_does(workspace: Workspace, write_rows: Any, tmp_path: Path) -> None:

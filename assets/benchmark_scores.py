@@ -8,6 +8,7 @@ from assets import gate, metadata, partitions
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
+from ops.benchmarks.raw import evaluated_on
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR
@@ -47,6 +48,8 @@ def benchmark_scores(
             "patterns": len(summary.patterns),
             "diversity_bits": diversity(Counter(summary.patterns).elements()).entropy,
         }
+        if tests := evaluated_on(setup.workspace, setup.recipe, benchmark):
+            facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))
     every = [row for own in rows.values() for row in own]

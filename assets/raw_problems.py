@@ -27,6 +27,8 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             "failing_gold": raw.failing_gold,
             "examples": metadata.examples(raw.train or raw.test),
         }
+        if tests := raw.graded_on:
+            facts["graded_on"] = tests
         if raw.quarantine:
             facts["quarantine"] = "\n".join(map(str, raw.quarantine))
         context.add_asset_metadata(facts, partition_key=benchmark)

@@ -75,6 +75,8 @@ class Benchmark:
     adapt: Callable[[Row], Row] = as_it_is
     confidential: bool = False
     """Its questions are never printed or republished: see `privacy`."""
+    hides_tests: bool = False
+    """Its scores are of hidden tests: on public ones alone they are another, higher figure (`registry.graded_on`)."""
     upstream: Upstream | None = None
     """None: ids do not tell which upstream item a problem is."""
     releases: Mapping[Split, str] = field(default_factory=dict)

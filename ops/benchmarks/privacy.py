@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.core.problem import Problem
+from ops.core.problem import Grade, Problem
 
 
 def is_confidential(benchmark: str) -> bool:
@@ -31,3 +31,10 @@ def shown_response(benchmark: str, text: str, extracted: str) -> str:
     if not is_confidential(benchmark):
         return text
     return f"Answer: {extracted}" if len(extracted) == 1 else ""
+
+
+def shown_reason(benchmark: str, grade: Grade) -> str:
+    """Why a grade is what it is; of a confidential benchmark only which test failed, since reasons quote."""
+    if not is_confidential(benchmark):
+        return grade.reason
+    return f"{grade.failed.which} failed (not shown)" if grade.failed else "not shown"

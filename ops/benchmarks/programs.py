@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ops.core.errors import DataError
@@ -16,22 +17,32 @@ KINDS = ("stdin", "call", "unittest")
 def code_tests(value: Any, fail: Fail) -> tuple[CodeTest, ...]:
     """The tests of a code row. `fail(column, problem, remedy)` makes the error that is raised.
 
-    `value` is a list of our own `{kind, input, output}`, or `{kind: "unittest", code}`, or
+    `value` is a list of our own `{kind, input, output, hidden}`, or `{kind: "unittest", code}`, or
     `{kind: "stdin" | "functional", fn_name, method, public, private}` with lists of `{input, output}`:
-    a functional input holds one JSON value a line, the arguments in order.
+    a functional input holds one JSON value a line, the arguments in order. Those under `private` are hidden.
     """
     if isinstance(value, list):
         tests = tuple(_own(test, fail) for test in value)
     elif isinstance(value, Mapping) and value.get("kind") == "unittest":
         tests = (CodeTest("unittest", _text(value, "code", fail)),)
     elif isinstance(value, Mapping):
-        cases = [*(value.get("public") or ()), *(value.get("private") or ())]
-        tests = tuple(_case(value, case, fail) for case in cases)
+        tests = tuple(
+            replace(_case(value, case, fail), hidden=part == "private")
+            for part in ("public", "private")
+            for case in _cases(value, part, fail)
+        )
     else:
         raise fail("tests", f"is {type(value).__name__}, not a list or an object", "Give the program's tests")
     if not tests:
         raise fail("tests", "holds no test", "Add at least one: without it nothing can be graded")
     return tests
+
+
+def _cases(group: Mapping[str, Any], part: str, fail: Fail) -> list[Any]:
+    cases = group.get(part) or []
+    if not isinstance(cases, list):
+        raise fail("tests", f"has {part} tests that are no list", "Write a list of {input, output}")
+    return cases
 
 
 def _own(test: Any, fail: Fail) -> CodeTest:
@@ -40,7 +51,10 @@ def _own(test: Any, fail: Fail) -> CodeTest:
     output = test.get("output", "")
     if not isinstance(output, str):
         raise fail("tests", "has a test whose output is not text", "Write it as a JSON string")
-    return CodeTest(test["kind"], _text(test, "input", fail), output)
+    hidden = test.get("hidden", False)
+    if not isinstance(hidden, bool):
+        raise fail("tests", "has a test whose 'hidden' is neither true nor false", "Write true, false or nothing")
+    return CodeTest(test["kind"], _text(test, "input", fail), output, hidden)
 
 
 def _case(group: Mapping[str, Any], case: Any, fail: Fail) -> CodeTest:

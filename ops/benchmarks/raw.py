@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, graded_on, training_benchmarks
 from ops.benchmarks.store import read_problems
 from ops.config import Recipe, digest
 from ops.core.errors import ConfigError
@@ -68,6 +69,23 @@ def held_out(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
     return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 
 
+def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
+    """Which tests scores of `benchmark` are of (`registry.graded_on`), "" where it hides none. Raises `DataError`."""
+    if not BENCHMARKS[benchmark].hides_tests or recipe.benchmarks[benchmark].source == "embedded":
+        return ""
+    files = raw_files(workspace, recipe, benchmark)
+    return graded_on(read_problems(files["test"])) if "test" in files else ""
+
+
 def questions_key(questions: Sequence[Problem]) -> str:
-    """Hash (12 hex digits) of questions, with their gold answers and tests."""
-    return digest([question.as_row() for question in questions])
+    """Hash (12 hex digits) of questions, with their gold answers and tests.
+
+    Which tests are hidden is left out: no grade depends on it, and no stored score is to be asked for again.
+    """
+    return digest([_graded(question).as_row() for question in questions])
+
+
+def _graded(question: Problem) -> Problem:
+    if not any(test.hidden for test in question.tests):
+        return question
+    return replace(question, tests=tuple(replace(test, hidden=False) for test in question.tests))

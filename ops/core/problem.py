@@ -9,6 +9,7 @@ Domain = str
 """What a benchmark declares itself to be of: places in the mix and accuracies are told by it."""
 GraderName = Literal["math", "choice", "text", "code"]
 Split = Literal["train", "test"]
+TestKind = Literal["stdin", "call", "unittest"]
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,18 @@ class CodeTest:
     `kind` "call": `input` is a Python expression such as `f(2, 3)`; its value must
     equal the Python literal `output`. `kind` "unittest": `input` is a module that
     defines `unittest.TestCase`s to run beside the program; `output` is unused.
+    A `hidden` one is not told with the question.
     """
 
-    kind: Literal["stdin", "call", "unittest"]
+    kind: TestKind
     input: str
     output: str = ""
+    hidden: bool = False
+
+    def as_row(self) -> dict[str, Any]:
+        """A JSON-ready row; a public test's says no more than it did before there were hidden ones."""
+        row = asdict(self)
+        return row if self.hidden else {key: value for key, value in row.items() if key != "hidden"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Problem:
         """A JSON-ready row; `from_row` is its inverse."""
         row = asdict(self)
         row["choices"] = list(self.choices)
-        row["tests"] = [asdict(test) for test in self.tests]
+        row["tests"] = [test.as_row() for test in self.tests]
         return row
 
     @classmethod
@@ -82,12 +90,37 @@ def benchmark_of(key: str) -> str:
     return key.partition("/")[0]
 
 
+class FailedTest(NamedTuple):
+    """The first test that a program fails, its texts shortened for a person.
+
+    `number` counts from 1 among the problem's tests; of unit tests, among the module's methods.
+    """
+
+    number: int
+    of: int
+    kind: TestKind
+    got: str
+    """What came of it: `printed '4'`, `f(2) gave 5`, `TestCases.test_empty: ValueError: …`."""
+    expected: str = ""
+    """What should have come, "" where `got` says it (an assertion)."""
+    hidden: bool = False
+
+    @property
+    def which(self) -> str:
+        """`test 2 of 5 (stdin, hidden)`."""
+        return f"test {self.number} of {self.of} ({self.kind}{', hidden' if self.hidden else ''})"
+
+    def __str__(self) -> str:
+        return f"{self.which}: {self.got}" + (f", expected {self.expected}" if self.expected else "")
+
+
 class Grade(NamedTuple):
-    """A grader's verdict: `score` in [0, 1], the answer it `extracted` and why."""
+    """A grader's verdict: `score` in [0, 1], the answer it `extracted`, why, and the test where a program failed."""
 
     score: float
     extracted: str
     reason: str
+    failed: FailedTest | None = None
 
     @property
     def correct(self) -> bool:

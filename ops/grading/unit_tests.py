@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
+from ops.core.problem import FailedTest
 from ops.grading import sandbox
 from ops.grading.controls import control, names_of_tests
+from ops.grading.first_failing import Failure
 from ops.grading.isolation import Libraries
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Report(NamedTuple):
@@ -24,40 +29,48 @@ class Report(NamedTuple):
     """Why there are no tests to speak of; "" where there are."""
 
 
-def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> tuple[str, bool]:
-    """Why `program` fails the module of tests `code` ("" where it passes), and whether for want of time."""
+def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> Failure:
+    """Run the module of tests `code` on `program`, beside the same tests made wrong."""
     wrong = control(code, Random(secrets.randbits(64)))
     modules = [code] if wrong is None else [code, wrong.code]
     order = list(range(len(modules)))
     Random(secrets.randbits(64)).shuffle(order)
     run = sandbox.run("unittest", program, [modules[i] for i in order], limits, chosen=chosen)
     if run.results is None or len(run.results) != len(modules):
-        return run.why or "ended without an answer", run.overran
+        return Failure(run.why or "ended without an answer", run.overran)
     by_module = dict(zip(order, run.results, strict=True))
     status, text = by_module[0]
     if status != "ran":
-        return text, run.overran
-    if reason := _failed(_read(text), code):
-        return reason, False
+        return Failure(text, run.overran)
+    if (failed := _failed(_read(text), code)).reason:
+        return failed
     if wrong is not None and (fooled := _passed_wrongly(by_module[1], wrong.must_fail)):
-        return f"passes tests that were made wrong: {fooled}", False
-    return "", False
+        return Failure(f"passes tests that were made wrong: {fooled}")
+    return Failure("")
 
 
-def _failed(report: Report | None, code: str) -> str:
+def _failed(report: Report | None, code: str) -> Failure:
     if report is None:
-        return "a malformed report"
+        return Failure("a malformed report")
     if report.tampered:
-        return f"changed {report.tampered}"
+        return Failure(f"changed {report.tampered}")
     if report.stopped or not report.became:
-        return report.stopped or "no test ran"
+        return Failure(f"no test ran: {_first_words(report.stopped)}" if report.stopped else "no test ran")
     fine = ("ok", "expected") if "expectedFailure" in code else ("ok",)
-    bad = [why or status for status, why in report.became.values() if status not in fine]
+    bad = [number for number, (status, _) in enumerate(report.became.values(), 1) if status not in fine]
     if bad:
-        return f"{len(bad)} of {len(report.became)} failed: {bad[0].splitlines()[0]}"
+        name, (status, why) = list(report.became.items())[bad[0] - 1]
+        first = FailedTest(bad[0], len(report.became), "unittest", f"{name}: {_first_words(why) or status}")
+        return Failure(f"{first}" + (f"; {len(bad)} fail" if len(bad) > 1 else ""), test=first)
     if missing := names_of_tests(code) - set(report.became):
-        return f"{len(missing)} tests did not run: {min(missing)}"
-    return ""
+        return Failure(f"{len(missing)} tests did not run: {min(missing)}")
+    return Failure("")
+
+
+def _first_words(why: str) -> str:
+    """The error's first line; where that names the type alone (NLTK's in a frame of asterisks), what follows too."""
+    lines = [text for line in _COLOURS.sub("", why).splitlines() if (text := line.strip(" *"))]
+    return " ".join(lines[: 1 if lines and not lines[0].endswith(":") else 2])
 
 
 def _passed_wrongly(result: list[str], must_fail: frozenset[str]) -> str:

@@ -16,10 +16,13 @@ def same_output(wanted: str, printed: str) -> bool:
     left, right = _lines(wanted), _lines(printed)
     if left == right:
         return True
-    return len(left) == len(right) and all(
-        len(a) == len(b) and all(_same_word(x, y) for x, y in zip(a, b, strict=True))
-        for a, b in zip((line.split() for line in left), (line.split() for line in right), strict=True)
-    )
+    return len(left) == len(right) and all(map(same_lines, left, right))
+
+
+def same_lines(wanted: str, printed: str) -> bool:
+    """Equal word by word; numbers with a point or exponent within 1e-6."""
+    left, right = wanted.split(), printed.split()
+    return len(left) == len(right) and all(map(_same_word, left, right))
 
 
 def _lines(text: str) -> list[str]:

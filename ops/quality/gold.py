@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ops.benchmarks.privacy import is_confidential
+from ops.benchmarks.privacy import is_confidential, shown_reason
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, between, run
@@ -53,10 +53,9 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)
         grade = next(left) if problem.answer.strip() else None
-        score, reason = (grade.score, grade.reason) if grade else (None, "no gold answer")
-        # A reason quotes the gold answer: of a confidential benchmark the id alone is told.
-        texts = ("", "not shown") if hidden else (problem.answer, reason)
-        verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, *texts))
+        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer"
+        score, answer = grade.score if grade else None, "" if hidden else problem.answer
+        verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, answer, reason))
     return verdicts
 
 

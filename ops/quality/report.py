@@ -16,11 +16,15 @@ SHOWN_REASON = 160
 
 
 class Golds(NamedTuple):
-    """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s)."""
+    """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s).
+
+    `graded_on`: which tests its scores are of (`benchmarks.registry.graded_on`).
+    """
 
     verdicts: Sequence[GoldGrade]
     malformed: int = 0
     seconds: float = 0.0
+    graded_on: str = ""
 
     @property
     def given(self) -> list[GoldGrade]:
@@ -53,6 +57,7 @@ def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
         for name, golds in sets.items()
     ]
     parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
+    parts += [f"{name} is graded on {golds.graded_on}." for name, golds in sets.items() if golds.graded_on]
     parts += [_misses(name, golds.missed) for name, golds in sets.items() if golds.missed]
     return "\n\n".join(parts) + "\n"
 

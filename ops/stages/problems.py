@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import Benchmark, Loaded
 from ops.benchmarks.quarantine import judge, quarantine
 from ops.benchmarks.raw import SPLITS, raw_files
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.rows import Row, RowError
 from ops.benchmarks.store import write_problems
 from ops.config import BenchmarkSource, Recipe, Setup
@@ -31,6 +31,12 @@ class Raw(NamedTuple):
     quarantined: int = 0
     quarantine: tuple[Path, ...] = ()
     failing_gold: int = 0
+
+    @property
+    def graded_on(self) -> str:
+        """Which tests scores on each split are of, where its benchmark hides some; else ""."""
+        notes = {"train": graded_on(self.train), "test": graded_on(self.test)}
+        return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
 def materialize_raw(setup: Setup, benchmark: str) -> Raw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TextIO
 
 import click
 
@@ -43,6 +44,8 @@ def raw(recipe: str, seed: int | None) -> None:
     for name in setup.recipe.benchmarks:
         loaded = materialize_raw(setup, name)
         click.echo(f"{name}: {len(loaded.train)} to train on, {len(loaded.test)} to evaluate on")
+        if loaded.graded_on:
+            click.echo(f"  graded on {loaded.graded_on}")
         if loaded.quarantine:
             files = ", ".join(map(str, loaded.quarantine))
             failing = f" and {loaded.failing_gold} with a failing gold answer" if loaded.failing_gold else ""
@@ -133,6 +136,21 @@ def gold(recipe: str) -> None:
     from pipelines.commands.quality import report_gold
 
     report_gold(Workspace.find(), recipe)
+
+
+@data.command()
+@click.argument("problem")
+@click.argument("response", type=click.File(encoding="utf-8"), default="-")
+@recipe_option
+def grade(problem: str, response: TextIO, recipe: str) -> None:
+    """Grade one response to one problem; exit code 1 where it is wrong.
+
+    PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file (default: what is piped in). Of a program
+    the first test that it fails is told, of a confidential benchmark never what the test holds.
+    """
+    from pipelines.commands.quality import grade_one
+
+    sys.exit(0 if grade_one(Workspace.find(), recipe, problem, response.read()) else 1)
 
 
 @data.command()

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from ops.config import Setup
+    from ops.config import Recipe, Setup
+    from ops.core.problem import Problem
     from ops.quality import QualityReport
 
 Suite = tuple[bool, "Callable[[], QualityReport]"]
@@ -54,6 +56,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from rich.console import Console
 
     from ops.benchmarks.raw import raw_files
+    from ops.benchmarks.registry import graded_on
     from ops.benchmarks.store import read_problems
     from ops.core.atomic import write_text
     from ops.grading import isolation
@@ -65,12 +68,42 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
         for split, file in raw_files(workspace, recipe, name).items():
             problems = read_problems(file)
             began = time.monotonic()
-            sets[f"{name}, {split}"] = Golds(grade_gold(problems), 0, time.monotonic() - began)
+            verdicts = grade_gold(problems)
+            sets[f"{name}, {split}"] = Golds(verdicts, 0, time.monotonic() - began, graded_on(problems))
     text = gold_report(sets, isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
     Console(width=150).print(text, markup=False, highlight=False)
     click.echo(target)
+
+
+def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
+    """Print the verdict on `response` to the problem `key` of `data/raw`; whether it is right.
+
+    Raises `DataError` where no such problem lies there, `ConfigError` where a program cannot be run.
+    """
+    from ops.benchmarks.privacy import shown_reason
+    from ops.grading import grade
+
+    problem = _problem(workspace, _configured(workspace, recipe_file).recipe, key)
+    verdict = grade(problem, response)
+    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {shown_reason(problem.benchmark, verdict)}")
+    return verdict.correct
+
+
+def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
+    from ops.benchmarks.raw import raw_files
+    from ops.benchmarks.store import read_problems
+    from ops.core.problem import benchmark_of
+
+    name = benchmark_of(key)
+    if name not in recipe.benchmarks:
+        raise DataError("PROBLEM", key, f"is of no benchmark of the recipe {recipe.name!r}", "Name another recipe")
+    for file in raw_files(workspace, recipe, name).values():
+        for problem in read_problems(file) if file.is_file() else ():
+            if problem.key == key:
+                return problem
+    raise DataError(workspace.data / "raw", key, "is not there", "Is the key right? `podium data raw` loads problems")
 
 
 def _configured(workspace: Workspace, recipe_file: str) -> Setup:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.config import BenchmarkSource, Grading
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
@@ -51,7 +51,7 @@ def grade_set(folder: Path, name: str) -> Golds:
     loaded = BENCHMARKS[benchmark].read(split, source, Workspace(folder), 0)
     began = time.monotonic()
     verdicts = grade_gold(loaded.problems)
-    return Golds(verdicts, len(loaded.rejected), time.monotonic() - began)
+    return Golds(verdicts, len(loaded.rejected), time.monotonic() - began, graded_on(loaded.problems))
 
 
 def main() -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from ops.benchmarks.catalogue.livecodebench import BENCHMARK
+from ops.config import BenchmarkSource
 from ops.core.problem import CodeTest, Problem
-from ops.grading import grade, grade_many
+from ops.core.workspace import Workspace
+from ops.grading import code, grade, grade_many
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no real benchmark rows beside the project")
@@ -147,3 +152,32 @@ def test_recorded_programs_that_passed_hidden_tests_pass_the_public_ones() -> No
     ]
     assert len(pairs) > 40
     assert missed == []
+
+
+O1_PREVIEW = "652e4041f3eddee477908d76551376a355cd3debb26c0fb06b49d6a7a23c45cf"
+"""SHA-256 of the sorted verdicts on public tests, as they were before hidden tests were read."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_every_recorded_program_has_the_verdict_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the sandbox, of CPU limits or of comparisons that moves one of 400 verdicts is seen here.
+
+    Programs of 20 CPU seconds are among them: the wall clock, which other work on the machine moves, is put far off.
+    """
+    for kind in ("call", "stdin"):
+        monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], wall_s=900))
+    file = BENCHMARKS.parent / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
+    source = BenchmarkSource(source="file", train_file=str(BENCHMARKS / "livecodebench_v1.jsonl.gz"))
+    loaded = BENCHMARK.read("train", source, Workspace(tmp_path), 0)
+    problems = {problem.id.rpartition("lcb-")[2]: problem for problem in loaded.problems}
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        outcomes = [json.loads(line) for line in lines]
+    grades = grade_many((problems[row["question_id"]], first(row["output_list"])) for row in outcomes)
+    names = [row["question_id"] for row in outcomes]
+    verdicts = sorted((name, grade.score) for name, grade in zip(names, grades, strict=True))
+    assert sum(score for _, score in verdicts) == 352
+    assert [name for row, name, grade in zip(outcomes, names, grades, strict=True)
+            if first(row["graded_list"]) and not grade.correct] == []  # fmt: skip
+    assert all(grade.failed for grade in grades if not grade.correct), "the first failing test is named"
+    assert hashlib.sha256(json.dumps(verdicts).encode()).hexdigest() == O1_PREVIEW

@@ -1,0 +1,157 @@
+"""Grading: short programs beside their bare start behind the same wall, 14,042 responses to choices beside a bare
+pattern, 5,000 responses to MATH, hostile ones among them, beside bare math-verify.
+
+The rows are the real ones where they lie beside the project, and embedded ones otherwise.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ops.core.problem import CodeTest, Problem
+from ops.core.workspace import Workspace
+from ops.grading import grade_many
+from ops.grading.folders import sandbox_folder
+from ops.grading.isolation import bubblewrap, isolation, own_libraries
+from tests.bench.forms import bare_math_verify, cpu_s
+from tests.bench.row import Row
+
+PROGRAMS, AT_ONCE, ROUNDS = 40, 2, 4
+CHOICES, FORMULAS, EVERY = 14_042, 5_000, 10
+"""Sizes of MMLU's test split and of ten runs of MATH500; math-verify reads every tenth."""
+ENDS = ("Answer: {}", "The answer is ({}).", r"So it is \boxed{{{}}}.", "**{}**", "Therefore, option {} is correct.")
+LETTER = re.compile(r"\b[A-Z]\b")
+HOSTILE = (
+    r"\boxed{9^{9^{9^{9}}}}", r"\boxed{10^{10^{10}} + 1}", r"\boxed{(((1000!)!)!)}", r"\boxed{\frac" * 2_000,
+    r"\boxed{" + "{" * 20_000, r"\boxed{" + r"\sqrt{" * 3_000 + "2" + "}" * 3_000 + "}", "$" * 50_000,
+    r"\boxed{" + "+".join(f"x^{{{n}}}" for n in range(1_000)) + "}", r"\boxed{\sum_{n=1}^{10^{12}} \frac{1}{n^7}}",
+    r"\boxed{" + "1" * 50_000 + "}",
+)  # fmt: skip
+SEED = 0
+
+
+def rows() -> list[Row]:
+    """Time for one response: wall-clock for programs, which run in processes of their own, else CPU time."""
+    return [_programs(), _choices(), _formulas()]
+
+
+# ── programs ─────────────────────────────────────────────────────────────────
+
+
+def _programs() -> Row:
+    """Both run `AT_ONCE` at a time; the fastest of rounds in turn counts, since other work only adds."""
+    if isolation() != "bubblewrap":
+        raise SystemExit("error: bubblewrap does not work on this machine: no program is graded here")
+    ours, bare = [], []
+    for number in range(ROUNDS):
+        sources = [_source(number * PROGRAMS + i) for i in range(PROGRAMS)]
+        ours.append(_wall_s(lambda sources=sources: _grade_programs(sources)))
+        bare.append(_wall_s(lambda sources=sources: _start_programs(sources)))
+    name = f"grading: a short program, {AT_ONCE} at once"
+    return Row(name, min(ours) * 1e3, "the same in bare bwrap", min(bare) * 1e3, 3.0, "ms")
+
+
+def _source(number: int) -> str:
+    return f"n = int(input())\ntotal = sum(k * k % {number + 2} for k in range(n))\nprint(total)"
+
+
+def _expected(number: int) -> str:
+    return str(sum(k * k % (number + 2) for k in range(50)))
+
+
+def _grade_programs(sources: list[str]) -> None:
+    first = int(sources[0].split("% ")[1].split(" ")[0]) - 2
+    pairs = []
+    for place, source in enumerate(sources):
+        tests = (CodeTest("stdin", "50\n", _expected(first + place)),)
+        problem = Problem(str(first + place), "livecodebench", "code", "test", "?", "", "code", tests=tests)
+        pairs.append((problem, f"```python\n{source}\n```"))
+    assert all(grade.correct for grade in grade_many(pairs, workers=AT_ONCE))
+
+
+def _start_programs(sources: list[str]) -> None:
+    python = os.path.realpath(sys.executable)
+
+    def start(source: str) -> None:
+        with sandbox_folder() as folder:
+            command = [*bubblewrap(folder, own_libraries()), python, "-I", "-S", "-c", source]
+            subprocess.run(command, input="50\n", env={}, capture_output=True, text=True, check=True)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(start, sources))
+
+
+def _wall_s(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) / PROGRAMS
+
+
+# ── choices and formulas ─────────────────────────────────────────────────────
+
+
+def _choices() -> Row:
+    problems = _problems("mmlu", "choice", ("mmlu_test_part", "mmlu_val", "mmlu_dev"))
+    chance = random.Random(SEED)
+    pairs = []
+    for number in range(CHOICES):
+        problem = problems[number % len(problems)]
+        letters = "ABCDEFGHIJ"[: len(problem.choices)]
+        thought = f"{problem.question} Let me go through what is offered. {' '.join(problem.choices)} "
+        pairs.append((problem, f"{thought}\n{chance.choice(ENDS).format(chance.choice(letters))}\n{number}"))
+    ours = _cpu_s(lambda: grade_many(pairs))
+    bare = _cpu_s(lambda: [LETTER.findall(response)[-1:] for _, response in pairs])
+    name = f"grading: {CHOICES:,} responses to MMLU"
+    return Row(name, ours, "the last capital letter, by re", bare, 60, "CPU s")
+
+
+def _formulas() -> Row:
+    """Ours reads all, hostile ones among them; math-verify every tenth, and none of those, times ten."""
+    problems = [problem for problem in _problems("math500", "math", ("math_train",)) if problem.answer.strip()]
+    chance, pairs = random.Random(SEED), []
+    for number in range(FORMULAS):
+        problem, other = problems[number % len(problems)], chance.choice(problems)
+        answer = problem.answer if chance.random() < 0.6 else other.answer
+        pairs.append((problem, f"{problem.question}\nWe compute step by step. So it is $\\boxed{{{answer}}}$."))
+    hostile = [(problems[number], text) for number, text in enumerate(HOSTILE)]
+    ours = _cpu_s(lambda: grade_many([*pairs, *hostile]))
+    sampled = pairs[::EVERY]
+    bare = EVERY * _cpu_s(lambda: [bare_math_verify(problem.answer, response) for problem, response in sampled])
+    name = f"grading: {FORMULAS:,} responses to MATH and {len(HOSTILE)} hostile ones"
+    return Row(name, ours, "math-verify without those", bare, 0.3, "CPU s")
+
+
+def _cpu_s(work: Callable[[], Any]) -> float:
+    began = cpu_s()
+    work()
+    return cpu_s() - began
+
+
+def _problems(benchmark: str, grader: Any, files: tuple[str, ...]) -> list[Problem]:
+    folder = Workspace.find().root.parent / "shared" / "benchmarks"
+    if folder.is_dir():
+        return [problem for file in files for problem in _read(folder / f"{file}.jsonl.gz", benchmark, grader)]
+    from ops.miniature.problems import generate
+
+    return generate(benchmark, "test", 1000, SEED)
+
+
+def _read(file: Path, benchmark: str, grader: Any) -> list[Problem]:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [
+        Problem(row["id"], benchmark, benchmark, "test", row["question"], row["answer"], grader,
+                tuple(row["choices"] or ()))
+        for row in rows
+    ]  # fmt: skip

@@ -1,0 +1,154 @@
+"""LiveCodeBench's hidden tests: read in each of upstream's forms, never loaded as a pickle, counted apart."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.benchmarks import packed
+from ops.benchmarks.packed import hidden_tests
+from ops.benchmarks.raw import questions_key
+from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.store import read_problems, write_problems
+from ops.config import BenchmarkSource
+from ops.core.errors import DataError
+from ops.core.problem import CodeTest, Problem
+from ops.core.workspace import Workspace
+from tests.loading import sound_problems
+from tests.unit.data.upstream import HUB_ROWS
+
+TESTS = [{"input": "3\n", "output": "é\n", "testtype": "stdin"}] * 3
+RAN: list[str] = []
+
+
+def pack(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("count", [0, 1, 5000])
+def test_a_text_that_any_protocol_pickled_is_read(protocol: int, count: int) -> None:
+    tests = TESTS[:1] * count
+    assert hidden_tests(pack(pickle.dumps(json.dumps(tests, ensure_ascii=False), protocol))) == tests
+
+
+def test_plain_json_is_read() -> None:
+    assert hidden_tests(json.dumps(TESTS)) == TESTS
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return RAN.append, ("ran",)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (pack(pickle.dumps(Evil())), "refused"),
+        (pack(pickle.dumps(Evil(), 0)), "refused"),
+        (pack(pickle.dumps(["[]"])), "refused"),
+        (pack(pickle.dumps(b"[]")), "refused"),
+        (pack(pickle.dumps("{}")), "no list"),
+        (pack(pickle.dumps("[" * 100_000)), "nested"),
+        (pack(b"\x8c\x02[]2."), "would do DUP"),
+        (pack(b""), "exhausted"),
+        (pack(b"no pickle"), "unknown"),
+        (pack(pickle.dumps("[]"))[:-8], "cannot be unpacked"),
+        ("####", "cannot be unpacked"),
+        ('{"a": 1}', "cannot be unpacked"),
+        ("", "cut short"),
+    ],
+)
+def test_anything_else_is_refused_and_nothing_runs(bad: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        hidden_tests(bad)
+    assert RAN == []
+
+
+def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match="over"):
+        hidden_tests(pack(pickle.dumps(json.dumps(["x" * 2000]))))
+
+
+@given(st.binary() | st.lists(st.sampled_from([b"\x80\x04", b"\x8c\x02[]", b"c", b"os\n", b"R", b"."])).map(b"".join))
+def test_any_pickle_gives_tests_or_a_value_error(data: bytes) -> None:
+    try:
+        assert isinstance(hidden_tests(pack(data)), list)
+    except ValueError:
+        return
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────
+
+
+def load(workspace: Workspace, write_rows: Any, *rows: dict[str, Any]) -> list[Problem]:
+    numbered = [{**HUB_ROWS["livecodebench"], "question_id": str(n), **row} for n, row in enumerate(rows)]
+    source = BenchmarkSource(source="file", train_file=write_rows("lcb.jsonl", numbered).name)
+    return sound_problems(BENCHMARKS["livecodebench"], "train", source, workspace, 0)
+
+
+def test_hidden_tests_of_a_megabyte_are_no_malformed_row(workspace: Workspace, write_rows: Any) -> None:
+    numbers = " ".join(str(n * 7919 % 10_007) for n in range(200_000))
+    large = [{"input": numbers, "output": numbers, "testtype": "stdin"}]
+    [problem] = load(workspace, write_rows, {"private_test_cases": pack(pickle.dumps(json.dumps(large)))})
+    assert [(len(test.input), test.hidden) for test in problem.tests] == [(1, False), (len(numbers), True)]
+
+
+def test_functional_rows_call_the_method_they_name(workspace: Workspace, write_rows: Any) -> None:
+    case = {"input": "[1, 2]\n3", "output": "true", "testtype": "functional"}
+    row = {
+        "starter_code": "class Solution:\n    def has(self, xs, x):", "metadata": json.dumps({"func_name": "has"}),
+        "public_test_cases": json.dumps([case]), "private_test_cases": pack(pickle.dumps(json.dumps([case]))),
+    }  # fmt: skip
+    [problem] = load(workspace, write_rows, row)
+    public = CodeTest("call", "Solution().has([1, 2], 3)", "True")
+    assert problem.tests == (public, CodeTest("call", public.input, public.output, hidden=True))
+
+
+def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace, write_rows: Any) -> None:
+    full, bare, empty = load(workspace, write_rows, {}, {"private_test_cases": None}, {"private_test_cases": "[]"})
+    assert graded_on([bare, empty]) == "public tests only (2 in 2 problems)"
+    assert graded_on([full]) == "hidden tests (1, and 1 public ones, in 1 problems)"
+    assert graded_on([full, bare]) == (
+        "hidden tests (1, and 2 public ones, in 2 problems, 1 of which have public ones only)"
+    )
+
+
+def test_benchmarks_that_hide_nothing_say_nothing(workspace: Workspace) -> None:
+    embedded = sound_problems(BENCHMARKS["livecodebench"], "train", BenchmarkSource(train=3), workspace, 0)
+    assert graded_on(embedded) == graded_on([]) == ""
+
+
+def test_hidden_tests_that_are_no_text_are_a_malformed_row(workspace: Workspace, write_rows: Any) -> None:
+    with pytest.raises(DataError, match="private_test_cases.*list, not text"):
+        load(workspace, write_rows, {"private_test_cases": [1]})
+
+
+@pytest.mark.parametrize("cases", ["5", "true", '"abc"', '{"input": "1"}'])
+def test_tests_that_are_no_list_are_a_malformed_row(workspace: Workspace, write_rows: Any, cases: str) -> None:
+    with pytest.raises(DataError, match="no list"):
+        load(workspace, write_rows, {"public_test_cases": cases})
+
+
+def test_what_is_stored_keeps_the_mark_and_no_key_does(workspace: Workspace, write_rows: Any, tmp_path: Path) -> None:
+    problems = load(workspace, write_rows, {})
+    write_problems(tmp_path / "p.jsonl", problems)
+    assert read_problems(tmp_path / "p.jsonl") == problems
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows[0]["tests"] == [
+        {"kind": "stdin", "input": "1", "output": "2"},
+        {"kind": "stdin", "input": "3", "output": "4", "hidden": True},
+    ]
+    unmarked = [Problem.from_row({**rows[0], "tests": [{**test, "hidden": False} for test in rows[0]["tests"]]})]
+    assert unmarked != problems
+    assert questions_key(unmarked) == questions_key(problems), "scores stored before the mark stay"
+    assert questions_key([Problem.from_row({**rows[0], "tests": rows[0]["tests"][:1]})]) != questions_key(problems)

@@ -1,0 +1,168 @@
+"""The first test that a program fails: which, what came and what should have; hidden tests in runs of few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.benchmarks.privacy import shown_reason
+from ops.benchmarks.store import write_problems
+from ops.core.problem import CodeTest, FailedTest, Grade, Problem
+from ops.grading import code, grade, sandbox
+from ops.quality.gold import grade_gold
+from tests.command import podium
+
+ADD = "def f(a, b):\n    return a + b"
+UNITS = """
+import unittest
+class Cases(unittest.TestCase):
+    def test_a(self): self.assertEqual(f(1, 1), 2)
+    def test_b(self): self.assertEqual(f(2, 2), 5)
+    def test_c(self): self.assertEqual(f(2, 2), 6)
+"""
+STDIN = CodeTest("stdin", "1\n", "1\n2\n")
+
+
+def problem(*tests: CodeTest, answer: str = "", benchmark: str = "livecodebench") -> Problem:
+    return Problem("p1", benchmark, "code", "test", "Write it.", answer, "code", tests=tests)
+
+
+def failed(program: str, *tests: CodeTest) -> FailedTest:
+    verdict = grade(problem(*tests), f"```python\n{program}\n```")
+    assert verdict.score == 0.0
+    assert verdict.failed is not None
+    assert str(verdict.failed) in verdict.reason
+    return verdict.failed
+
+
+@pytest.mark.parametrize(
+    ("program", "tests", "words"),
+    [
+        (ADD, (CodeTest("call", "f(1, 2)", "3"), CodeTest("call", "f(2, 2)", "5")),
+         "test 2 of 2 (call): f(2, 2) gave 4, expected 5"),
+        (ADD, (CodeTest("call", "f(1, '')", "3"),),
+         "test 1 of 1 (call): TypeError: unsupported operand type(s) for +: 'int' and 'str', expected 3"),
+        ("print(1, 2)", (CodeTest("stdin", "", "1 2"), CodeTest("stdin", "", "3\n", hidden=True)),
+         "test 2 of 2 (stdin, hidden): printed '1 2', expected '3'"),
+        ("print(1)\nprint(2.5)", (CodeTest("stdin", "", "1.0\n2\n3\n"),),
+         "test 1 of 1 (stdin): line 2 printed is '2.5', expected '2' of 3 lines"),
+        ("print(1)", (STDIN,), "test 1 of 1 (stdin): line 2 printed is no more, expected '2' of 2 lines"),
+        ("print(1)\nprint(2)\nprint(3)", (STDIN,),
+         "test 1 of 1 (stdin): line 3 printed is '3', expected no more of 2 lines"),
+        ("raise SystemExit(1)", (STDIN,), r"test 1 of 1 (stdin): exit status 1, expected '1\n2\n'"),
+        (ADD, (CodeTest("unittest", UNITS),), "test 2 of 3 (unittest): Cases.test_b: AssertionError: 4 != 5"),
+    ],
+)  # fmt: skip
+def test_the_first_failing_test_is_told(program: str, tests: tuple[CodeTest, ...], words: str) -> None:
+    assert str(failed(program, *tests)) == words
+
+
+def test_what_is_told_is_short_however_long_the_values_are() -> None:
+    long = failed("print('x' * 100_000)", CodeTest("stdin", "", "y" * 100_000))
+    many = failed("def f():\n    return 'x' * 100_000", CodeTest("call", f"f( {' ' * 1000})", repr("y" * 100_000)))
+    huge = failed("def f():\n    return 10 ** 10_000", CodeTest("call", "f()", "1"))
+    assert all(len(str(test)) < 300 for test in (long, many, huge))
+
+
+def test_an_error_in_a_frame_and_in_colours_is_told_in_words() -> None:
+    framed = "raise LookupError('\\n****\\n  Resource \\x1b[93mpunkt\\x1b[0m not found.\\n  Please download it')"
+    words = "LookupError: Resource punkt not found."
+    inside = failed(f"def f(a, b):\n    {framed}", CodeTest("unittest", UNITS))
+    assert str(inside) == f"test 1 of 3 (unittest): Cases.test_a: {words}"
+    assert grade(problem(CodeTest("unittest", UNITS)), f"```python\n{framed}\n```").reason == f"no test ran: {words}"
+
+
+def test_a_right_program_fails_nothing_and_no_program_no_test() -> None:
+    assert grade(problem(CodeTest("call", "f(1, 2)", "3")), f"```python\n{ADD}\n```").failed is None
+    nothing = grade(problem(CodeTest("call", "f(1, 2)", "3")), "")
+    assert (nothing.score, nothing.failed) == (0.0, None)
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, sandbox.ProgramLimits]]:
+    """How many tests each run had, and its limits."""
+    seen: list[tuple[int, sandbox.ProgramLimits]] = []
+    real = sandbox.run
+
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+        seen.append((len(tests), limits))
+        return real(kind, program, tests, limits, **more)
+
+    monkeypatch.setattr(sandbox, "run", noted)
+    return seen
+
+
+def squares(count: int, hidden: bool) -> tuple[CodeTest, ...]:
+    return tuple(CodeTest("call", f"f({n})", str(n * n), hidden) for n in range(count))
+
+
+def test_public_tests_share_a_run_and_hidden_ones_run_by_few(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
+    case = problem(*squares(9, hidden=False), *squares(14, hidden=True))
+    assert grade(case, "def f(n):\n    return n * n").correct
+    assert [count for count, _ in runs] == [9, code.HIDDEN_AT_ONCE, code.HIDDEN_AT_ONCE, 2]
+    public, *hidden = (limits.cpu_s for _, limits in runs)
+    assert hidden == [public * count for count, _ in runs[1:]], "each hidden call has the time that public ones share"
+
+
+def test_a_program_that_fails_early_is_not_run_on_the_rest(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
+    case = problem(*squares(2, hidden=False), *squares(30, hidden=True))
+    verdict = grade(case, "def f(n):\n    return n * n if n < 7 else 0")
+    assert verdict.reason == "test 10 of 32 (call, hidden): f(7) gave 0, expected 49"
+    assert len(runs) == 3
+
+
+def test_long_outputs_do_not_share_a_run(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
+    lines = "7\n" * (3 << 20)
+    tests = [CodeTest("stdin", "", lines, hidden=True)] * 4
+    assert grade(problem(*tests), "```python\nprint('7\\n' * (3 << 20))\n```").correct
+    assert len(runs) == 4
+
+
+def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(code.LIMITS, "stdin", replace(code.LIMITS["stdin"], cpu_s=1))
+    tests = (CodeTest("stdin", "1\n", "2\n"), CodeTest("stdin", "9\n", "9\n"))
+    slow = "n = int(input())\nwhile n == 9: pass\nprint(n)"
+    verdict = grade(problem(*tests), f"```python\n{slow}\n```")
+    assert verdict.reason == "test 1 of 2 (stdin): printed '1', expected '2'"
+    assert code.is_final(verdict)
+
+
+# ── what is shown ────────────────────────────────────────────────────────────
+
+
+def test_of_a_confidential_benchmark_only_which_test_failed_is_shown() -> None:
+    test = FailedTest(3, 9, "stdin", "printed 'secret'", "'secret'", hidden=True)
+    verdict = Grade(0.0, "program", str(test), test)
+    assert shown_reason("livecodebench", verdict) == verdict.reason
+    assert shown_reason("gpqa_diamond", verdict) == "test 3 of 9 (stdin, hidden) failed (not shown)"
+    assert shown_reason("gpqa_diamond", Grade(0.0, "B", "gold is secret")) == "not shown"
+
+
+def test_the_gold_report_of_a_confidential_benchmark_tells_no_test() -> None:
+    secret = problem(CodeTest("call", "f(41)", "'secret'", hidden=True), answer="f = print", benchmark="gpqa_diamond")
+    [gold] = grade_gold([secret])
+    assert (gold.score, gold.answer, gold.reason) == (0.0, "", "test 1 of 1 (call, hidden) failed (not shown)")
+
+
+def test_a_person_grades_one_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("init", str(tmp_path)) == 0
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    case = problem(CodeTest("call", "f(1, 2)", "3"), CodeTest("call", "f(2, 2)", "5"))
+    write_problems(tmp_path / "data" / "raw" / "livecodebench-test.jsonl", [case])
+    file = tmp_path / "response.md"
+    file.write_text(f"```python\n{ADD}\n```", encoding="utf-8")
+    capsys.readouterr()
+    assert podium("data", "grade", "livecodebench/p1", str(file)) == 1
+    assert capsys.readouterr().out == "✗  livecodebench/p1: test 2 of 2 (call): f(2, 2) gave 4, expected 5\n"
+    assert podium("data", "grade", "livecodebench/p2", str(file)) == 1
+    assert "livecodebench/p2: is not there" in capsys.readouterr().err
+    assert podium("data", "grade", "elsewhere/p2", str(file)) == 1
+    assert "is of no benchmark" in capsys.readouterr().err

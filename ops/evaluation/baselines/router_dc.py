@@ -43,19 +43,22 @@ class Router(NamedTuple):
 def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
     """Learn from problems × dimensions and problems × workers (NaN: not known); the same seed, the same router."""
     import torch
+    from torch.nn.functional import normalize
 
     draw = torch.Generator().manual_seed(seed)
     # In double precision how many threads add up does not decide where a question goes.
     inputs, known = torch.from_numpy(_with_bias(vectors)), torch.from_numpy(scores)
     encoder = torch.randn(inputs.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
     workers = torch.randn(scores.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
-    groups = torch.from_numpy(_clusters(vectors, seed))
+    groups = Groups.of(vectors, seed)
     optimizer = torch.optim.AdamW([encoder, workers], lr=RATE, weight_decay=DECAY)
     for _ in range(STEPS):
         batch = torch.randint(len(inputs), (min(BATCH, len(inputs)),), generator=draw)
-        encoded = torch.nn.functional.normalize(inputs @ encoder, dim=1)
-        similarity = encoded[batch] @ torch.nn.functional.normalize(workers, dim=1).T
-        loss = _worker_loss(similarity, known[batch], draw) + WEIGHT * _question_loss(encoded, groups, batch, draw)
+        similarity = normalize(inputs[batch] @ encoder, dim=1) @ normalize(workers, dim=1).T
+        loss = _worker_loss(similarity, known[batch], draw)
+        if not groups.is_one:
+            compared = torch.cat([batch.unsqueeze(1), groups.others(batch, draw)], dim=1)
+            loss = loss + WEIGHT * _question_loss(normalize(inputs[compared] @ encoder, dim=2))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -85,25 +88,50 @@ def _worker_loss(similarity: Tensor, scores: Tensor, draw: Generator) -> Tensor:
     return (each * (scores.gather(1, top) > 0)).sum(dim=1).mean()
 
 
-def _question_loss(encoded: Tensor, groups: Tensor, batch: Tensor, draw: Generator) -> Tensor:
-    """Sample-sample contrastive loss: one of the same group against H of other groups; Equation 5."""
-    import torch
-
-    same = groups[batch].unsqueeze(1) == groups
-    if bool(same.all()):
-        return torch.zeros((), dtype=encoded.dtype)
-    others = [torch.multinomial(same.double(), 1, generator=draw)]
-    others.append(torch.multinomial((~same).double(), OUTSIDERS, replacement=True, generator=draw))
-    similarity = (encoded[batch].unsqueeze(1) * encoded[torch.cat(others, dim=1)]).sum(dim=2)
+def _question_loss(encoded: Tensor) -> Tensor:
+    """Sample-sample contrastive loss: each against one of its group and H of other groups; Equation 5."""
+    similarity = (encoded[:, :1] * encoded[:, 1:]).sum(dim=2)
     return (similarity.logsumexp(dim=1) - similarity[:, 0]).mean()
 
 
-def _clusters(vectors: Vectors, seed: int) -> NDArray[np.int64]:
-    from sklearn.cluster import KMeans
+class Groups(NamedTuple):
+    """Groups of like questions, one after the other."""
 
-    distinct = len(np.unique(vectors, axis=0))
-    groups = KMeans(min(CLUSTERS, distinct), n_init=4, random_state=seed).fit_predict(vectors)
-    return groups.astype(np.int64)
+    order: Tensor
+    """Indices of questions."""
+    start: Tensor
+    count: Tensor
+    """By question: where its group begins in `order`, and how many it has."""
+
+    @classmethod
+    def of(cls, vectors: Vectors, seed: int) -> Groups:
+        """By k-means."""
+        import torch
+        from sklearn.cluster import KMeans
+
+        distinct = len(np.unique(vectors, axis=0))
+        groups = KMeans(min(CLUSTERS, distinct), n_init=4, random_state=seed).fit_predict(vectors)
+        count = np.bincount(groups)
+        start = np.cumsum(count) - count
+        order = np.argsort(groups, kind="stable")
+        return cls(
+            *(torch.from_numpy(np.asarray(each, dtype=np.int64)) for each in (order, start[groups], count[groups]))
+        )
+
+    @property
+    def is_one(self) -> bool:
+        """No question is outside of another's group."""
+        return int(self.count[0]) == len(self.order)
+
+    def others(self, batch: Tensor, draw: Generator) -> Tensor:
+        """For each question one of its own group, then H of others."""
+        import torch
+
+        start, count = self.start[batch].unsqueeze(1), self.count[batch].unsqueeze(1)
+        chance = torch.rand(len(batch), 1 + OUTSIDERS, generator=draw, dtype=torch.float64)
+        within = start + (chance[:, :1] * count).long()
+        outside = (chance[:, 1:] * (len(self.order) - count)).long()
+        return self.order[torch.cat([within, outside + count * (outside >= start)], dim=1)]
 
 
 @asking(
@@ -111,9 +139,9 @@ def _clusters(vectors: Vectors, seed: int) -> NDArray[np.int64]:
     place=51,
     calls=lambda workers: 1,
     source="arXiv:2409.19886, Section 3",
-    differs="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups are "
-    "k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the last "
-    "step counts, where the authors' code keeps the step that is best on its test sets.",
+    differs="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups "
+    "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
+    "last step counts, where the authors' code keeps the step that is best on its test sets.",
 )
 def router_dc(known: Known) -> Method:
     """Learned from every precached sample. Raises `ValueError` where nobody has answered."""

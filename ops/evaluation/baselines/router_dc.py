@@ -24,7 +24,7 @@ CLUSTERS, OUTSIDERS = 5, 3
 """N groups of questions; H questions of other groups that one is pushed away from."""
 WEIGHT = 1.0
 """λ of the loss between questions."""
-STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 1e-3, 0.01, 128
+STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 5e-3, 0.01, 128
 """Of AdamW, and the width of the vectors. The paper's rate is that of a pretrained encoder."""
 
 

@@ -16,7 +16,7 @@ from ops.evaluation.baselines._controller import Controller, Exploring, Plan, ve
 from ops.evaluation.baselines._embedding import QuestionEmbedding
 from ops.evaluation.baselines._outcomes import Outcomes
 from ops.evaluation.method import Known, Method
-from ops.workflow.grammar import SOLVE, Workflow
+from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,10 @@ PENALTY = 0.02
 """Reward that a workflow loses for what the best single worker takes in USD for a question, on average."""
 EVENLY = (0.5, 0.1)
 """Share of the probability that is spread evenly, in the first round and in the last."""
-RATE, DECAY, OPENING_STEPS = 0.1, 1e-3, 300
+RATE, DECAY = 0.03, 1e-3
+"""Of AdamW."""
+RIDGE, TEMPERATURE = 1.0, 0.1
+"""Of the start: the weight of small coefficients, and the reward that makes a worker e times as probable."""
 
 
 @dataclass
@@ -47,20 +50,19 @@ class Training:
         return float(self.outcomes.usd[self.known.best]) or float("inf")
 
     def open(self) -> None:
-        """Learn who solves what from the precached answers, where every worker's reward is known: exact expectation."""
+        """Start from the precached answers, where every worker's reward is known: it is regressed on the questions.
+
+        A worker's probability is that of the softmax of what it promises: the best policy of a given entropy.
+        """
         import torch
+        from sklearn.linear_model import Ridge
 
         own = list(self.controller.workers)
         scores = np.where(np.isnan(self.outcomes.scores), self.outcomes.means, self.outcomes.scores)[:, own]
-        rewards = torch.from_numpy(scores - self.penalty * self.outcomes.usd[own] / self.unit)
-        head = self.controller.heads["worker"]
-        optimizer = torch.optim.AdamW([head], lr=RATE, weight_decay=DECAY)
-        for _ in range(OPENING_STEPS):
-            chances = self.controller.worker_logits(self.vectors, SOLVE).softmax(1)
-            loss = -(chances * rewards).sum(1).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        rewards = scores - self.penalty * self.outcomes.usd[own] / self.unit
+        promised = Ridge(alpha=RIDGE).fit(self.vectors[:, :-1].numpy(), rewards)
+        head = np.hstack([np.atleast_2d(promised.coef_), np.atleast_1d(promised.intercept_)[:, None]])
+        self.controller.heads["worker"].data = torch.from_numpy(head / TEMPERATURE)
 
     def learn(self) -> None:
         """`ROUNDS` of them. The mode is learned in the second half, once there is something to choose between.
@@ -70,7 +72,9 @@ class Training:
         import torch
 
         draw = torch.Generator().manual_seed(self.known.seed)
-        optimizer = torch.optim.AdamW(list(self.controller.heads.values()), lr=RATE, weight_decay=DECAY)
+        # What all roles share is known from every answer of every worker: a few runs would only blur it.
+        learning = [head for name, head in self.controller.heads.items() if name != "worker"]
+        optimizer = torch.optim.AdamW(learning, lr=RATE, weight_decay=DECAY)
         usual = torch.zeros(len(self.controller.modes), dtype=torch.float64)
         for done, own in enumerate(_batches(len(self.vectors), draw)):
             share = done / max(1, ROUNDS - 1)
@@ -154,9 +158,9 @@ def trained(known: Known, penalty: float = PENALTY) -> Method:
     source="arXiv:2502.11133, Section 4",
     differs="Heads are linear in TF-IDF vectors, where the authors embed questions, modes, roles and LLMs by a "
     "sentence encoder and have a latent variable; four modes and four roles that any worker understands, in at most "
-    "five steps; "
-    "who solves what starts from the precached answers; the gradient is exact over modes and has a baseline; the "
-    "penalty counts in answers of the best single worker; the most probable decision is taken, none is drawn.",
+    "five steps; who solves what is regressed on the precached answers, not learned from runs; the gradient is exact "
+    "over modes and has a baseline; the penalty counts in answers of the best single worker; the most probable "
+    "decision is taken, none is drawn.",
 )
 def mas_router(known: Known) -> Method:
     """With `PENALTY`."""

@@ -67,6 +67,11 @@ class Method:
         return cls(lambda problems, repeat: [(workflow,) * count] * len(problems), choose, detail)
 
     @classmethod
+    def beside(cls, workflows: Branches, choose: Callable[[Sequence[Attempt]], Sequence[int]]) -> Method:
+        """The same workflows side by side, whatever is asked."""
+        return cls(lambda problems, repeat: [workflows] * len(problems), choose)
+
+    @classmethod
     def routed(cls, route: Callable[[Sequence[Problem]], Sequence[Workflow]], detail: str = "") -> Method:
         """One workflow a question, chosen by the question alone."""
         return cls(lambda problems, repeat: [(workflow,) for workflow in route(problems)], first, detail)

@@ -1,0 +1,108 @@
+"""MasRouter's cascade: a question's mode of collaboration, then how many agents, their roles, and a worker for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from ops.evaluation.baselines._collaboration import MODES, ROLES, Mode, Seat, sizes, workflow
+from ops.evaluation.baselines._embedding import Vectors
+from ops.workflow.grammar import Workflow
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+class Exploring(NamedTuple):
+    """How decisions are drawn while learning: so much of the probability is spread evenly over what there is."""
+
+    draw: Generator
+    evenly: float = 0.0
+
+
+class Plan(NamedTuple):
+    """What was decided, and the log-probability of all that follows from the mode."""
+
+    workflow: Workflow
+    log_probability: Tensor
+
+
+class Controller(NamedTuple):
+    """One linear softmax head a decision, over a question's vector; all start even.
+
+    A worker's logit has a part for every role and one for the role itself, so that what is learned of a worker at
+    solving is believed of it elsewhere until something else shows.
+    """
+
+    heads: Mapping[str, Tensor]
+    workers: Sequence[int]
+    """The ordinals that may be chosen."""
+    modes: tuple[Mode, ...]
+    most: int
+    """Steps of a workflow."""
+
+    @classmethod
+    def start(cls, dimensions: int, workers: Sequence[int], most: int) -> Self:
+        """Dimensions: of `vectors_of`."""
+        import torch
+
+        modes = tuple(mode for mode in MODES if sizes(mode, most))
+        choices = {"mode": len(modes), "worker": len(workers)}
+        choices |= {f"steps {mode}": len(sizes(mode, most)) for mode in modes}
+        choices |= {f"worker {role}": len(workers) for role in ROLES}
+        for mode in modes:
+            for seats in sizes(mode, most).values():
+                choices |= {_role_head(mode, index): len(seat.roles) for index, seat in enumerate(seats)}
+        zeros = {name: torch.zeros(count, dimensions, dtype=torch.float64) for name, count in choices.items()}
+        return cls({name: head.requires_grad_() for name, head in zeros.items()}, workers, modes, most)
+
+    def mode_logits(self, vectors: Tensor) -> Tensor:
+        """Questions × modes."""
+        return vectors @ self.heads["mode"].T
+
+    def worker_logits(self, vectors: Tensor, role: str) -> Tensor:
+        """… × workers."""
+        return vectors @ (self.heads["worker"] + self.heads[f"worker {role}"]).T
+
+    def best(self, vector: Tensor) -> tuple[Mode, Workflow]:
+        """The most probable decision at each level."""
+        mode = self.modes[int(self.mode_logits(vector).argmax())]
+        return mode, self.plan(vector, mode).workflow
+
+    def plan(self, vector: Tensor, mode: Mode, exploring: Exploring | None = None) -> Plan:
+        """A workflow of this mode: drawn, or without `exploring` the most probable."""
+        import torch
+
+        total = torch.zeros((), dtype=vector.dtype)
+        roles: list[str] = []
+        seated: list[int] = []
+
+        def decide(logits: Tensor) -> int:
+            nonlocal total
+            if exploring is None:
+                return int(logits.argmax())
+            chances = (1 - exploring.evenly) * logits.softmax(0) + exploring.evenly / len(logits)
+            chosen = int(torch.multinomial(chances, 1, generator=exploring.draw))
+            total = total + chances[chosen].log()
+            return chosen
+
+        shapes = list(sizes(mode, self.most).values())
+        seats: tuple[Seat, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
+        for index, seat in enumerate(seats):
+            roles.append(seat.roles[decide(self.heads[_role_head(mode, index)] @ vector)])
+            again = seat.same_as
+            seated.append(seated[again] if again is not None else decide(self.worker_logits(vector, roles[-1])))
+        return Plan(workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
+
+
+def vectors_of(embedded: Vectors) -> Tensor:
+    """Questions × dimensions, with a last column of ones."""
+    import torch
+
+    return torch.from_numpy(np.hstack([embedded, np.ones((len(embedded), 1))]))
+
+
+def _role_head(mode: Mode, seat: int) -> str:
+    return f"role {mode} {seat}"

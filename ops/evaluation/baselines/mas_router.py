@@ -1,0 +1,167 @@
+"""MasRouter: a learned choice of collaboration, roles and workers for every question, weighing answers against USD."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ops.core.problem import Problem
+from ops.evaluation.baseline import asking
+from ops.evaluation.baselines._collaboration import MODES, MOST_STEPS, Mode
+from ops.evaluation.baselines._controller import Controller, Exploring, Plan, vectors_of
+from ops.evaluation.baselines._embedding import QuestionEmbedding
+from ops.evaluation.baselines._outcomes import Outcomes
+from ops.evaluation.method import Known, Method
+from ops.workflow.grammar import Workflow
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROUNDS, QUESTIONS = 40, 10
+"""Of learning: every round runs one workflow of each mode on so many training problems, 1,600 in all."""
+PENALTY = 0.02
+"""Reward that a workflow loses for what the best single worker takes in USD for a question, on average."""
+EVENLY = (0.5, 0.1)
+"""Share of the probability that is spread evenly, in the first round and in the last."""
+RATE, DECAY = 0.03, 1e-3
+"""Of AdamW."""
+RIDGE, TEMPERATURE = 1.0, 0.1
+"""Of the start: the weight of small coefficients, and the reward that makes a worker e times as probable."""
+
+
+@dataclass
+class Training:
+    """Policy gradient (REINFORCE) over executed workflows."""
+
+    known: Known
+    outcomes: Outcomes
+    controller: Controller
+    vectors: Tensor
+    penalty: float
+    """A workflow's reward is 1 or 0 for its answer, less this for each `unit` of USD that it cost."""
+
+    @property
+    def unit(self) -> float:
+        """USD of the best single worker's response; where workers are free, nothing is lost."""
+        return float(self.outcomes.usd[self.known.best]) or float("inf")
+
+    def open(self) -> None:
+        """Start from the precached answers, where every worker's reward is known: it is regressed on the questions.
+
+        A worker's probability is that of the softmax of what it promises: the best policy of a given entropy.
+        """
+        import torch
+        from sklearn.linear_model import Ridge
+
+        own = list(self.controller.workers)
+        scores = np.where(np.isnan(self.outcomes.scores), self.outcomes.means, self.outcomes.scores)[:, own]
+        rewards = scores - self.penalty * self.outcomes.usd[own] / self.unit
+        promised = Ridge(alpha=RIDGE).fit(self.vectors[:, :-1].numpy(), rewards)
+        head = np.hstack([np.atleast_2d(promised.coef_), np.atleast_1d(promised.intercept_)[:, None]])
+        self.controller.heads["worker"].data = torch.from_numpy(head / TEMPERATURE)
+
+    def learn(self) -> None:
+        """`ROUNDS` of them. The mode is learned in the second half, once there is something to choose between.
+
+        A reward is measured against the usual one of its mode, and against how the other modes did on that question.
+        """
+        import torch
+
+        draw = torch.Generator().manual_seed(self.known.seed)
+        # What all roles share is known from every answer of every worker: a few runs would only blur it.
+        learning = [head for name, head in self.controller.heads.items() if name != "worker"]
+        optimizer = torch.optim.AdamW(learning, lr=RATE, weight_decay=DECAY)
+        usual = torch.zeros(len(self.controller.modes), dtype=torch.float64)
+        for done, own in enumerate(_batches(len(self.vectors), draw)):
+            share = done / max(1, ROUNDS - 1)
+            exploring = Exploring(draw, EVENLY[0] + share * (EVENLY[1] - EVENLY[0]))
+            plans = [[self._plan(index, mode, exploring) for mode in self.controller.modes] for index in own]
+            rewards = self._rewards(own, plans)
+            known = ~rewards.isnan()
+            better = torch.where(known, rewards - (usual if done else rewards.nanmean(0).nan_to_num()), 0.0)
+            others = (better.sum(1, keepdim=True) - better) / max(1, len(usual) - 1)
+            chances = torch.stack([torch.stack([plan.log_probability for plan in row]) for row in plans])
+            loss = -((better - others).where(known, 0.0) * chances).sum() / max(1, int(known.sum()))
+            if done >= ROUNDS // 2:
+                modes = self.controller.mode_logits(self.vectors[own]).softmax(1)
+                loss = loss - (modes * torch.where(known, rewards, usual)).sum(1).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            pace = 1 / min(done + 1, 10)
+            usual = usual + pace * (torch.where(known, rewards, usual).mean(0) - usual)
+
+    def _plan(self, index: int, mode: Mode, exploring: Exploring) -> Plan:
+        return self.controller.plan(self.vectors[index], mode, exploring)
+
+    def _rewards(self, own: Sequence[int], plans: Sequence[Sequence[Plan]]) -> Tensor:
+        """Questions × modes; NaN where workers could not be reached."""
+        import torch
+
+        problems = [self.known.problems[index] for index in own]
+        columns = []
+        for mode in range(len(self.controller.modes)):
+            chosen = {problem.key: row[mode].workflow for problem, row in zip(problems, plans, strict=True)}
+            rows = self.known.run(_as_planned(chosen), problems)
+            columns.append(
+                [
+                    float("nan") if row.unscorable else row.correct - self.penalty * row.cost_usd / self.unit
+                    for row in rows
+                ]
+            )
+        return torch.tensor(columns, dtype=torch.float64).T
+
+
+def _as_planned(chosen: dict[str, Workflow]) -> Method:
+    return Method.routed(lambda problems: [chosen[problem.key] for problem in problems])
+
+
+def _batches(problems: int, draw: object) -> Iterator[list[int]]:
+    """`ROUNDS` batches of different problems, all of them before one comes again."""
+    import torch
+
+    waiting: list[int] = []
+    for _ in range(ROUNDS):
+        if len(waiting) < min(QUESTIONS, problems):
+            waiting = torch.randperm(problems, generator=draw).tolist()
+        own, waiting = waiting[:QUESTIONS], waiting[QUESTIONS:]
+        yield sorted(own)
+
+
+def trained(known: Known, penalty: float = PENALTY) -> Method:
+    """The method itself; `penalty` as in `Training`. Raises `ValueError` where nobody has answered."""
+    embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
+    vectors = vectors_of(embedding.of(known.problems))
+    workers = [worker for worker in sorted(known.team.ordinals) if np.isfinite(outcomes.usd[worker])]
+    controller = Controller.start(vectors.shape[1], workers, min(MOST_STEPS, known.team.prompting.max_steps))
+    training = Training(known, outcomes, controller, vectors, penalty)
+    training.open()
+    training.learn()
+    usage = Counter(controller.best(vector)[0] for vector in vectors)
+
+    def route(problems: Sequence[Problem]) -> list[Workflow]:
+        return [controller.best(vector)[1] for vector in vectors_of(embedding.of(problems))]
+
+    shares = [f"{mode} {usage[mode] / len(vectors):.0%}" for mode in MODES if usage[mode]]
+    return Method.routed(route, ", ".join(shares))
+
+
+@asking(
+    "MasRouter",
+    place=70,
+    calls=lambda workers: MOST_STEPS,
+    learning=lambda workers: ROUNDS * QUESTIONS * len(MODES) * MOST_STEPS,
+    source="arXiv:2502.11133, Section 4",
+    differs="Heads are linear in TF-IDF vectors, where the authors embed questions, modes, roles and LLMs by a "
+    "sentence encoder and have a latent variable; four modes and four roles that any worker understands, in at most "
+    "five steps; who solves what is regressed on the precached answers, not learned from runs; the gradient is exact "
+    "over modes and has a baseline; the penalty counts in answers of the best single worker; the most probable "
+    "decision is taken, none is drawn.",
+)
+def mas_router(known: Known) -> Method:
+    """With `PENALTY`."""
+    return trained(known)

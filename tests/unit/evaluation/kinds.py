@@ -1,0 +1,91 @@
+"""A small world for learned baselines: two kinds of questions that share no word, and workers that know one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ops.config import Evaluation, Worker
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow
+from ops.evaluation.asking import evaluate_method
+from ops.evaluation.method import Known, Method
+from ops.evaluation.runner import ScoreRow
+from ops.workflow.team import NOBODY, Team
+
+WORDS = {
+    "fruit": ("apple", "pear", "plum", "cherry", "mango", "peach", "quince", "orchard", "blossom", "harvest"),
+    "metal": ("iron", "zinc", "copper", "cobalt", "nickel", "furnace", "ingot", "smelter", "alloy", "rust"),
+}
+Right = Mapping[str, Mapping[str, float]]
+"""Worker → kind → chance of a right answer."""
+SPECIALISTS: Right = {
+    "a": {"fruit": 1.0, "metal": 0.0},
+    "b": {"fruit": 0.0, "metal": 1.0},
+    "c": {"fruit": 0.2, "metal": 0.2},
+}
+
+
+def problems(kinds: Sequence[str], count: int, *, seed: int = 0) -> list[Problem]:
+    """So many of each kind, each a few of its words."""
+    draw = random.Random(seed)
+    made = []
+    for kind in kinds:
+        for index in range(count):
+            question = f"Which of {', '.join(draw.sample(WORDS[kind], 4))}?"
+            name = f"{kind}-{seed}-{index}"
+            made.append(Problem(name, "rlpr", "text", "train", question, "blue", "text", family=kind))
+    return made
+
+
+def said(worker: str, problem: Problem, right: Right, sample: int = 0) -> str:
+    """A right answer with the worker's chance; wrong ones differ from each other."""
+    draw = random.Random(f"{worker} {problem.key} {sample}")
+    return "blue" if draw.random() < right[worker][problem.family] else f"word{draw.randrange(10**6)}"
+
+
+def response(worker: str, problem: Problem, right: Right, usd: float = 0.001) -> ResponseRow:
+    answer = said(worker, problem, right)
+    text = Response(f"Answer: {answer}", 10, 5, usd, 0.1, "stop")
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", text, float(answer == "blue"))
+
+
+class Client:
+    """Answers by chance, takes the most common answer where asked to, and else repeats the last one it is shown."""
+
+    def __init__(self, asked: Sequence[Problem], right: Right) -> None:
+        self.problems = {problem.question: problem for problem in asked}
+        self.right, self.calls = right, 0
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.calls += 1
+        problem = self.problems[messages[0]["content"].partition("\n")[0]]
+        earlier = re.findall(r"Answer: (\w+)", "\n".join(each["content"] for each in messages[1::2]))
+        answer = said(worker.name, problem, self.right, sample)
+        if earlier and "most common" in messages[-1]["content"]:
+            answer = Counter(earlier).most_common(1)[0][0]
+        elif earlier and "Solve" not in messages[-1]["content"].rpartition("Subtask:")[2]:
+            answer = earlier[-1]
+        return Response(f"Answer: {answer}", 10, 5, 0.001, 0.1, "stop")
+
+
+def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> Known:
+    """What was precached of these workers on these problems; with a client, methods can be run on them."""
+    team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NOBODY)
+    responses = [response(name, problem, right) for problem in asked for name in right]
+
+    def run(method: Method, chosen: Sequence[Problem]) -> list[ScoreRow]:
+        return asyncio.run(evaluate_method(method, chosen, team, Evaluation(repeats=1)))
+
+    return Known(team, asked, responses, seed, run)
+
+
+def accuracy(method: Method, asked: Sequence[Problem], right: Right) -> float:
+    """What the method scores on unseen questions."""
+    team = Team([Worker(name=name, model=f"local/{name}") for name in right], Client(asked, right))
+    rows = asyncio.run(evaluate_method(method, asked, team, Evaluation(repeats=1)))
+    return sum(row.correct for row in rows) / len(rows)

@@ -277,21 +277,26 @@ class Stages:
         asked = {name: float(count) for name, count in self._answers.items()}
         what = f"{self._asked()} × {workers} workers"
         alone = self._alone("every worker alone", what, asked)
+<<<<<<< HEAD
         asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
         parts = [alone]
         for entry in asking:
             parts.append(self._baseline(entry.calls(workers), asked))
             if problems := entry.learning(workers):
                 parts.append(self._baseline(1, self._spread(problems)))
+=======
+        asking = [entry for entry in chosen(settings.baselines) if isinstance(entry, Asking)]
+>>>>>>> fixed
         if not asking:
             return alone
-        titles = ", ".join(f"{entry.title} ({entry.calls(workers):.0f})" for entry in asking)
-        whole = total(parts)
+        parts, words = [alone], []
+        for entry in asking:
+            calls, problems = entry.calls(workers), entry.learning(workers)
+            parts += [self._baseline(calls, asked), self._baseline(1, self._spread(problems))]
+            words.append(f"{entry.title} ({calls:.0f}{f', and {problems:,.0f} to the mix' if problems else ''})")
         slowest = max(parts, key=lambda part: part.hours.expected)
-        return replace(
-            whole, name="baselines", what=f"{what}; calls a question: {titles}", limited_by=slowest.limited_by,
-            policy_hours=None,
-        )  # fmt: skip
+        what = f"{what}; calls a question: {', '.join(words)}"
+        return replace(total(parts), name="baselines", what=what, limited_by=slowest.limited_by, policy_hours=None)
 
     def _baseline(self, calls: float, asked: Mapping[str, float]) -> StageCost:
         """So many calls a question, at most, of which each sees none, half or all of those before.

@@ -169,8 +169,7 @@ print(json.dumps({
 
 def test_a_baseline(checkout: Checkout) -> None:
     checkout.recipe(evaluation={"baselines": ["cheapest", "oracle"]})
-    known = ".*best_single, .*oracle, .*random_worker"
-    checkout.refused("evaluation.baselines", f"unknown baseline cheapest; known: {known}")
+    checkout.refused("evaluation.baselines", "unknown baseline cheapest; known: .*oracle, .*random_worker")
     (checkout.root / "ops/evaluation/baselines/cheapest.py").write_text(BASELINE, encoding="utf-8")
     seen = checkout.python(
         """

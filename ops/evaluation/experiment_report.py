@@ -39,6 +39,8 @@ def _line(arm: ArmRows, base: Sequence[ScoreRow] | None) -> list[str | int | flo
         own = percent(accuracy([arm.rows], names))
         cells += [own, "–" if base is None else percent(difference([arm.rows], [base], names))]
     scored = [row for row in arm.rows if not row.unscorable]
+    if not scored:
+        return [*cells, "–", "–"]
     calls, usd = fmean(len(row.workers) for row in scored), fmean(row.cost_usd for row in scored)
     return [*cells, f"{calls:.2f}", f"{usd:.6f}"]
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.benchmarks.raw import evaluation_questions
@@ -57,10 +57,11 @@ def fields_that_differ(before: Workflow, after: Workflow) -> set[str]:
     return {name for name in names if any(getattr(a, name) != getattr(b, name) for a, b in pairs)}
 
 
+@settings(max_examples=50, deadline=None)
 @given(written=st.lists(workflows(), min_size=1, max_size=4), seed=st.integers())
 def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list[Workflow], seed: int) -> None:
     habits, team = Habits.of(written, NAMES, 0), Team([Worker(name=n, model=f"local/{n}") for n in NAMES])
-    may_change = {"all to": {"worker"}, "workers:": {"worker"}, "wording:": {"subtask"}, "access:": {"access"}}
+    may_change = {"all to ": {"worker"}, "workers:": {"worker"}, "wording:": {"subtask"}, "access:": {"access"}}
     for entry in INTERVENTIONS:
         for arm in entry.arms(habits):
             allowed = next((value for start, value in may_change.items() if arm.name.startswith(start)), {"subtask"})

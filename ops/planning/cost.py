@@ -277,16 +277,7 @@ class Stages:
         asked = {name: float(count) for name, count in self._answers.items()}
         what = f"{self._asked()} × {workers} workers"
         alone = self._alone("every worker alone", what, asked)
-<<<<<<< HEAD
         asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
-        parts = [alone]
-        for entry in asking:
-            parts.append(self._baseline(entry.calls(workers), asked))
-            if problems := entry.learning(workers):
-                parts.append(self._baseline(1, self._spread(problems)))
-=======
-        asking = [entry for entry in chosen(settings.baselines) if isinstance(entry, Asking)]
->>>>>>> fixed
         if not asking:
             return alone
         parts, words = [alone], []

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from ops.config import STORED, Execution, Generation, Pool, PretrainedPolicy, Prompting, RoundLimits, Settings
+from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.workers.types import Client
@@ -71,7 +72,7 @@ class PolicyCard(Settings):
         )
 
     def write(self, folder: Path) -> None:
-        (folder / CARD).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
+        write_text(folder / CARD, json.dumps(self.model_dump(mode="json"), indent=1))
 
 
 def policy_key(folder: Path) -> str:

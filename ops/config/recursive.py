@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from pydantic import Field
 
 from ops.config.base import Settings
@@ -47,5 +49,11 @@ class Recursive(Stage):
             raise ValueError(
                 f"rollouts_per_question = {grpo.rollouts_per_question} on {grpo.processes} processes cannot be halved: "
                 "half of a question's rollouts are recursive rounds"
+            )
+        least = grpo.processes // gcd(grpo.rollouts_per_question // 2, grpo.processes)
+        if grpo.refill and grpo.refills_per_step < least:
+            raise ValueError(
+                f"refill = {grpo.refill:g} of {grpo.questions_per_step} questions is fewer than the {least} whose two "
+                f"rounds {grpo.processes} processes can share alike: raise it, or set it to 0"
             )
         return grpo

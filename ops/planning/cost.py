@@ -25,8 +25,8 @@ HARD = (0.1, 0.5, 1.0)
 """Share of the training problems that no worker reliably solves alone, on which exploration tries workflows."""
 
 
-COLD_START = "cold start"
-"""The stage's name."""
+COLD_START, ROUNDS = "cold start", "training in rounds"
+"""The stages' names."""
 
 
 class Span(NamedTuple):
@@ -57,8 +57,8 @@ DISTINCT = Span(0.1, 0.2, 1.0)
 quickstart, docs/training.md). A language model's subtasks differ."""
 
 
-ANEW = Span(0.5, 0.75, 1.0)
-"""Share of the rollouts of a stage in rounds that ask workers: first ones all do, recursive ones none, half or all."""
+ANEW = Span(0.0, 0.5, 1.0)
+"""Share of the recursive rounds that keep no answer and ask workers again."""
 
 
 class Call(NamedTuple):
@@ -147,16 +147,17 @@ class Prices:
             answer = Span(*(min(part * usual, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
         return Call(prompt, answer, self._latency(worker, answer), *self._price[worker.name])
 
-    def workflow(self, benchmark: str) -> tuple[Span, dict[str, Call]]:
+    def workflow(self, benchmark: str, *, again: bool = False) -> tuple[Span, dict[str, Call]]:
         """(steps, worker's name → the mean call of a step): any worker alike.
 
         Low: one step. High: (1 + max_steps) / 2 steps, each of which sees all before it. Expected: as many, and half
-        of what they could see.
+        of what they could see. `again`: of a later round, where a step could also see the answer of the one before.
         """
         most = (1 + self._setup.recipe.prompting.max_steps) / 2
         alone = {worker.name: self.call(worker, benchmark) for worker in self._setup.pool.workers}
         said = reduce(Span.plus, (call.answer for call in alone.values())).times(1 / len(alone))
         seen = (most - 1) / 2  # of a step, in the mean: most choose 2 of most
+        seen += again
         context = said.plus(Span.of(SUBTASK_TOKENS)).times(Span(0.0, seen / 2, seen))
         wider = context.plus(Span.of(SUBTASK_TOKENS))
         return Span(1.0, most, most), {
@@ -260,16 +261,17 @@ class Stages:
         recipe = self._setup.recipe
         if recipe.recursive is None:
             return None
-        return self._rollouts("training in rounds", recipe.recursive.grpo(recipe.grpo), ANEW, rounds=2)
+        return self._rollouts(ROUNDS, recipe.recursive.grpo(recipe.grpo), recursive=0.5)
 
-    def _rollouts(self, name: str, grpo: Grpo, asking: Span | None = None, rounds: int = 1) -> StageCost:
-        """`asking`: share of the rollouts that ask anybody; None: all."""
+    def _rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0) -> StageCost:
+        """`recursive`: share of the rollouts that are later rounds."""
         rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
         if grpo.refills_per_step:
             what += f", and up to {grpo.refills_per_step * grpo.rollouts_per_question} in place of what teaches nothing"
-        count = rollouts if asking is None else rollouts.times(asking)
-        return self._workflows(name, what, count, self._spread(1), waits=grpo.steps * rounds)
+        again = rollouts.times(ANEW).times(recursive)
+        waits = grpo.steps * (2 if recursive else 1)
+        return self._workflows(name, what, rollouts.times(1 - recursive), self._spread(1), again, waits)
 
     def baselines(self) -> StageCost:
         """Every worker alone on the test questions; and what those baselines ask that the recipe names."""
@@ -315,11 +317,10 @@ class Stages:
         asked = sum(self._answers.values())
         shares = {name: count / asked for name, count in self._answers.items()} if asked else {}
         what = self._asked() + (", before and after GRPO" if policies > 1 else "")
-        runs = Span.of(policies)
+        again = NOTHING
         if recipe.recursive is not None and recipe.recursive.limits.rounds:  # the last policy goes on
-            more = recipe.recursive.limits.calls_ratio - 1
-            runs, what = runs.plus(Span(0.0, more / 2, more)), f"{what}, in rounds"
-        return self._workflows("evaluation", what, runs.times(asked), shares)
+            again, what = ANEW.times((recipe.recursive.limits.calls_ratio - 1) * asked), f"{what}, in rounds"
+        return self._workflows("evaluation", what, Span.of(policies * asked), shares, again)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
@@ -348,16 +349,18 @@ class Stages:
         return self._stage(name, what, bills)
 
     def _workflows(
-        self, name: str, what: str, count: Span, shares: Mapping[str, float], waits: int = 0
+        self, name: str, what: str, count: Span, shares: Mapping[str, float], again: Span = NOTHING, waits: int = 0
     ) -> StageCost:
-        """`waits`: times that everybody waits for the last workflow of a batch."""
+        """`again`: workflows of later rounds, beside `count`. `waits`: times that everybody waits for the last
+        workflow of a batch."""
         bills = {worker.name: _Bill() for worker in self._setup.pool.workers}
         chain = NOTHING
         for benchmark, share in shares.items():
-            steps, calls = self._prices.workflow(benchmark)
-            each = count.times(share / len(calls)).times(steps)
-            for worker, call in calls.items():
-                bills[worker].take(call, each)
+            for later, workflows in ((False, count), (True, again)):
+                steps, calls = self._prices.workflow(benchmark, again=later)
+                each = workflows.times(share / len(calls)).times(steps)
+                for worker, call in calls.items():
+                    bills[worker].take(call, each)
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
         return self._stage(name, what, bills, distinct=self._scratch, chain=chain.times(waits / 3600))
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
 from ops.benchmarks.files import scan
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.benchmarks.store import read_problems
-from ops.config import Recipe, Setup
+from ops.config import Recipe, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.precaching.estimate import CHARACTERS_PER_TOKEN
-from ops.workflow.prompt import conductor_messages, load_few_shots
+from ops.precaching.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
+from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
 
 QUESTION = (150.0, 1500.0)
 """Tokens of a question, in the mean and at most, where none is stored: assumptions."""
@@ -25,6 +26,12 @@ COMPACT_CHARACTERS_PER_TOKEN = 2.2
 """Of compact prompts, which are numbers for a good part: counted with SmolLM2's tokenizer and a scratch one."""
 TEMPLATE_TOKENS = 30
 """What a pretrained model's chat template adds: SmolLM2's."""
+TURN_TOKENS = 5
+"""What it adds to every further turn, in the mean of its own and a scratch policy's two."""
+CUT_TOKENS = 15
+"""Of the mark in a final response that lost its middle."""
+USUAL_COMPLETION = 0.35
+"""Share of `max_completion_tokens` that a completion takes, as expected."""
 CARD_TOKENS = 30
 """Of a worker's card in the prompt: an assumption."""
 
@@ -39,10 +46,21 @@ class Lengths(NamedTuple):
     longest_prompt: int
     measured: bool
     """Whether questions of this recipe are stored here."""
+    round_prompt: float = 0.0
+    """Of a recursive round, which shows the completion before it and the final response; 0: the recipe has none."""
+    longest_round_prompt: int = 0
+
+    @property
+    def longest(self) -> int:
+        """Of the first and of later rounds."""
+        return max(self.longest_prompt, self.longest_round_prompt)
 
 
-def lengths(setup: Setup) -> Lengths:
-    """From the stored shortlist where it is this recipe's; else as assumed above. Raises `ConfigError`."""
+def lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> Lengths:
+    """From the stored shortlist where it is this recipe's; else as assumed above. Raises `ConfigError`.
+
+    `rows`: what workers have answered, from which the responses that recursive rounds show have their mean.
+    """
     recipe = setup.recipe
     stored = [_tokens([problem.question, *problem.choices]) for problem in _stored(setup)]
     embedded = all(source.source == "embedded" for source in recipe.benchmarks.values())
@@ -57,7 +75,38 @@ def lengths(setup: Setup) -> Lengths:
     finer = CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
     template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
     policys = [template + finer * (frame + question) for question in (mean, longest)]
-    return Lengths(mean, policys[0], round(policys[1]), bool(stored))
+    known = Lengths(mean, policys[0], round(policys[1]), bool(stored))
+    if not in_rounds(recipe):
+        return known
+    more, most = _round_adds(setup, rows, finer)
+    return known._replace(round_prompt=known.prompt + more, longest_round_prompt=known.longest_prompt + round(most))
+
+
+def in_rounds(recipe: Recipe) -> bool:
+    """Whether the policy ever reads a recursive round."""
+    return recipe.recursive is not None or (recipe.cold_start is not None and recipe.cold_start.recursive_share > 0)
+
+
+def _round_adds(setup: Setup, rows: Sequence[ResponseRow], finer: float) -> tuple[float, float]:
+    """Tokens that a recursive round's prompt has beside the first round's, mean and most: the completion, the words
+    around the response and the response, cut as the recipe says. Of workers that were never asked, all usual ones
+    weigh the same; what they think is not shown. `finer`: the policy's tokens to a token of ordinary text."""
+    recipe, workers = setup.recipe, setup.pool.workers
+    limit = (recipe.recursive.limits if recipe.recursive else RoundLimits()).answer_tokens
+    names = {worker.name for worker in workers}
+    said = [_tokens([row.response.text]) for row in rows if row.status == "ok" and row.worker in names] or [
+        TOOL_TOKENS if "tool" in worker.tags else ANSWER_TOKENS.get(BENCHMARKS[name].grader, OTHER_TOKENS)
+        for worker in workers
+        for name in training_benchmarks(recipe.benchmarks)
+    ]
+    most = float(max(worker.max_tokens for worker in workers))
+    if limit is not None:
+        said = [min(tokens, limit + CUT_TOKENS) for tokens in said]
+        most = min(most, limit + CUT_TOKENS)
+    words = _tokens(message["content"] for message in recursive_messages([], "", "", style=recipe.prompting.style))
+    turns, written = 2 * TURN_TOKENS, recipe.grpo.max_completion_tokens
+    mean = turns + USUAL_COMPLETION * written + finer * (words + fmean(said))
+    return mean, turns + written + finer * (words + most)
 
 
 def questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:

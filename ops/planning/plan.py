@@ -8,11 +8,11 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from ops.config import TRANSFORMERS, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
+from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning import lengths as sizes
-from ops.planning.cost import COLD_START, Span, StageCost, Stages
+from ops.planning.cost import COLD_START, ROUNDS, Span, StageCost, Stages
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
@@ -32,7 +32,7 @@ from ops.planning.memory import (
     memory,
 )
 from ops.planning.shape import KnownShape, shape_of
-from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, training_hours
+from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, rounds_hours, training_hours
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Of the GPUs of a machine that has none."""
@@ -63,7 +63,7 @@ class Plan:
 
     @cached_property
     def lengths(self) -> Lengths:
-        return sizes.lengths(self.setup)
+        return sizes.lengths(self.setup, self._measured)
 
     @cached_property
     def questions(self) -> dict[str, int | None]:
@@ -84,22 +84,42 @@ class Plan:
             server=grpo.vllm_mode == "server",
         )
 
+    @property
+    def context(self) -> int | None:
+        """Tokens of prompt and completion that the policy, or the vLLM that writes for it in training, takes; None: of
+        unknown shape, or as many as one likes."""
+        limits = [self.known.shape.context if self.known else 0, self.vllm.max_length if self.vllm else 0]
+        return min((limit for limit in limits if limit), default=None)
+
     @cached_property
     def workload(self) -> Workload | None:
-        """What a GPU has to hold; None where the policy's shape is unknown."""
+        """What a GPU has to hold in training, of all stages the most; None where the policy's shape is unknown."""
+        recipe, first = self.recipe, self.lengths.longest_prompt
+        works = [self._work(recipe.grpo, first)]
+        if recipe.adaptive is not None:
+            works.append(self._work(recipe.adaptive.grpo(recipe.grpo), first))
+        if recipe.recursive is not None:
+            works.append(self._work(recipe.recursive.grpo(recipe.grpo), self.lengths.longest, turns=2))
+        return max(filter(None, works), key=self._height, default=None)
+
+    def _height(self, work: Workload) -> float:
+        """GiB of a GPU, or of the machine where there is none."""
+        made = memory(work, self.gpu_gib)
+        return made.host if self.gpu_gib is None else made.peak
+
+    def _work(self, grpo: Grpo, prompt: int, turns: int = 1) -> Workload | None:
+        """Of a stage whose prompts have up to so many tokens, and whose steps write so many times."""
         if self.known is None:
             return None
-        grpo, shape = self.recipe.grpo, self.known.shape
-        limits = [shape.context, self.vllm.max_length if self.vllm else 0]
-        longest = min((limit for limit in limits if limit), default=1 << 20)
+        shape, longest = self.known.shape, self.context or 1 << 20
         completion = min(grpo.max_completion_tokens, longest - 1)
         return Workload(
             shape=shape,
             precision=self._precision,
             engine=Engine.of(self.deepspeed, grpo.processes, shape.hidden),
             micro_batch=grpo.micro_batch,
-            at_once=grpo.rollouts_per_step // grpo.processes,
-            prompt=min(self.lengths.longest_prompt, longest - completion),
+            at_once=grpo.rollouts_per_step // grpo.processes // turns,
+            prompt=min(prompt, longest - completion),
             completion=completion,
             checkpointing=grpo.gradient_checkpointing,
             vllm=self.vllm,
@@ -142,9 +162,15 @@ class Plan:
         if self.workload is None or evaluation.server is not None:
             return 0.0
         beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
+        work = self._shown(self.workload, again=self.recipe.recursive is not None)
         if evaluation.writer == TRANSFORMERS:
-            return beside + evaluation_bytes(self.workload, evaluation.batch) / GIB
-        return beside + VLLM_WORK_GIB + evaluation_bytes(self.workload, 1) / GIB
+            return beside + evaluation_bytes(work, evaluation.batch) / GIB
+        return beside + VLLM_WORK_GIB + evaluation_bytes(work, 1) / GIB
+
+    def _shown(self, work: Workload, *, again: bool) -> Workload:
+        """With the longest prompt of first rounds, or `again` of later ones too."""
+        longest = self.lengths.longest if again else self.lengths.longest_prompt
+        return replace(work, prompt=min(longest, (self.context or 1 << 20) - work.completion))
 
     @property
     def teaches_pretrained(self) -> bool:
@@ -158,6 +184,7 @@ class Plan:
         if lesson is None or work is None or not self.teaches_pretrained:
             return None
         precision: Precision = "mixed" if work.precision != "float32" else "float32"
+        work = self._shown(work, again=lesson.recursive_share > 0)
         at_once = replace(work, micro_batch=lesson.micro_batch or lesson.batch, precision=precision)
         beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
         return beside + cold_start_bytes(at_once, lesson.lora is not None) / GIB
@@ -199,9 +226,10 @@ class Plan:
     @cached_property
     def stages(self) -> list[StageCost]:
         """In the order of a life. Raises `ConfigError` for a worker without a price."""
-        priced = Stages(self.setup, self.lengths, self.questions, self._measured()).all()
+        priced = Stages(self.setup, self.lengths, self.questions, self._measured).all()
         return [replace(stage, policy_hours=self._policy_hours(stage.name)) for stage in priced]
 
+    @cached_property
     def _measured(self) -> list[ResponseRow]:
         try:
             return load_responses(self.setup.workspace.data / "responses")
@@ -213,12 +241,18 @@ class Plan:
             return None
         if stage == "training":
             return training_hours(self.setup, self.known.shape, self.lengths, self.machine)
+        if stage == ROUNDS:
+            return rounds_hours(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == COLD_START and self.teaches_pretrained:
             return cold_start_hours(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == "evaluation" and isinstance(self.recipe.policy, PretrainedPolicy):
             policies = 1 + (self.recipe.cold_start is not None)
-            asked = policies * sum(count or 0 for count in self.questions.values())
-            return evaluation_hours(self.setup, self.known.shape, self.machine, asked)
+            asked = sum(count or 0 for count in self.questions.values())
+            rounds = self.recipe.recursive.limits.rounds if self.recipe.recursive is not None else 0
+            # The last policy is shown every answer once more at least, where it may go on at all.
+            again = Span(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
+            written = Span.of(policies).plus(again).times(asked)
+            return evaluation_hours(self.setup, self.known.shape, self.machine, written)
         return None
 
 

@@ -245,6 +245,25 @@ def rounds(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("training")
+def room_for_rounds(plan: Plan) -> Iterator[Missing]:
+    """A recursive round shows a completion and its final response, and whoever writes must have room for them: where
+    there is none, a first round takes its place."""
+    work, sizes, context = plan.workload, plan.lengths, plan.context
+    if plan.recipe.recursive is None or work is None or context is None:
+        return
+    room = context - work.completion
+    if sizes.longest_round_prompt <= room:
+        return
+    usual = sizes.round_prompt > room
+    long = f"usually has {sizes.round_prompt:,.0f}" if usual else f"has up to {sizes.longest_round_prompt:,}"
+    why = f"the prompt of such a round {long} tokens, and {room:,} of {context:,} are left before the completion"
+    stated = plan.vllm is not None and plan.vllm.max_length == context
+    wider = "State a longer grpo.vllm_max_model_length" if stated else "Take a model with a longer context"
+    remedy = f"{wider}, or show less of a response (recursive.limits.answer_tokens)"
+    yield Missing("room for recursive rounds", why, remedy, refuses=usual)
+
+
+@requirement("training")
 def packages(plan: Plan) -> Iterator[Missing]:
     """Libraries that the recipe asks for."""
     grpo, here = plan.recipe.grpo, plan.machine.packages

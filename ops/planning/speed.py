@@ -5,9 +5,9 @@ The arithmetic's speeds are assumptions: nothing was measured on a GPU, and on C
 
 from __future__ import annotations
 
-from ops.config import TRANSFORMERS, Setup
+from ops.config import TRANSFORMERS, Grpo, Setup
 from ops.planning.cost import Span, refilled
-from ops.planning.lengths import Lengths
+from ops.planning.lengths import USUAL_COMPLETION, Lengths
 from ops.planning.machine import Machine
 from ops.planning.shape import ModelShape
 
@@ -27,7 +27,7 @@ OF_SMALL_PARAMETERS = 1.35e8
 SMALL, LARGE = 50_000_000, 500_000_000
 """Parameters below which a step on CPUs takes its time elsewhere than in multiplying, so that nothing is foretold of
 it, and those from which a policy is not trained on CPUs."""
-COMPLETION = Span(0.15, 0.35, 1.0)
+COMPLETION = Span(0.15, USUAL_COMPLETION, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
 
@@ -38,14 +38,35 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
     grpo = setup.recipe.grpo
     if (last := last_run(setup)) is not None:
         return Span.of(last.policy_s / 3600)
+    # A group is one sequence on CPUs, whose prompt is read once (`ops.training.packing`).
+    shared = 1 if machine.gpus else grpo.rollouts_per_question
+    return _by_arithmetic(setup, grpo, shape, machine, known.prompt / shared)
+
+
+def rounds_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
+    """Of the stage in rounds, by the arithmetic: half of its rollouts have longer prompts, each its own. None where it
+    can say nothing, or there is no such stage."""
+    recipe = setup.recipe
+    if recipe.recursive is None:
+        return None
+    grpo = recipe.recursive.grpo(recipe.grpo)
+    first = known.prompt / (2 if machine.gpus else grpo.rollouts_per_question)
+    return _by_arithmetic(setup, grpo, shape, machine, first + known.round_prompt / 2)
+
+
+def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float) -> Span | None:
+    """`prompt`: tokens that an update reads of prompts, for each rollout."""
+    if _unforetold(shape, machine):
+        return None
+    rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION.times(grpo.max_completion_tokens)
+    read, written = said.plus(Span.of(prompt)).times(rollouts), said.times(refilled(grpo)).times(rollouts)
     if not machine.gpus:
-        return _on_cpus(setup, shape, known, machine)
-    rollouts, gpus = grpo.steps * grpo.rollouts_per_step, min(grpo.processes, len(machine.gpus))
-    said = COMPLETION.times(grpo.max_completion_tokens)
-    passes = 8 if grpo.gradient_checkpointing else 6
-    operations = said.plus(Span.of(known.prompt)).times(rollouts * passes * shape.parameters)
+        updates = _over(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
+        return updates.plus(_cpu_writing(written, shape, machine))
+    gpus = min(grpo.processes, len(machine.gpus))
+    operations = read.times((8 if grpo.gradient_checkpointing else 6) * shape.parameters)
     speed = UTILISATION.times(gpus * 1e12 * min(_peak(gpu.name) for gpu in machine.gpus))
-    return _over(operations, speed).plus(_writing(said.times(refilled(grpo)).times(rollouts), shape, grpo.vllm, gpus))
+    return _over(operations, speed).plus(_writing(written, shape, grpo.vllm, gpus))
 
 
 def cold_start_tokens(setup: Setup, known: Lengths) -> Span | None:
@@ -54,7 +75,9 @@ def cold_start_tokens(setup: Setup, known: Lengths) -> Span | None:
     if lesson is None:
         return None
     said = COMPLETION.times(setup.recipe.grpo.max_completion_tokens)
-    return said.plus(Span.of(known.prompt)).times(lesson.steps * lesson.batch)
+    again = lesson.recursive_share
+    prompt = (1 - again) * known.prompt + again * known.round_prompt
+    return said.plus(Span.of(prompt)).times(lesson.steps * lesson.batch)
 
 
 def cold_start_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
@@ -69,27 +92,15 @@ def cold_start_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: M
     return _over(operations, UTILISATION.times(1e12 * min(_peak(gpu.name) for gpu in machine.gpus)))
 
 
-def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, questions: int) -> Span | None:
-    """Of writing a workflow for each test question, on one GPU, here or of a server, or on CPUs; None where nothing can
+def evaluation_hours(setup: Setup, shape: ModelShape, machine: Machine, workflows: Span) -> Span | None:
+    """Of writing so many workflows in each repeat, on one GPU, here or of a server, or on CPUs; None where nothing can
     be foretold."""
     recipe = setup.recipe
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
-    tokens = said.times(questions * recipe.evaluation.repeats)
+    tokens = said.times(workflows).times(recipe.evaluation.repeats)
     if machine.gpus or recipe.evaluation.server is not None:
         return _writing(tokens, shape, recipe.evaluation.writer != TRANSFORMERS, 1)
     return None if _unforetold(shape, machine) else _cpu_writing(tokens, shape, machine)
-
-
-def _on_cpus(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
-    """A group is one sequence there: its prompt is read once (`ops.training.packing`)."""
-    if _unforetold(shape, machine):
-        return None
-    grpo = setup.recipe.grpo
-    said = COMPLETION.times(grpo.max_completion_tokens)
-    read = said.plus(Span.of(known.prompt / grpo.rollouts_per_question)).times(grpo.steps * grpo.rollouts_per_step)
-    updates = _over(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
-    written = said.times(refilled(grpo)).times(grpo.steps * grpo.rollouts_per_step)
-    return updates.plus(_cpu_writing(written, shape, machine))
 
 
 def _unforetold(shape: ModelShape, machine: Machine) -> bool:

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 from ops.core.errors import PodiumError
 
 CHECKPOINTS = "checkpoints"
+UNFINISHED = ("policy", "extensions")
+"""Folders of a run that count for nothing until it has its result."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CUT_SHORT = (*map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ")
 """How writers say it that raise no `OSError`: safetensors, SQLite, and torch's own, which does not say why."""
@@ -45,33 +48,69 @@ def _whole(checkpoint: Path) -> bool:
     return True
 
 
+def _newer(checkpoint: Path, whole: Path) -> bool:
+    return step_of(checkpoint) > step_of(whole)
+
+
 def remove_half_written(folder: Path) -> None:
     """Remove what a crash left after the newest whole checkpoint."""
     whole = last_checkpoint(folder)
     for checkpoint in folder.glob("checkpoint-*"):
-        if whole is None or step_of(checkpoint) > step_of(whole):
+        if whole is None or _newer(checkpoint, whole):
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 @contextmanager
-def full_disk_told(run: Path) -> Iterator[None]:
-    """Raises `DiskFull` for what a full disk raises meanwhile, after making room for saying so in a run's log."""
+def full_disk_told(folder: Path) -> Iterator[None]:
+    """Raises `DiskFull` for what a full disk raises meanwhile, after making room for saying so in a run's log.
+
+    `folder`: of the run or the policy that is made.
+    """
     try:
         yield
     except Exception as error:
         if not _of_a_full_disk(error):
             raise
-        remove_half_written(run / CHECKPOINTS)
-        free = shutil.disk_usage(run).free / 1e9
+        file, last = _cut_short(folder, error), last_checkpoint(folder / CHECKPOINTS)
+        remove_half_written(folder / CHECKPOINTS)
+        free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free / 1e9
+        fewer = ", or keep fewer checkpoints (grpo.keep_checkpoints)" if (folder / CHECKPOINTS).is_dir() else ""
+        where = f"from {last.name}" if last else "from its beginning"
         raise DiskFull(
-            f"{run}: could not be written to: the disk, or a quota on it, is full ({free:.1f} GB are free). Make "
-            "room, or keep fewer checkpoints (grpo.keep_checkpoints); the same command goes on from the last whole one"
+            f"{file}: could not be written: the disk, or a quota on it, is full ({free:.1f} GB are free). Make room"
+            f"{fewer}; the same command goes on {where}"
         ) from error
 
 
-def _of_a_full_disk(error: BaseException | None) -> bool:
-    if error is None:
-        return False
-    full = isinstance(error, OSError) and error.errno in _FULL
-    said = any(words in str(error) for words in _CUT_SHORT)
-    return full or said or _of_a_full_disk(error.__cause__ or error.__context__)
+def _cut_short(folder: Path, error: BaseException) -> Path | str:
+    """The file that did not become whole: the one that an error names, else the newest of what is not whole yet. (The
+    errors of torch and safetensors name none, nor does one of writing to a file that is open.)"""
+    for each in _chain(error):
+        if isinstance(each, sqlite3.Error):
+            return f"{folder}: the response cache or the ledger"
+        if isinstance(each, OSError) and each.filename:
+            return Path(os.fsdecode(each.filename))
+    roots = [folder]
+    if (folder / CHECKPOINTS).is_dir():
+        whole, unfinished = last_checkpoint(folder / CHECKPOINTS), [folder / name for name in UNFINISHED]
+        later = [path for path in (folder / CHECKPOINTS).glob("checkpoint-*") if whole is None or _newer(path, whole)]
+        roots = [*later, *unfinished]
+    files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
+    newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
+    # Which leaves nothing of a file that it cannot write to its end.
+    tensors = any(type(each).__name__ == "SafetensorError" for each in _chain(error))
+    return newest.with_name("model.safetensors") if tensors and files else newest
+
+
+def _of_a_full_disk(error: BaseException) -> bool:
+    return any(
+        (isinstance(each, OSError) and each.errno in _FULL) or any(words in str(each) for words in _CUT_SHORT)
+        for each in _chain(error)
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

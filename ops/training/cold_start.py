@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
+from ops.training.checkpoints import full_disk_told
 from ops.training.validation import Lesson, drawing, held_out, validate
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
@@ -77,16 +78,22 @@ def make_base_policy(
     """The folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
 
     `client` asks the workers where the cold start tries workflows out. Raises `DataError` where the
-    mix or the responses are missing, `OverBudget` and `ConfigError` as the client does.
+    mix or the responses are missing, `DiskFull`, and `OverBudget` and `ConfigError` as the client does.
     """
-    recipe = setup.recipe
     folder = base_policy_folder(setup)
-    if (folder / "podium.json").is_file():
-        _validate_again(setup, folder, client, on_progress)
-        return folder
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    with full_disk_told(partial := folder.with_name(folder.name + ".partial")):
+        if (folder / "podium.json").is_file():
+            _validate_again(setup, folder, client, on_progress)
+            return folder
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _make(setup, partial, client, on_progress)
+        partial.rename(folder)
+    return folder
+
+
+def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
+    recipe = setup.recipe
     card = PolicyCard(
         recipe=recipe.name,
         pool=setup.pool,
@@ -100,10 +107,8 @@ def make_base_policy(
         pretrained=recipe.policy if isinstance(recipe.policy, PretrainedPolicy) else None,
     )
     if recipe.cold_start is not None:
-        card = _teach(setup, card, recipe.cold_start, partial, client, on_progress)
-    card.write(partial)
-    partial.rename(folder)
-    return folder
+        card = _teach(setup, card, recipe.cold_start, folder, client, on_progress)
+    card.write(folder)
 
 
 def _teach(

@@ -11,6 +11,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
+from ops.core.atomic import write_text, written
 from ops.training.outage import Outage
 from ops.training.plan import RunResult
 from ops.training.refill import DEAD, DEAD_LEFT, REFILLS
@@ -47,7 +48,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             text = self._file.read_text(encoding="utf-8")
             lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
             self.rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
-        self._file.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        write_text(self._file, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def batch(self, statistics: StepStatistics) -> None:
         """What this rank's reward function saw: once in a step, or in each of its rounds."""
@@ -94,7 +95,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "sample": statistics.sample,
         }
         self.rows.append(row)
-        with self._file.open("a", encoding="utf-8") as file:
+        with written(self._file), self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self.tracking is not None:
             self.tracking.step(logs, row)

@@ -37,19 +37,25 @@ def main() -> int:
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
             folder = arguments.run.resolve()
-            result = train(folder)
+            with full_disk_told(folder):
+                result = train(folder)
+                if result is not None and pipes is not None:
+                    pipes.report_asset_materialization(metadata=result.model_dump())
+                    report(result, folder)
         except PodiumError as error:
             print(f"{ERROR}{error}", file=sys.stderr)
             return EXIT_ERROR
-        if result is not None and pipes is not None:
-            pipes.report_asset_materialization(metadata=result.model_dump())
-            print(
-                f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
-                f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
-            )
-            if result.stopped:
-                print(result.stopped)
     return 0
+
+
+def report(result: RunResult, folder: Path) -> None:
+    """What the run came to, in a line or two."""
+    print(
+        f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
+        f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
+    )
+    if result.stopped:
+        print(result.stopped)
 
 
 def train(folder: Path) -> RunResult | None:
@@ -65,11 +71,7 @@ def train(folder: Path) -> RunResult | None:
     silence()
     from ops.training.trainer import run
 
-    def report(step: int, steps: int, note: str) -> None:
-        print(f"step {step}/{steps} {note}", flush=True)
-
-    with full_disk_told(folder):
-        return run(plan, folder, report)
+    return run(plan, folder, lambda step, steps, note: print(f"step {step}/{steps} {note}", flush=True))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import STORED, Adaptive, Generation, Grpo, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
+from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.training import lifeline
+from ops.training.checkpoints import full_disk_told
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 EXTENSIONS = "extensions"
@@ -118,7 +120,7 @@ def write_run(
 
     `deepspeed`: what the file that the recipe names says. `adaptive`: the stage that goes on from another run's policy,
     on subsets of the workers; `recursive`: the one that goes on in rounds. Raises `ConfigError` for subsets that the
-    pool does not have.
+    pool does not have, `DiskFull`.
 
     A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
     one that has finished is kept as it is and not run again.
@@ -166,13 +168,11 @@ def write_run(
     )
     if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "recipe.yaml").write_text(resolved(recipe), encoding="utf-8")
-    if deepspeed:
-        (folder / DEEPSPEED).write_text(json.dumps(deepspeed, indent=1), encoding="utf-8")
-    partial = folder / f"{PLAN}.partial"
-    partial.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
-    partial.rename(folder / PLAN)
+    with full_disk_told(folder):
+        write_text(folder / "recipe.yaml", resolved(recipe))
+        if deepspeed:
+            write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
+        write_text(folder / PLAN, json.dumps(plan.model_dump(mode="json"), indent=1))
     return folder
 
 

@@ -113,14 +113,19 @@ class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
             metrics[REFILLS].append(len(every) - len(asked))
         return output  # type: ignore[no-any-return]
 
+    @property
+    def _together(self) -> int:
+        """Rollouts of a question that are written at one time: all ranks write as many."""
+        return int(self.num_generations)
+
     def _rounds(self, asking: Asking, slots: Sequence[Row]) -> tuple[list[Group], list[Group], list[Group]]:
         """The groups of the step's own questions, those to update on, and all that were written."""
         every = asked = self._round(asking.first(slots))
         groups, left = list(asked), asking.refills
-        unit = self.accelerator.num_processes // gcd(self.num_generations, self.accelerator.num_processes)
+        unit = self.accelerator.num_processes // gcd(self._together, self.accelerator.num_processes)
         while dead := [place for place, group in enumerate(groups) if group.dead]:
             rows = asking.more(min(-(-len(dead) // unit), left // unit) * unit, [group.row for group in every])
-            rows = rows[: len(rows) // unit * unit]  # every rank writes as many
+            rows = rows[: len(rows) // unit * unit]
             if not rows:
                 break
             added = self._round(rows)

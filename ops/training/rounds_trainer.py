@@ -1,5 +1,8 @@
 """TRL's GRPO with two rounds in a step: first ones are written and executed, then those that go on from their answers.
 
+Both are written by TRL's own generation, transformers' or vLLM's. Of several ranks each writes as many of either round;
+a rank's recursive rounds go on from its own first ones, also where others have a part of the group.
+
 The prompts of a group differ then. `duplicates.py` compares whole rows, prompts included, and so stays right.
 """
 
@@ -36,14 +39,18 @@ class InRounds:
         self._asked = self._own([row for row in rows for _ in range(self.num_generations)])
         return super()._round(rows)  # type: ignore[misc]
 
+    @property
+    def _together(self: Any) -> int:
+        return int(self.num_generations) // 2
+
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """What TRL takes from a rollout function, row by row: both rounds, each with its own prompt."""
         questions = [row["problem"] for row in self._asked]
         rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
         ids, _, _ = self._tokenize_prompts(list(prompts))
-        # So many rows in a row have one prompt, on every rank.
-        alike = 1 if rows % 2 else math.gcd(self.num_generations // 2, rows // 2)
+        # So many rows in a row have one prompt, on every rank: of these vLLM's server is sent one.
+        alike = math.gcd(self._together, rows // 2)
         written, said = self._generate_single_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
         chats = asyncio.run_coroutine_threadsafe(
@@ -55,6 +62,8 @@ class InRounds:
             ),
             self.async_loop,
         ).result()
+        # Each of a step's waits for workers is as long as others wait at most, and not both together.
+        self.accelerator.wait_for_everyone()
         others = [place for place in range(rows) if second[place]]
         going = [place for place in others if place in chats]
         if going:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.config import resolved
+from ops.core.atomic import write_text
 from ops.core.libraries import need_mlflow
 from ops.training.plan import RunPlan
 from ops.workflow.grammar import parse
@@ -115,7 +116,7 @@ class Tracking:
             client.update_run(self._run_id, status="RUNNING")
         else:
             self._run_id = self._begin(client, uri)
-            file.write_text(json.dumps({"uri": uri, "run_id": self._run_id}), encoding="utf-8")
+            write_text(file, json.dumps({"uri": uri, "run_id": self._run_id}))
         self._client = client
         return client
 

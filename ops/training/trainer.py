@@ -15,6 +15,7 @@ from transformers import PrinterCallback, TrainerCallback
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, end_of_turn, load_model
 from ops.config import Grpo
+from ops.core.atomic import write_text
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.grading import configure
@@ -113,9 +114,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     }
     card.model_copy(update=trained).write(folder / "policy")
     result = curve.result(counts, stop.reason if stop else "")
-    unfinished = folder / f"{RESULT}.partial"
-    unfinished.write_text(result.model_dump_json(indent=1), encoding="utf-8")
-    unfinished.rename(folder / RESULT)
+    write_text(folder / RESULT, result.model_dump_json(indent=1))
     return result
 
 

@@ -19,6 +19,7 @@ from ops.benchmarks.store import read_problems
 from ops.conductor.policy import Conductor
 from ops.conductor.rollout import CUT_OFF
 from ops.config import ColdStart, Recipe, Settings
+from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.workflow.grammar import FormatFailure
@@ -86,7 +87,7 @@ class Lesson(Settings):
             raise DataError(file, "(file)", f"is no cold start's report ({error})", "Make the policy again") from None
 
     def write(self, policy: Path) -> None:
-        (policy / FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+        write_text(policy / FILE, self.model_dump_json(indent=1))
 
 
 class Verdict(Settings):

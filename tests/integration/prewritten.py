@@ -1,13 +1,15 @@
 """The trainer's process, whose policy writes what a file says: runs then differ in how they are computed alone.
 
-`python -m tests.integration.prewritten --run FOLDER`: FOLDER/rollouts.json holds the completions of every group, as
-lists of token ids.
+`python -m tests.integration.prewritten --run FOLDER`: FOLDER/rollouts.json holds a list for each time that a step
+writes (once, or with rounds twice): the completions, as lists of token ids, which all ranks' prompts take in turn.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ FILE = "rollouts.json"
 
 
 def patch(folder: Path) -> None:
-    """Let every group be that of the file."""
-    group: list[list[int]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    """Let every step write what the file says."""
+    turns: list[list[list[int]]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    turn, rank = cycle(turns), int(os.environ.get("RANK", "0"))
 
     def written(self: Any, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
-        return [list(group[place % len(group)]) for place in range(len(prompt_ids))], None
+        said, before = next(turn), rank * len(prompt_ids)
+        return [list(said[(before + place) % len(said)]) for place in range(len(prompt_ids))], None
 
     TimedTrainer._generate_single_turn = written  # type: ignore[method-assign]
 

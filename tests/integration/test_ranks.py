@@ -18,12 +18,13 @@ import torch
 from safetensors.torch import load_file
 
 from assets import conductor
-from ops.conductor.policy import Conductor
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.config import Recursive, RoundLimits
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.training.checkpoints import last_checkpoint
-from ops.training.plan import CURVE, EXTENSIONS, RunPlan, RunResult
+from ops.training.plan import CURVE, EXTENSIONS, PLAN, RunPlan, RunResult
 from ops.training.trainer import run
 from tests.unit.training.tiny import tiny_plan
 
@@ -194,6 +195,23 @@ def test_both_ranks_ask_and_refill_the_same(tmp_path: Path) -> None:
     for row in rows:
         assert row["rollouts"] == 4 * (3 + row["refills"]) == sum(sum(c.values()) for c in row["outcomes"].values())
         assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
+
+
+def test_both_ranks_write_both_rounds_and_refill_the_same(tmp_path: Path) -> None:
+    """Three groups again: of the one in the middle each rank writes a first round, and goes on from its own."""
+    chosen: dict[str, Any] = {"refill": 1.0, "questions_per_step": 3}
+    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
+    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
+    plan = plan.model_copy(update={"recursive": Recursive(limits=RoundLimits(answer_tokens=16))})
+    (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    attempt(plan, folder)
+    rows = curve(folder)
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert any(row["refills"] for row in rows)
+    for row in rows:
+        assert row["rollouts"] == 4 * (3 + row["refills"]) == sum(sum(c.values()) for c in row["outcomes"].values())
+        assert 0 < row["round_2/rollouts"] <= row["rollouts"] / 2
+    assert PolicyCard.read(folder / "policy").rounds == RoundLimits(answer_tokens=16)
 
 
 def test_the_policy_is_whole_and_in_its_own_precision(ranks: Ranks) -> None:

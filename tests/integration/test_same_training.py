@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from ops.training.plan import command, environment, read_curve
+from ops.config import Recursive, RoundLimits, load_pool, load_recipe
+from ops.training.plan import PLAN, command, environment, read_curve
 from ops.workflow.grammar import Workflow
 from tests.integration.prewritten import FILE
 from tests.unit.training.tiny import ROOT, tiny_plan
@@ -24,8 +26,14 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]
+NAMES = load_pool(ROOT / "config", load_recipe(ROOT / "config", "quickstart").pool).names
+GUESSER, EDITOR, SOLVER = (Workflow.single(NAMES.index(name)).render() for name in ("guesser", "editor", "solver"))
+GROUP = (GUESSER, EDITOR, SOLVER, "none")
+ROUNDS = (GUESSER, EDITOR), (SOLVER, Workflow(()).render())
+"""Of a question's four rollouts the first two, and those that go on from them."""
 SETTINGS: dict[str, Any] = {"steps": 6, "learning_rate": 1e-3, "checkpoint_every": 50}
 RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 2}
+IN_ROUNDS: dict[str, Any] = {"recursive": Recursive(limits=RoundLimits(answer_tokens=16)), "questions_per_step": 3}
 
 
 class Learned(NamedTuple):
@@ -36,12 +44,14 @@ class Learned(NamedTuple):
     after: dict[str, torch.Tensor]
 
 
-def learned(root: Path, **grpo: Any) -> Learned:
+def learned(root: Path, *turns: Sequence[str], recursive: Recursive | None = None, **grpo: Any) -> Learned:
+    """`turns`: what is written at each of a step's times, in turn by all prompts."""
     plan, folder = tiny_plan(root, **SETTINGS, **grpo)
+    if recursive is not None:
+        (folder / PLAN).write_text(plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8")
     tokenizer = AutoTokenizer.from_pretrained(plan.base_policy)
-    texts = [Workflow.single(plan.pool.names.index(name)).render() for name in ("guesser", "editor", "solver")]
-    group = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in (*texts, "none")]
-    (folder / FILE).write_text(json.dumps(group), encoding="utf-8")
+    ids = [[[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts] for texts in turns]
+    (folder / FILE).write_text(json.dumps(ids), encoding="utf-8")
     module = {"ops.training.grpo": "tests.integration.prewritten"}
     arguments = [module.get(part, part) for part in command(plan, folder)]
     ran = subprocess.run(
@@ -54,12 +64,33 @@ def learned(root: Path, **grpo: Any) -> Learned:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    return learned(tmp_path_factory.mktemp("alone"))
+    return learned(tmp_path_factory.mktemp("alone"), GROUP)
+
+
+@pytest.fixture(scope="module")
+def alone_in_rounds(tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    return learned(tmp_path_factory.mktemp("rounds"), *ROUNDS, **IN_ROUNDS)
 
 
 @pytest.mark.parametrize("stage", ["zero2", "zero3"])
 def test_rewards_losses_and_weights_are_those_of_one_process(alone: Learned, stage: str, tmp_path: Path) -> None:
-    ranks = learned(tmp_path, deepspeed=f"{stage}.json", **RANKS)
+    check_same(alone, learned(tmp_path, GROUP, deepspeed=f"{stage}.json", **RANKS))
+
+
+@pytest.mark.parametrize("stage", ["zero2", "zero3"])
+def test_in_rounds_they_are_too(alone_in_rounds: Learned, stage: str, tmp_path: Path) -> None:
+    """The group in the middle lies on both ranks."""
+    ranks = learned(tmp_path, *ROUNDS, deepspeed=f"{stage}.json", **RANKS, **IN_ROUNDS)
+    check_same(alone_in_rounds, ranks)
+    for one, both in zip(alone_in_rounds.curve, ranks.curve, strict=True):
+        assert (both["rollouts"], both["round_2/rollouts"]) == (12, 6)
+        counted = [name for name in one if name.startswith(("round_", "share/", "shape/")) or name in ("calls", "use")]
+        assert {name: both[name] for name in counted} == {name: one[name] for name in counted}
+    kept, improved = ("round_2/kept", "round_2/to_right")
+    assert any(row[kept] for row in ranks.curve) and any(row[improved] for row in ranks.curve)
+
+
+def check_same(alone: Learned, ranks: Learned) -> None:
     rewards = [[row["reward"] for row in run.curve] for run in (alone, ranks)]
     assert rewards[0] == pytest.approx(rewards[1]) and len(set(rewards[0])) > 1
     losses = [[row["loss"] for row in run.curve] for run in (alone, ranks)]

@@ -140,6 +140,11 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 3])
     assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 120 * 1.5])
     assert training in rounds.all()
+    # Three steps a workflow; half of those who ask again sees the answer of the round before too.
+    shown = training.tokens.expected - 0.75 * 40 * 3 * stages().training().tokens.expected / 72
+    assert shown == pytest.approx(0.25 * 40 * 3 * 0.5 * (ANSWER + SUBTASK_TOKENS))
+    alone = stages().training()
+    assert training.tokens.low == pytest.approx(20 * alone.tokens.low / 24)  # nobody asks again
     kept = stages(recursive={"limits": {"rounds": 0}})
     assert kept.evaluation().calls == stages().evaluation().calls
 
@@ -257,7 +262,7 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
     older = replace(older, gpus=(older.gpus[0]._replace(name="NVIDIA A100 80GB PCIe"),))
     slow = training_hours(plan.setup, shape, plan.lengths, older)
     assert slow is not None and slow.expected > one.expected
-    many, few = (evaluation_hours(plan.setup, shape, MACHINE, count) for count in (2000, 1000))
+    many, few = (evaluation_hours(plan.setup, shape, MACHINE, Span.of(count)) for count in (2000, 1000))
     assert many is not None and few is not None
     assert many == pytest.approx(few.times(2))
 

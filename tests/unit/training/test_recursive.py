@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from ops.conductor.policy import PolicyCard
 from ops.conductor.rollout import Rollout, roll_out
-from ops.config import Recipe, Recursive, RoundLimits, Setup, load_pool, load_recipe
+from ops.config import Grpo, Recipe, Recursive, RoundLimits, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -22,6 +22,7 @@ from ops.training.plan import CURVE, RunPlan, write_run
 from ops.training.rounds import blended, chosen, followed, recursive_places
 from ops.training.timed_trainer import TimedTrainer
 from ops.training.trainer import RoundsTrainer, run
+from ops.workflow.grammar import Workflow
 from tests.unit.training.tiny import tiny_plan, train
 
 CONFIG = Workspace.find().config
@@ -169,6 +170,66 @@ def test_dead_groups_are_refilled_by_groups_of_both_rounds(tmp_path: Path) -> No
         assert 0 < row["round_2/rollouts"] <= row["rollouts"] / 2
 
 
+class Engine:
+    """In vLLM's place, which takes a GPU: what TRL asks of it, and answers in its form.
+
+    The probabilities that it claims tell a row's prompt and a token's place.
+    """
+
+    def __init__(self, trainer: RoundsTrainer) -> None:
+        tokenizer, team = trainer.processing_class, trainer._recursive._team
+        texts = [Workflow.single(ordinal).render() for ordinal in range(len(team.workers))]
+        self._ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts]
+        self.asked: list[tuple[int, int]] = []
+        """Prompts and completions of each, call by call."""
+        self.synced = 0
+
+    def sync_weights(self) -> None:
+        self.synced += 1
+
+    def generate(self, prompts: list[list[int]], images: None, num_generations: int, profiler: Any) -> Any:
+        self.asked.append((len(prompts), num_generations))
+        for start in range(0, len(prompts), num_generations):  # a server is sent one of these
+            alike = prompts[start : start + num_generations]
+            assert all(prompt == alike[0] for prompt in alike)
+        said = [self._ids[place % len(self._ids)] for place in range(len(prompts))]
+        logps = [
+            [[-(len(prompt) + at) / 1000] for at in range(len(ids))] for prompt, ids in zip(prompts, said, strict=True)
+        ]
+        return prompts, said, logps, None
+
+
+@pytest.mark.slow
+def test_vllm_is_asked_for_both_rounds_by_the_same_call(tmp_path: Path) -> None:
+    plan, folder = tiny_plan(tmp_path, steps=2)
+    plan = plan.model_copy(update={"recursive": Recursive(steps=2, limits=LIMITS)})
+    engines: list[Engine] = []
+    batches: list[dict[str, Any]] = []
+    make, score = RoundsTrainer.__init__, RoundsTrainer._generate_and_score_completions
+
+    def with_engine(self: Any, *arguments: Any, **named: Any) -> None:
+        make(self, *arguments, **named)
+        engines.append(Engine(self))
+        self.use_vllm, self.vllm_generation, self._last_loaded_step = True, engines[0], -1
+
+    def scoring(self: Any, inputs: Any) -> Any:
+        batches.append(score(self, inputs))
+        return batches[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RoundsTrainer, "__init__", with_engine)
+        patch.setattr(RoundsTrainer, "_generate_and_score_completions", scoring)
+        run(plan, folder, lambda *_: None)
+    [engine] = engines
+    assert engine.asked == [(4, 2), (4, 1)] * 2  # first rounds, two to a prompt; then each with its own
+    assert engine.synced == 2
+    for batch in batches:
+        lengths, shown = batch["prompt_mask"].sum(1), batch["completion_mask"].bool()
+        assert all(lengths[later] > lengths[first] for first, later in zip(FIRST, OTHERS, strict=True))
+        expected = -(lengths[:, None] + torch.arange(shown.shape[1])) / 1000
+        assert torch.allclose(batch["sampling_per_token_logps"][shown], expected[shown])
+
+
 def test_the_second_half_of_a_questions_rollouts_are_recursive() -> None:
     assert recursive_places(["a"] * 4 + ["b"] * 2) == [False, False, True, True, False, True]
 
@@ -239,6 +300,15 @@ def test_an_impossible_stage_is_refused_with_the_recipe(stage: dict[str, Any], w
     with pytest.raises(ValueError, match=f"(?s){words}"):
         Recipe.model_validate(quick | {"recursive": stage})
     Recipe.model_validate(quick | {"recursive": {"benchmarks": ["math500"]}})
+
+
+def test_refills_that_ranks_cannot_halve_alike_are_refused() -> None:
+    """Two groups of six on four ranks are three rollouts a rank; four groups are six."""
+    ranks = {"processes": 4, "deepspeed": "zero3.json", "rollouts_per_question": 6, "questions_per_step": 4}
+    fine = Grpo.model_validate(ranks | {"micro_batch": 1, "refill": 1.0})
+    Recursive().grpo(fine)
+    with pytest.raises(ValueError, match="fewer than the 4 whose two rounds 4 processes can share alike"):
+        Recursive().grpo(fine.model_copy(update={"refill": 0.5}))
 
 
 @pytest.mark.slow

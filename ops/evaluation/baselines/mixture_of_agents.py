@@ -13,7 +13,7 @@ from ops.evaluation.static_workflows import PROPOSERS, mixture
 
 @asking(
     "Mixture-of-Agents",
-    place=50,
+    place=48,
     calls=lambda workers: min(workers, PROPOSERS) + 1,
     source="arXiv:2406.04692; as a baseline arXiv:2512.04388, Appendix A.3",
     differs="One layer, as in the Conductor's paper (the authors' own has three), and our words for the aggregator. Of"

@@ -84,3 +84,10 @@ def test_offload_moves_the_optimizer_and_nothing_else() -> None:
     assert differences(plain, offloaded) == {
         "zero_optimization.offload_optimizer": {"device": "cpu", "pin_memory": True}
     }
+
+
+def test_the_reproduction_finds_the_quickstarts_policies_and_asks_every_baseline() -> None:
+    reproduction, quickstart = (load_recipe(CONFIG, name) for name in ("reproduction", "quickstart"))
+    assert reproduction.policy_name == "quickstart"
+    changed = differences(reproduction.model_dump(), quickstart.model_dump())
+    assert set(changed) == {"name", "description", "trained_as", "evaluation.baselines", "budget.run_usd"}

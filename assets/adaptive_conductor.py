@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.conductor import conductor, kept, run_folder, trained
 from assets.resources import Podium, Reporter
-from ops.training.plan import write_run
+from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
 

@@ -8,8 +8,8 @@ from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
 from ops.precaching.opening import open_client
-from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.training.validation import Lesson
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.training.cold_start.validation import Lesson
 
 
 @dg.asset(

@@ -14,7 +14,7 @@ from ops.precaching.opening import open_client
 from ops.precaching.profiles import ceiling, profile
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
 
 
 @dg.asset(

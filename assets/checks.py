@@ -25,9 +25,9 @@ from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
 from ops.stages.guards import guard_run
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.cold_start.validation import verdict
 from ops.training.guards import GUARDS, Finding
-from ops.training.validation import verdict
 
 LOOPS = "recursion_loops"
 """The guard that looks at the stage in rounds alone."""

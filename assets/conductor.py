@@ -17,9 +17,9 @@ from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
-from ops.training.cold_start import base_policy_folder
-from ops.training.ending import why
-from ops.training.plan import RunPlan, RunResult, command, environment, read_curve, write_run
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.ending import why
+from ops.training.run.plan import RunPlan, RunResult, command, environment, read_curve, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 

@@ -13,7 +13,7 @@ from assets.resources import Calls, Podium, Reporter, servers
 from ops.evaluation.experiment import EXPERIMENTS, Experiment, Intervention, Observation
 from ops.precaching.opening import open_client
 from ops.stages.experiments import run_experiment
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
 
 GROUP = "experiments"
 

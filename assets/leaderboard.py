@@ -10,7 +10,7 @@ from assets.resources import Podium
 from ops.evaluation.comparison import compare
 from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_bars, reach_tables, tables
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
 
 
 @dg.asset(deps=[baselines, benchmark_scores], group_name="release", kinds={"python"})

@@ -12,7 +12,7 @@ import dagster as dg
 from ops.benchmarks.privacy import shown
 from ops.core.problem import Problem
 from ops.precaching.profiles import Score
-from ops.training.validation import Lesson, Validity
+from ops.training.cold_start.validation import Lesson, Validity
 from ops.workers.client import Counts
 
 

@@ -7,7 +7,7 @@ import dagster as dg
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.conductor import kept, run_folder, trained
 from assets.resources import Podium, Reporter
-from ops.training.plan import write_run
+from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one workflow for a question."
 

@@ -9,7 +9,7 @@ from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
-from ops.training.plan import RunResult
+from ops.training.run.plan import RunResult
 
 
 @dg.asset(deps=[leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})

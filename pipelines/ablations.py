@@ -23,9 +23,9 @@ from ops.evaluation.report import percent
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.precaching.opening import open_client
-from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.training.ending import why
-from ops.training.plan import RunPlan, RunResult, command, environment, write_run
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.training.run.ending import why
+from ops.training.run.plan import RunPlan, RunResult, command, environment, write_run
 from pipelines.pages import write_between
 from pipelines.run import live
 from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, read, right_if_valid, score

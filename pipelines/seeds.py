@@ -27,8 +27,8 @@ from ops.evaluation.report import Leaderboard
 from ops.evaluation.runner import ScoreRow, evaluate, summarize
 from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
 from ops.precaching.opening import open_client
-from ops.training.cold_start import base_policy_folder
-from ops.training.plan import RunResult, read_curve
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import RunResult, read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.strategy import diversity
 from ops.workflow.team import Team

@@ -22,7 +22,7 @@ from ops.evaluation.report import percent
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.subsets import Part, accuracies_alone, accuracy, difference, evaluate_parts, joined, parts
 from ops.precaching.opening import open_client
-from ops.training.plan import write_run
+from ops.training.run.plan import write_run
 from ops.workflow.cards import load_cards
 from ops.workflow.team import Team
 from pipelines.ablations import finished, trained

@@ -12,7 +12,7 @@ from ops.evaluation.report import leaderboard_table, percent
 from ops.release import registry
 from ops.spending.money import usd
 from ops.stages.guards import guard_run
-from ops.training.plan import RunResult
+from ops.training.run.plan import RunResult
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5

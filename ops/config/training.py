@@ -177,8 +177,9 @@ class Grpo(Settings):
     """Sum of a step's pauses (s, from half a minute, doubling to ten minutes) after which the run ends and says who is
     away; started again, it goes on. Less than `collective_timeout_s`, which other ranks wait at most."""
     reward_terms: dict[str, float] = Field(default={})
-    """File in `ops/training/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a scorable
-    rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a format."""
+    """File in `ops/training/rewards/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a
+    scorable rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a
+    format."""
 
     @property
     def rollouts_per_step(self) -> int:
@@ -199,7 +200,7 @@ class Grpo(Settings):
     @field_validator("reward_terms")
     @classmethod
     def _known(cls, weights: dict[str, float]) -> dict[str, float]:
-        check_names("reward term", "ops.training.terms", weights)
+        check_names("reward term", "ops.training.rewards.terms", weights)
         return weights
 
     @model_validator(mode="after")

@@ -131,7 +131,8 @@ def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> 
 
 
 def _scratch(policy: ScratchPolicy) -> ModelShape:
-    """As `ops.training.supervised.scratch_model` makes it, whose tokenizer may find fewer words than it may have."""
+    """As `ops.training.cold_start.supervised.scratch_model` makes it, whose tokenizer may find fewer words than it may
+    have."""
     return ModelShape(
         hidden=policy.hidden,
         intermediate=3 * policy.hidden,

@@ -38,7 +38,7 @@ def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Mac
     grpo = setup.recipe.grpo
     if (last := last_run(setup)) is not None:
         return Span.of(last.policy_s / 3600)
-    # A group is one sequence on CPUs, whose prompt is read once (`ops.training.packing`).
+    # A group is one sequence on CPUs, whose prompt is read once (`ops.training.step.packing`).
     shared = 1 if machine.gpus else grpo.rollouts_per_question
     return _by_arithmetic(setup, grpo, shape, machine, known.prompt / shared)
 

@@ -13,7 +13,7 @@ from ops.planning.plan import Plan
 from ops.planning.requirements import Missing, missing
 from ops.planning.speed import cold_start_tokens
 from ops.precaching.estimate import ANSWER_TOKENS, OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS
-from ops.training.reward_term import TERMS
+from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
 Row = Sequence[str]

@@ -7,7 +7,7 @@ from pathlib import Path
 from ops.config import Setup
 from ops.core.errors import DataError
 from ops.training.guards import Evidence, Finding, guard_all
-from ops.training.plan import CURVE, RunPlan, read_curve
+from ops.training.run.plan import CURVE, RunPlan, read_curve
 from ops.workflow.cards import load_cards
 
 

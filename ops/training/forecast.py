@@ -19,7 +19,7 @@ from ops.config import Pool, Setup, Worker
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
 from ops.precaching.estimate import SUBTASK_TOKENS
-from ops.training.plan import CURVE, RunPlan, RunResult
+from ops.training.run.plan import CURVE, RunPlan, RunResult
 from ops.workers.pricing import at_prices
 from ops.workers.providers import worst_price
 

@@ -42,7 +42,7 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
         return
     import os
 
-    from ops.training.plan import RunPlan, command, environment
+    from ops.training.run.plan import RunPlan, command, environment
 
     plan, folder = RunPlan.read(folder), folder.resolve()
     started = command(plan, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ops.core.workspace import Workspace
-from ops.training.telemetry import silence
+from ops.training.run.telemetry import silence
 from tests.bench.row import Row, report
 
 

@@ -45,8 +45,8 @@ def rows() -> list[Row]:
     The learning rate is next to nothing, so that all sides sample the same completions.
     """
     from ops.precaching.opening import open_client
-    from ops.training import trainer
-    from ops.training.plan import read_curve
+    from ops.training.grpo import trainer
+    from ops.training.run.plan import read_curve
 
     with tempfile.TemporaryDirectory() as name:
         plan = _plan(Path(name))
@@ -86,8 +86,8 @@ def _bare(plan: Any, folder: Path) -> float:
 
     from ops.benchmarks.store import read_problems
     from ops.conductor.policy import PolicyCard, load_model
-    from ops.training.configuration import configuration
-    from ops.training.dataset import dataset, row_maker
+    from ops.training.grpo.configuration import configuration
+    from ops.training.grpo.dataset import dataset, row_maker
 
     class Timer(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -119,10 +119,10 @@ def _plan(folder: Path) -> Any:
     from ops.benchmarks.store import write_problems
     from ops.conductor.policy import PolicyCard
     from ops.miniature.problems import generate
-    from ops.training.examples import Example
-    from ops.training.plan import RunPlan
-    from ops.training.sampling import WorkflowSampler, load_subtasks
-    from ops.training.supervised import fit, scratch_model
+    from ops.training.cold_start.examples import Example
+    from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
+    from ops.training.cold_start.supervised import fit, scratch_model
+    from ops.training.run.plan import RunPlan
     from ops.workflow.prompt import conductor_messages, offer
 
     root = Workspace.find().root

@@ -27,9 +27,9 @@ from ops.evaluation.runner import ScoreRow, evaluate, summarize
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure
 from ops.precaching.opening import open_client
-from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.training.plan import RunResult, read_curve
-from ops.training.validation import Lesson
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.training.cold_start.validation import Lesson
+from ops.training.run.plan import RunResult, read_curve
 from pipelines.pages import write_between
 from pipelines.seeds import right_if_valid, valid
 

@@ -14,8 +14,8 @@ import pytest
 
 from ops.config import Prompting
 from ops.core.problem import Problem
-from ops.training.outage import LONGEST_PAUSE_S, Outage, Patience
-from ops.training.reward import StepStatistics, reward_function
+from ops.training.rewards.outage import LONGEST_PAUSE_S, Outage, Patience
+from ops.training.rewards.reward import StepStatistics, reward_function
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -59,14 +59,14 @@ def test_a_step_waits_until_the_workers_are_back_and_pays_once(
 ) -> None:
     server.order(plan=["ok"], **AWAY)  # one of the four is answered before
     client, night = make_client(), Night(server, back_after=3)
-    with caplog.at_level(logging.WARNING, "ops.training.outage"):
+    with caplog.at_level(logging.WARNING, "ops.training.rewards.outage"):
         rewards, statistics = step(server, client, ALONE, Patience(0.5, 3600.0, night.sleep))
     assert night.pauses == [30.0, 60.0, 120.0]
     assert rewards == [0.5] * 4
     assert statistics.values["share/unscorable"] == 0.0
     assert sorted(server.served().values()) == [1] * 4
     assert (client.counts.live, client.counts.cached) == (4, 0)
-    lines = [record.getMessage() for record in caplog.records if record.name == "ops.training.outage"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "ops.training.rewards.outage"]
     assert lines[0].startswith("75% of the step's rollouts have no reward: remote (3 steps) gave no answer, at last:")
     assert lines[0].endswith("again in 30 s")
     assert lines[-1] == "the workers are back after 210 s of waiting"

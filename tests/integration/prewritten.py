@@ -13,8 +13,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from ops.training.grpo import main
-from ops.training.timed_trainer import TimedTrainer
+from ops.training.grpo.__main__ import main
+from ops.training.step.timed_trainer import TimedTrainer
 
 FILE = "rollouts.json"
 

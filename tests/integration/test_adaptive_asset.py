@@ -15,8 +15,8 @@ from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.conductor.policy import PolicyCard, policy_key
 from ops.core.workspace import Workspace
-from ops.training.cold_start import base_policy_folder
-from ops.training.plan import CURVE, RunPlan, RunResult
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import CURVE, RunPlan, RunResult
 from pipelines.definitions import definitions
 from tests.unit.training.tiny import GRPO, tiny_plan
 

@@ -23,8 +23,8 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
-from ops.training.cold_start import base_policy_folder
-from ops.training.validation import Lesson, Validity, drawing
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.cold_start.validation import Lesson, Validity, drawing
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import PODIUM

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 from ops.cache.front import ResponseCache
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.training.checkpoints import CHECKPOINTS, last_checkpoint, step_of
-from ops.training.plan import RunPlan, command, environment, read_curve
+from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, step_of
+from ops.training.run.plan import RunPlan, command, environment, read_curve
 from tests.unit.training.tiny import ROOT, tiny_plan
 
 pytestmark = [

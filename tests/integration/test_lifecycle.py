@@ -32,7 +32,7 @@ from ops.config import Snapshot, load_pool
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.spending.ledger import Ledger
-from ops.training.plan import RESULT, RunResult
+from ops.training.run.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium, start_run

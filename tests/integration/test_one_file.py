@@ -51,7 +51,7 @@ def cheapest(answers):
 '''
 TERM = '''
 """Tokens that the workers read and wrote."""
-from ops.training.reward_term import reward_term
+from ops.training.rewards.reward_term import reward_term
 
 @reward_term("tokens")
 def tokens(trace):
@@ -206,14 +206,14 @@ print(json.dumps({**names, **tables(board)["accuracy_in_percent"]._asdict()}))
 def test_a_reward_term(checkout: Checkout) -> None:
     checkout.recipe(grpo={"reward_terms": {"tokens": -0.001}})
     checkout.refused("grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps")
-    (checkout.root / "ops/training/terms/tokens.py").write_text(TERM, encoding="utf-8")
+    (checkout.root / "ops/training/rewards/terms/tokens.py").write_text(TERM, encoding="utf-8")
     seen = checkout.python(
         """
 import asyncio
 from ops.config import Worker
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.training.reward import reward_function
+from ops.training.rewards.reward import reward_function
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 

@@ -23,9 +23,9 @@ from ops.config import Recursive, RoundLimits
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.training.checkpoints import last_checkpoint
-from ops.training.plan import CURVE, EXTENSIONS, PLAN, RunPlan, RunResult
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.run.checkpoints import last_checkpoint
+from ops.training.run.plan import CURVE, EXTENSIONS, PLAN, RunPlan, RunResult
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [

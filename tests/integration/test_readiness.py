@@ -15,7 +15,7 @@ from assets.resources import Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
 from pipelines.definitions import definitions
 from tests.command import PODIUM
 

@@ -15,7 +15,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.stages.guards import guard_run
 from ops.stages.problems import materialize_raw
-from ops.training.plan import RunPlan, RunResult, read_curve
+from ops.training.run.plan import RunPlan, RunResult, read_curve
 from pipelines.depths import HEAD, rows, sample, write_table
 from pipelines.seeds import questions
 from tests.integration.test_adaptive_asset import materialized, podium

@@ -45,7 +45,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     """A tiny policy that has learned one workflow by heart."""
     import torch
 
-    from ops.training.supervised import Example, scratch_model
+    from ops.training.cold_start.supervised import Example, scratch_model
 
     folder = tmp_path_factory.mktemp("policy")
     texts = [f"{QUESTION}\nModels: 0 1", "Compute 2 + 3.\nModels: 0 1", "Who wrote this?\nModels: 0 1"]

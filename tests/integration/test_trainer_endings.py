@@ -11,8 +11,8 @@ from assets import conductor
 from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.training import ending
-from ops.training.plan import RunPlan
+from ops.training.run import ending
+from ops.training.run.plan import RunPlan
 
 ROOT = Workspace.find().root
 RANK_KILLED = """

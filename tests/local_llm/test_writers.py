@@ -26,9 +26,9 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serving
 from ops.miniature.problems import generate
-from ops.training.examples import Example
-from ops.training.sampling import WorkflowSampler, load_subtasks
-from ops.training.supervised import fit, scratch_model
+from ops.training.cold_start.examples import Example
+from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
+from ops.training.cold_start.supervised import fit, scratch_model
 from ops.workflow.prompt import PromptTooLongError, conductor_messages
 
 ROOT = Path(__file__).parents[2]

@@ -32,6 +32,9 @@ FLOORS = (
 )
 """The rooms of `ops`, from the ground up: a room imports only rooms on lower floors."""
 
+TRAINING_FLOORS = ({"run"}, {"rewards", "cold_start"}, {"step"}, {"stages"}, {"grpo"})
+"""The same of the rooms in `ops/training`, whose own modules stand on the first of them."""
+
 
 def sources(layer: str) -> list[Path]:
     """The layer's modules, from the project's root."""
@@ -106,6 +109,20 @@ def test_a_room_imports_only_rooms_on_lower_floors() -> None:
         if len(file.parts) > 2
         for room, line in rooms_imported(tree_of(file))
         if room != file.parts[1] and floor[room] >= floor[file.parts[1]]
+    ]
+    assert wrong == []
+
+
+def test_a_room_of_training_imports_only_rooms_on_lower_floors() -> None:
+    floor = {room: number for number, rooms in enumerate(TRAINING_FLOORS, start=1) for room in rooms}
+    files = sources("ops/training")
+    assert {file.parts[2] for file in files if len(file.parts) > 3} == set(floor)
+    wrong = [
+        f"{file}:{line} imports {module}"
+        for file in files
+        for module, line in imported(tree_of(file))
+        if module.startswith("ops.training.") and (room := module.split(".")[2]) != file.parts[2]
+        if floor.get(room, len(floor)) >= floor.get(file.parts[2], 2)
     ]
     assert wrong == []
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from assets.resources import Calls
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.training import lifeline
+from ops.training.run import lifeline
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.terminal import Terminal
@@ -30,7 +30,7 @@ with only_one(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
-from ops.training import lifeline
+from ops.training.run import lifeline
 lifeline.watch()
 print("up", flush=True)
 time.sleep(60)

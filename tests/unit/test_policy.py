@@ -11,8 +11,8 @@ import pytest
 from ops.conductor.policy import Conductor, PolicyCard, chat_text, chat_tokens, context_tokens
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.errors import DataError
-from ops.training.supervised import scratch_model
-from ops.training.tokenizer import END, ROLES
+from ops.training.cold_start.supervised import scratch_model
+from ops.training.cold_start.tokenizer import END, ROLES
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 

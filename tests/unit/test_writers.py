@@ -22,7 +22,7 @@ from ops.config.evaluation import VLLM
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release.serving import Service
-from ops.training.supervised import scratch_model
+from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 

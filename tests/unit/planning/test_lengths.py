@@ -28,8 +28,8 @@ from ops.planning.plan import Plan, make_plan
 from ops.planning.requirements import missing
 from ops.planning.speed import cold_start_tokens, rounds_hours, training_hours
 from ops.precaching.precache import solo_messages
-from ops.training.recursive_lessons import KEEP
-from ops.training.supervised import scratch_model
+from ops.training.cold_start.recursive_lessons import KEEP
+from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.prompt import load_few_shots
 from ops.workflow.recursion import next_messages

@@ -13,8 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from ops.config import PretrainedPolicy, ScratchPolicy, load
 from ops.core.workspace import Workspace
 from ops.planning.shape import MODELS, Models, ModelShape, shape_of
-from ops.training.examples import Example
-from ops.training.supervised import scratch_model
+from ops.training.cold_start.examples import Example
+from ops.training.cold_start.supervised import scratch_model
 
 WORKSPACE = Workspace.find()
 SIZES = {

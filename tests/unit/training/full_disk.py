@@ -18,9 +18,9 @@ from typing import Any, Literal
 import torch
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from ops.training.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint
-from ops.training.plan import RESULT, RunPlan, read_curve
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint
+from ops.training.run.plan import RESULT, RunPlan, read_curve
 from tests.unit.training.tiny import tiny_plan
 
 Moment = Literal["start", "save", "end", "never"]

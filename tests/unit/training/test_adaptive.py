@@ -17,10 +17,10 @@ from ops.config import Adaptive, Recipe, Setup, load_pool, load_recipe
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.training import outage
-from ops.training.dataset import epochs
-from ops.training.plan import CURVE, RunPlan, write_run
-from ops.training.subsets import drawn
+from ops.training.grpo.dataset import epochs
+from ops.training.rewards import outage
+from ops.training.run.plan import CURVE, RunPlan, write_run
+from ops.training.stages.subsets import drawn
 from ops.workflow.grammar import FormatFailure
 from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan, train

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.training.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint, remove_half_written
-from ops.training.curve import Curve
-from ops.training.plan import CURVE, read_curve
-from ops.training.trainer import run
+from ops.training.grpo.curve import Curve
+from ops.training.grpo.trainer import run
+from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint, remove_half_written
+from ops.training.run.plan import CURVE, read_curve
 from ops.workers.client import Counts
 from tests.unit.training.tiny import tiny_plan
 

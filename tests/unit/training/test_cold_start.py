@@ -22,11 +22,11 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.precaching.precache import write_responses
-from ops.training import grpo
-from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.training.plan import RunResult, write_run
-from ops.training.tokenizer import train_tokenizer
-from ops.training.validation import Lesson, NotTaught, check_taught, held_out, verdict
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.training.cold_start.tokenizer import train_tokenizer
+from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, verdict
+from ops.training.grpo import __main__ as grpo
+from ops.training.run.plan import RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
 from tests.unit.training.tiny import GRPO, ROOT, as_llama
 
@@ -129,7 +129,7 @@ def test_a_young_setting_left_alone_keeps_the_policies_of_before(make: Make) -> 
 
 
 def test_what_is_validated_is_not_taught(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ops.training import examples
+    from ops.training.cold_start import examples
 
     prompts: set[str] = set()
     sample = examples.sample_examples

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from ops.config import Grpo, Recipe, load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.training.configuration import configuration, longest_sequence, patience
-from ops.training.plan import RunPlan
+from ops.training.grpo.configuration import configuration, longest_sequence, patience
+from ops.training.run.plan import RunPlan
 
 CONFIG = Workspace.find().config
 

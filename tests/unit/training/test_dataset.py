@@ -12,9 +12,9 @@ from ops.conductor.policy import PolicyCard, chat_tokens
 from ops.config import Pool, Recipe, Worker, load_recipe
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.training.dataset import by_length, dataset, row_maker
-from ops.training.plan import RunPlan
-from ops.training.tokenizer import train_tokenizer
+from ops.training.cold_start.tokenizer import train_tokenizer
+from ops.training.grpo.dataset import by_length, dataset, row_maker
+from ops.training.run.plan import RunPlan
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from ops.training.checkpoints import CHECKPOINTS, last_checkpoint
-from ops.training.divergence import Divergence
-from ops.training.plan import PLAN, RunPlan, read_curve
-from ops.training.refill import AskingTrainer
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
+from ops.training.run.plan import PLAN, RunPlan, read_curve
+from ops.training.step.divergence import Divergence
+from ops.training.step.refill import AskingTrainer
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
-from ops.training.duplicates import without_duplicates
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.step.duplicates import without_duplicates
+from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import tiny_plan
 
 

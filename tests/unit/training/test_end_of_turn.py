@@ -16,11 +16,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from ops.conductor.policy import Conductor, end_of_turn
-from ops.training import trainer
-from ops.training.configuration import configuration
-from ops.training.plan import RunPlan
-from ops.training.tokenizer import END, train_tokenizer
-from ops.training.trainer import run
+from ops.training.cold_start.tokenizer import END, train_tokenizer
+from ops.training.grpo import trainer
+from ops.training.grpo.configuration import configuration
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import RunPlan
 from tests.unit.training.tiny import tiny_plan
 
 CHATML = (

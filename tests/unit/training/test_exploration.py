@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from ops.training.exploration import Tally
+from ops.training.cold_start.exploration import Tally
 from ops.workflow.grammar import Step, Workflow
 
 SURE, LUCKY, SOMETIMES, NEVER = (Workflow.single(ordinal) for ordinal in range(4))

@@ -16,7 +16,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import write_responses
 from ops.training.forecast import comparison, foretell, last_run, run_forecast, warnings
-from ops.training.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
+from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
 
 ROOT = Path(__file__).parents[3]
 STEPS, QUESTIONS, ROLLOUTS = 10, 2, 8

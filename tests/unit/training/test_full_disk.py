@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ops.training.plan import read_curve
+from ops.training.run.plan import read_curve
 from tests.unit.training.full_disk import ATTEMPTS, SETTINGS, STEPS
 from tests.unit.training.tiny import ROOT, tiny_plan, train
 

@@ -12,10 +12,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOTrainer
 
-from ops.training.generation import write
-from ops.training.plan import CURVE
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import CURVE
+from ops.training.step.generation import write
+from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import as_llama, tiny_plan
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [10, 11, 12]]

@@ -13,11 +13,11 @@ from transformers import GenerationConfig
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.config import Generation, PretrainedPolicy, Recipe, Setup
 from ops.core.workspace import Workspace
-from ops.training import trainer
-from ops.training.cold_start import base_policy_folder
-from ops.training.configuration import configuration
-from ops.training.plan import RunPlan, write_run
-from ops.training.trainer import run
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.grpo import trainer
+from ops.training.grpo.configuration import configuration
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import RunPlan, write_run
 from tests.unit.training.tiny import tiny_plan
 
 DECLARED = {

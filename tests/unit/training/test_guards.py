@@ -19,9 +19,9 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.guards import guard_run
-from ops.training.cold_start import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, Evidence, Finding, guard_all
-from ops.training.plan import CURVE, RESULT, RunResult, write_run
+from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
 from tests.unit.test_definitions import write_recipe

@@ -9,10 +9,10 @@ import sys
 import psutil
 import pytest
 
-from ops.training import lifeline
+from ops.training.run import lifeline
 
 RANK = (
-    "import time; from ops.training import lifeline;"
+    "import time; from ops.training.run import lifeline;"
     "lifeline.watch(); print('watching', flush=True); time.sleep(600)"
 )
 LAUNCHER = (

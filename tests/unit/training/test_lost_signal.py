@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.training.lost_signal import diagnosis, silent_steps
-from ops.training.plan import RunResult, read_curve
-from ops.training.trainer import run
+from ops.training.grpo.lost_signal import diagnosis, silent_steps
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import RunResult, read_curve
 from tests.unit.training.tiny import tiny_plan
 
 

@@ -13,7 +13,7 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.training.order import ALIKE, Order, expected_variances
+from ops.training.step.order import ALIKE, Order, expected_variances
 
 CONFIG = Workspace.find().config
 SUBJECTS = ("facts", "sums")

@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ops.config import Grpo
 from ops.core.errors import OverBudget
-from ops.training import trainer
-from ops.training.overlap import OverlappedTrainer
-from ops.training.trainer import run
+from ops.training.grpo import trainer
+from ops.training.grpo.trainer import run
+from ops.training.step.overlap import OverlappedTrainer
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

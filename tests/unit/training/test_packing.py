@@ -9,10 +9,10 @@ import pytest
 import torch
 from trl import GRPOTrainer
 
-from ops.training import packing
-from ops.training.packing import pack
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.step import packing
+from ops.training.step.packing import pack
+from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import as_llama, tiny_plan
 
 

@@ -18,9 +18,9 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.planning.text import describe
-from ops.training import lifeline
-from ops.training.grpo import train
-from ops.training.plan import EXTENSIONS, RunPlan, command, environment, write_run
+from ops.training.grpo.__main__ import train
+from ops.training.run import lifeline
+from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, write_run
 
 CONFIG = Workspace.find().config
 
@@ -167,7 +167,7 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
 def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was paid for is gone on with after an update; another value is another run."""
     from ops.config import digest
-    from ops.training import plan
+    from ops.training.run import plan
 
     seen: list[list[object]] = []
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from ops.conductor.policy import CARD, Conductor, PolicyCard
 from ops.config import ColdStart, Recipe, Setup
 from ops.core.workspace import Workspace
-from ops.training import examples
-from ops.training.cold_start import make_base_policy
-from ops.training.plan import RunPlan
-from ops.training.trainer import run
+from ops.training.cold_start import examples
+from ops.training.cold_start.base_policy import make_base_policy
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import RunPlan
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow

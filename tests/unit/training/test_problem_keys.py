@@ -13,10 +13,10 @@ from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.training.examples import sample_examples
-from ops.training.exploration import explore
-from ops.training.reward import reward_function
-from ops.training.sampling import Subtask, WorkflowSampler
+from ops.training.cold_start.examples import sample_examples
+from ops.training.cold_start.exploration import explore
+from ops.training.cold_start.sampling import Subtask, WorkflowSampler
+from ops.training.rewards.reward import reward_function
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import Team
 

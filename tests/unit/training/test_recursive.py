@@ -17,11 +17,11 @@ from ops.config import Grpo, Recipe, Recursive, RoundLimits, Setup, load_pool, l
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.training import outage
-from ops.training.plan import CURVE, RunPlan, write_run
-from ops.training.rounds import blended, chosen, followed, recursive_places
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.trainer import RoundsTrainer, run
+from ops.training.grpo.trainer import RoundsTrainer, run
+from ops.training.rewards import outage
+from ops.training.run.plan import CURVE, RunPlan, write_run
+from ops.training.stages.rounds import blended, chosen, followed, recursive_places
+from ops.training.step.timed_trainer import TimedTrainer
 from ops.workflow.grammar import Workflow
 from tests.unit.training.tiny import tiny_plan, train
 

@@ -20,10 +20,10 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.precaching.precache import write_responses
-from ops.training.cold_start import base_policy_folder, make_base_policy
-from ops.training.examples import Example, sample_examples
-from ops.training.sampling import Precached, Subtask, WorkflowSampler
-from ops.training.validation import Lesson
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.training.cold_start.examples import Example, sample_examples
+from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
+from ops.training.cold_start.validation import Lesson
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import NOBODY, Team
 from tests.unit.training.tiny import GRPO, ROOT, SCRATCH

@@ -12,9 +12,9 @@ import torch
 
 from ops.config import Adaptive, Grpo
 from ops.core.problem import Problem
-from ops.training import outage
-from ops.training.plan import RunResult, read_curve
-from ops.training.timed_trainer import TimedTrainer
+from ops.training.rewards import outage
+from ops.training.run.plan import RunResult, read_curve
+from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import tiny_plan, train
 
 pytestmark = pytest.mark.slow

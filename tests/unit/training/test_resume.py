@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ops.training.plan import read_curve
+from ops.training.run.plan import read_curve
 from tests.unit.training.tiny import tiny_plan, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -14,8 +14,8 @@ from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.planning.text import describe
-from ops.training.plan import CURVE
-from ops.training.reward import StepStatistics, merged, reward_function
+from ops.training.rewards.reward import StepStatistics, merged, reward_function
+from ops.training.run.plan import CURVE
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan
@@ -76,7 +76,7 @@ def test_terms_add_up_and_those_of_several_ranks_are_one_mean() -> None:
 
 @pytest.mark.slow
 def test_the_curve_logs_each_term_and_the_plan_names_it(tmp_path: Path) -> None:
-    from ops.training.trainer import run
+    from ops.training.grpo.trainer import run
 
     plan, folder = tiny_plan(tmp_path, steps=1, reward_terms={"steps": -0.01})
     assert "0, 0.5 or 1, and -0.01 × steps (steps)" in describe(plan.setup)

@@ -13,9 +13,9 @@ from ops.config import Prompting, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.training.exploration import explore
-from ops.training.reward import merged, summarize
-from ops.training.sampling import Precached, Subtask, WorkflowSampler
+from ops.training.cold_start.exploration import explore
+from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
+from ops.training.rewards.reward import merged, summarize
 from ops.workflow.team import Team
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("good", "bad", "down", "refusing", "poor")]

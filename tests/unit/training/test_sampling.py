@@ -11,7 +11,7 @@ from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
-from ops.training.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
+from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
 from ops.workflow.grammar import SOLVE, Step, Workflow, parse
 
 OFFERED = ("b", "a", "c")

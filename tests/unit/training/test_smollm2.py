@@ -11,7 +11,7 @@ import torch
 
 from ops.conductor.policy import Conductor, PolicyCard, chat_text, end_of_turn, load_model
 from ops.config import Prompting, load_pool, load_recipe
-from ops.training.generation import write
+from ops.training.step.generation import write
 from tests.unit.training.tiny import ROOT
 
 pytestmark = [

@@ -13,15 +13,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ops.training.checkpoints import last_checkpoint
-from ops.training.plan import read_curve
-from ops.training.stop_request import Stopped, StopRequest
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.run.checkpoints import last_checkpoint
+from ops.training.run.plan import read_curve
+from ops.training.run.stop_request import Stopped, StopRequest
 from tests.unit.training.tiny import tiny_plan
 
 STEPS = 4
 LAUNCHER = (
-    "import accelerate.commands.launch as launch, ops.training.launcher as launcher, subprocess, sys, time;"
+    "import accelerate.commands.launch as launch, ops.training.run.launcher as launcher, subprocess, sys, time;"
     "launch.main = lambda: print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait(), flush=True);"
     "launcher.main()"
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.training.tokenizer import train_tokenizer
+from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.workflow.grammar import Step, Workflow
 
 TEXT = 'What is the density of iron? Look up the density. Compute the result. model_id = [0]\nsubtasks = ["a"]'

@@ -15,8 +15,8 @@ from mlflow.entities import Run
 
 from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.training.plan import RESULT, RunPlan, read_curve
-from ops.training.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of
+from ops.training.run.plan import RESULT, RunPlan, read_curve
+from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of
 from ops.workflow.grammar import Workflow
 from tests.unit.training.tiny import tiny_plan
 
@@ -58,9 +58,9 @@ def only_run(uri: str) -> tuple[MlflowClient, Run]:
 @contextmanager
 def warnings_of(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     seen: list[str] = []
-    with caplog.at_level(logging.WARNING, "ops.training.tracking"):
+    with caplog.at_level(logging.WARNING, "ops.training.run.tracking"):
         yield seen
-    seen += [record.getMessage() for record in caplog.records if record.name == "ops.training.tracking"]
+    seen += [record.getMessage() for record in caplog.records if record.name == "ops.training.run.tracking"]
 
 
 def test_a_line_of_the_curve_becomes_metrics_of_stable_names() -> None:
@@ -133,7 +133,7 @@ def test_a_server_that_never_answers_is_one_warning(tmp_path: Path, caplog: pyte
 def test_a_training_is_tracked_and_does_not_end_with_its_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from ops.training.trainer import run
+    from ops.training.grpo.trainer import run
 
     tiny, folder = tiny_plan(tmp_path, steps=2)
     run(tiny.model_copy(update={"mlflow_uri": store(tmp_path)}), folder, lambda *_: None)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ops.training import outage
-from ops.training.outage import Outage
-from ops.training.plan import RunResult, read_curve
-from ops.training.trainer import run
+from ops.training.grpo.trainer import run
+from ops.training.rewards import outage
+from ops.training.rewards.outage import Outage
+from ops.training.run.plan import RunResult, read_curve
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,10 @@ from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
-from ops.training.examples import Example
-from ops.training.plan import DEEPSPEED, PLAN, RunPlan
-from ops.training.supervised import fit, scratch_model
-from ops.training.trainer import run
+from ops.training.cold_start.examples import Example
+from ops.training.cold_start.supervised import fit, scratch_model
+from ops.training.grpo.trainer import run
+from ops.training.run.plan import DEEPSPEED, PLAN, RunPlan
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 

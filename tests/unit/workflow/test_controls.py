@@ -102,7 +102,7 @@ def tokenizer(kind: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     if kind == "our own":
-        from ops.training.tokenizer import train_tokenizer
+        from ops.training.cold_start.tokenizer import train_tokenizer
 
         return train_tokenizer(["What is 6 × 7? Models: 0 1 2", Workflow.single(1).render()], 400)
     family = FAMILIES[kind]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ops.config import resolved
 from ops.core.atomic import write_text
 from ops.core.libraries import need_mlflow
-from ops.training.plan import RunPlan
+from ops.training.run.plan import RunPlan
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 

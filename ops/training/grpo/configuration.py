@@ -12,10 +12,10 @@ from trl import GRPOConfig
 
 from ops.conductor.policy import context_tokens
 from ops.config import Grpo
-from ops.training.checkpoints import CHECKPOINTS
-from ops.training.outage import Patience
-from ops.training.plan import RunPlan
-from ops.training.reward import IMPATIENT
+from ops.training.rewards.outage import Patience
+from ops.training.rewards.reward import IMPATIENT
+from ops.training.run.checkpoints import CHECKPOINTS
+from ops.training.run.plan import RunPlan
 
 
 def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
@@ -28,7 +28,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
     arguments = GRPOConfig(
         output_dir=str(folder / CHECKPOINTS),
         run_name=folder.name,
-        report_to=[],  # `ops.training.tracking` does
+        report_to=[],  # `ops.training.run.tracking` does
         seed=plan.recipe.seed,
         max_steps=grpo.steps,
         per_device_train_batch_size=grpo.micro_batch,

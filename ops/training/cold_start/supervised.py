@@ -21,8 +21,8 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from ops.config import ColdStart, Lora, ScratchPolicy
-from ops.training.examples import Example
-from ops.training.tokenizer import train_tokenizer
+from ops.training.cold_start.examples import Example
+from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.workflow.controls import plain_messages
 
 WINDOW = 16

@@ -20,24 +20,24 @@ from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.grading import configure
 from ops.precaching.opening import open_client
-from ops.training.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
-from ops.training.configuration import configuration, longest_sequence, patience
-from ops.training.curve import Curve, Report
-from ops.training.dataset import dataset, row_maker
-from ops.training.divergence import DivergenceGuard
-from ops.training.lost_signal import SignalStop
-from ops.training.order import Order, expected_variances
-from ops.training.outage import Patience
-from ops.training.overlap import OverlappedTrainer
-from ops.training.plan import CURVE, RESULT, RunPlan, RunResult
-from ops.training.refill import Asking, Row
-from ops.training.reward import reward_function
-from ops.training.rounds import RoundRewards, chosen
-from ops.training.rounds_trainer import InRounds
-from ops.training.stop_request import Stopped, StopRequest
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.tracking import Tracking
-from ops.training.worker_samples import WorkerSamples
+from ops.training.grpo.configuration import configuration, longest_sequence, patience
+from ops.training.grpo.curve import Curve, Report
+from ops.training.grpo.dataset import dataset, row_maker
+from ops.training.grpo.lost_signal import SignalStop
+from ops.training.rewards.outage import Patience
+from ops.training.rewards.reward import reward_function
+from ops.training.rewards.worker_samples import WorkerSamples
+from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
+from ops.training.run.plan import CURVE, RESULT, RunPlan, RunResult
+from ops.training.run.stop_request import Stopped, StopRequest
+from ops.training.run.tracking import Tracking
+from ops.training.stages.rounds import RoundRewards, chosen
+from ops.training.stages.rounds_trainer import InRounds
+from ops.training.step.divergence import DivergenceGuard
+from ops.training.step.order import Order, expected_variances
+from ops.training.step.overlap import OverlappedTrainer
+from ops.training.step.refill import Asking, Row
+from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 from ops.workflow.recursion import Fits
 from ops.workflow.team import Team

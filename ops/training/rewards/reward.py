@@ -10,10 +10,10 @@ from typing import Any
 
 from ops.conductor.rollout import REWARDS, Rollout
 from ops.core.problem import Problem
-from ops.training.outage import Patience, roll_out_patiently
-from ops.training.reward_term import contributions
-from ops.training.round_counts import shares
-from ops.training.worker_samples import ONE, WorkerSamples
+from ops.training.rewards.outage import Patience, roll_out_patiently
+from ops.training.rewards.reward_term import contributions
+from ops.training.rewards.round_counts import shares
+from ops.training.rewards.worker_samples import ONE, WorkerSamples
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 from ops.workflow.team import Team
 

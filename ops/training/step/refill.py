@@ -19,7 +19,7 @@ from transformers.trainer_callback import ExportableState
 from trl import GRPOTrainer
 
 from ops.core.problem import Problem
-from ops.training.order import Order
+from ops.training.step.order import Order
 
 Row = dict[str, Any]
 """A question as the data set has it: prompt, problem's key, epoch, and in the adaptive stage its offer."""

@@ -21,11 +21,11 @@ from ops.conductor.rollout import Rollout
 from ops.config import Recursive
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.training.outage import Patience, roll_out_patiently
-from ops.training.reward import StepStatistics, summarize
-from ops.training.reward_term import contributions
-from ops.training.round_counts import counted
-from ops.training.worker_samples import WorkerSamples
+from ops.training.rewards.outage import Patience, roll_out_patiently
+from ops.training.rewards.reward import StepStatistics, summarize
+from ops.training.rewards.reward_term import contributions
+from ops.training.rewards.round_counts import counted
+from ops.training.rewards.worker_samples import WorkerSamples
 from ops.workflow.recursion import Fits, next_messages
 from ops.workflow.team import Team
 
@@ -88,7 +88,8 @@ class RoundRewards:
     """The reward of one step in two parts: `begin` once the first rounds are written, `workflow_reward` (TRL's) once
     the others are.
 
-    What is given is as in `ops.training.reward.reward_function`. `fits`: whether a prompt leaves room for a completion.
+    What is given is as in `ops.training.rewards.reward.reward_function`. `fits`: whether a prompt leaves room for a
+    completion.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
-from ops.training.recursive_lessons import FirstRound
-from ops.training.sampling import WorkflowSampler
+from ops.training.cold_start.recursive_lessons import FirstRound
+from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 

@@ -12,12 +12,12 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.atomic import write_text, written
-from ops.training.outage import Outage
-from ops.training.plan import RunResult
-from ops.training.refill import DEAD, DEAD_LEFT, REFILLS
-from ops.training.reward import StepStatistics, following, merged
-from ops.training.timed_trainer import TimedTrainer
-from ops.training.tracking import Tracking
+from ops.training.rewards.outage import Outage
+from ops.training.rewards.reward import StepStatistics, following, merged
+from ops.training.run.plan import RunResult
+from ops.training.run.tracking import Tracking
+from ops.training.step.refill import DEAD, DEAD_LEFT, REFILLS
+from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 
 Report = Callable[[int, int, str], None]

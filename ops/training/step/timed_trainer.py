@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ops.training.divergence import DivergenceGuard
-from ops.training.duplicates import AVERAGED, without_duplicates
-from ops.training.generation import write
-from ops.training.packing import pack, score
-from ops.training.refill import AskingTrainer
-from ops.training.reward import StepStatistics
+from ops.training.rewards.reward import StepStatistics
+from ops.training.step.divergence import DivergenceGuard
+from ops.training.step.duplicates import AVERAGED, without_duplicates
+from ops.training.step.generation import write
+from ops.training.step.packing import pack, score
+from ops.training.step.refill import AskingTrainer
 
 FULL = {"full_attention"}
 

@@ -33,7 +33,7 @@ def reward_term(unit: str) -> Callable[[Measure], RewardTerm]:
     return register
 
 
-TERMS = Registry("ops.training.terms", RewardTerm)
+TERMS = Registry("ops.training.rewards.terms", RewardTerm)
 
 
 def contributions(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:

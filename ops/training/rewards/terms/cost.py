@@ -6,7 +6,7 @@ of -20 takes 0.04 off a reward.
 
 from __future__ import annotations
 
-from ops.training.reward_term import reward_term
+from ops.training.rewards.reward_term import reward_term
 from ops.workflow.trace import Trace
 
 

@@ -18,8 +18,8 @@ from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
-from ops.training import lifeline
-from ops.training.checkpoints import full_disk_told
+from ops.training.run import lifeline
+from ops.training.run.checkpoints import full_disk_told
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 EXTENSIONS = "extensions"
@@ -193,7 +193,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     if grpo.deepspeed is None:
         return [sys.executable, *module]
     return [
-        sys.executable, "-m", "ops.training.launcher",
+        sys.executable, "-m", "ops.training.run.launcher",
         "--use_deepspeed",
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.training.sampling import WorkflowSampler
+from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import Workflow
 
 KEEP = Workflow(())

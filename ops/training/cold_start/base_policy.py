@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
-from ops.training.checkpoints import full_disk_told
-from ops.training.validation import Lesson, drawing, held_out, validate
+from ops.training.cold_start.validation import Lesson, drawing, held_out, validate
+from ops.training.run.checkpoints import full_disk_told
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
@@ -123,8 +123,8 @@ def _teach(
     import torch
 
     from ops.conductor.policy import Conductor, load_model
-    from ops.training.examples import sample_examples
-    from ops.training.supervised import fit, scratch_model
+    from ops.training.cold_start.examples import sample_examples
+    from ops.training.cold_start.supervised import fit, scratch_model
 
     team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
     count = settings.steps * settings.batch

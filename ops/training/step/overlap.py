@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from trl.trainer.utils import pad
 
-from ops.training.reward import StepStatistics
-from ops.training.timed_trainer import Landed, TimedTrainer
+from ops.training.rewards.reward import StepStatistics
+from ops.training.step.timed_trainer import Landed, TimedTrainer
 
 Rows = list[dict[str, Any]]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
-from ops.training import lifeline
-from ops.training.checkpoints import full_disk_told
-from ops.training.ending import ERROR
-from ops.training.launcher import REQUESTS
-from ops.training.plan import PLAN, RunPlan, RunResult, command
-from ops.training.telemetry import silence
-from ops.training.validation import check_taught
+from ops.training.cold_start.validation import check_taught
+from ops.training.run import lifeline
+from ops.training.run.checkpoints import full_disk_told
+from ops.training.run.ending import ERROR
+from ops.training.run.launcher import REQUESTS
+from ops.training.run.plan import PLAN, RunPlan, RunResult, command
+from ops.training.run.telemetry import silence
 
 EXIT_ERROR = 1
 
@@ -69,7 +69,7 @@ def train(folder: Path) -> RunResult | None:
         raise ConfigError(folder / PLAN, "recipe.grpo.deepspeed", "needs its launcher", remedy)
     check_taught(plan.base_policy, plan.recipe.cold_start)
     silence()
-    from ops.training.trainer import run
+    from ops.training.grpo.trainer import run
 
     return run(plan, folder, lambda step, steps, note: print(f"step {step}/{steps} {note}", flush=True))
 

@@ -6,7 +6,7 @@ they took when they were paid for. At 20 s a workflow a weight of -0.002 takes 0
 
 from __future__ import annotations
 
-from ops.training.reward_term import reward_term
+from ops.training.rewards.reward_term import reward_term
 from ops.workflow.trace import Trace
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from ops.training.refill import Row
-from ops.training.rounds import RoundRewards, recursive_places
+from ops.training.stages.rounds import RoundRewards, recursive_places
+from ops.training.step.refill import Row
 from ops.workflow.controls import plain_messages
 
 

@@ -25,7 +25,7 @@ def forward(number: int, *_: Any) -> None:
 
 
 def main() -> None:
-    """`python -m ops.training.launcher`, with the arguments of `accelerate launch`; ends with the ranks."""
+    """`python -m ops.training.run.launcher`, with the arguments of `accelerate launch`; ends with the ranks."""
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # the others are handled here
     for number in REQUESTS:
         signal.signal(number, forward)

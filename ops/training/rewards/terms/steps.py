@@ -6,7 +6,7 @@ a reward.
 
 from __future__ import annotations
 
-from ops.training.reward_term import reward_term
+from ops.training.rewards.reward_term import reward_term
 from ops.workflow.trace import Trace
 
 

@@ -23,8 +23,8 @@ from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import TrainingAnswers
 from ops.evaluation.stored_experiments import ArmShelf, FindingsShelf, Questions, stored_findings
 from ops.precaching.profiles import best_single
-from ops.training.run.plan import read_curve
 from ops.training.cold_start.validation import held_out, validate
+from ops.training.run.plan import read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
 

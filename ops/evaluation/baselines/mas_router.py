@@ -166,7 +166,7 @@ def trained(known: Known, penalty: float = PENALTY) -> Method:
     place=70,
     calls=lambda workers: MOST_STEPS,
     learning=lambda workers: ROUNDS * QUESTIONS * len(MODES) * MOST_STEPS,
-    source="arXiv:2502.11133, Section 4",
+    source="arXiv:2502.11133 (MasRouter)",
     differs="Heads are linear in TF-IDF vectors, where the authors embed questions, modes, roles and LLMs by a "
     "sentence encoder and have a latent variable; four modes and four roles that any worker understands, in at most "
     "five steps; who solves what is regressed on the precached answers, not learned from runs; the gradient is exact "

@@ -39,7 +39,7 @@ class Router(NamedTuple):
     def route(self, vectors: Vectors) -> NDArray[np.intp]:
         """The ordinal of the worker with the largest cosine, for each question."""
         directions = self.workers / np.linalg.norm(self.workers, axis=1, keepdims=True)
-        return np.argmax(_with_bias(vectors) @ self.encoder @ directions.T, axis=1)
+        return np.asarray(np.argmax(_with_bias(vectors) @ self.encoder @ directions.T, axis=1))
 
     def value(self, vectors: Vectors, scores: NDArray[np.float64]) -> float:
         """Mean score where it sends these questions; 0 where nothing is known of that."""
@@ -92,7 +92,7 @@ def _with_bias(vectors: Vectors) -> Vectors:
 
 
 def _worker_loss(similarity: Tensor, scores: Tensor, draw: Generator) -> Tensor:
-    """Sample-LLM contrastive loss: each of the K+ best against the K- worst that score below ½; Equation 4.
+    """Sample-LLM contrastive loss: each of the K+ best against the K- worst that score below ½.
 
     Who scores 0 is no positive. Of equals a random choice: where most workers fail, others are the worst each time.
     """
@@ -110,7 +110,7 @@ def _worker_loss(similarity: Tensor, scores: Tensor, draw: Generator) -> Tensor:
 
 
 def _question_loss(encoded: Tensor) -> Tensor:
-    """Sample-sample contrastive loss: each against one of its group and H of other groups; Equation 5."""
+    """Sample-sample contrastive loss: each against one of its group and H of other groups."""
     similarity = (encoded[:, :1] * encoded[:, 1:]).sum(dim=2)
     return (similarity.logsumexp(dim=1) - similarity[:, 0]).mean()
 
@@ -159,7 +159,7 @@ class Groups(NamedTuple):
     "RouterDC",
     place=51,
     calls=lambda workers: 1,
-    source="arXiv:2409.19886, Section 3",
+    source="arXiv:2409.19886 (RouterDC)",
     differs="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups "
     "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
     "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",

@@ -36,6 +36,7 @@ def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[Seat, ...]]:
 
     A chain hands on, a vote has a judge of independent answers, in a debate two answer, reply, and may be judged.
     """
+    made: dict[int, tuple[Seat, ...]]
     if mode == "single":
         made = {1: (ALONE,)}
     elif mode == "chain":

@@ -44,7 +44,7 @@ class Outcomes(NamedTuple):
     def best(self, quality: NDArray[np.float64]) -> NDArray[np.intp]:
         """Rows × workers → the ordinal of each row's best worker, of equals the cheapest."""
         tied = quality >= quality.max(axis=1, keepdims=True) - 1e-9
-        return np.where(tied, self.usd, np.inf).argmin(axis=1)
+        return np.asarray(np.argmin(np.where(tied, self.usd, np.inf), axis=1))
 
 
 def _mean(values: list[float], otherwise: float) -> float:

@@ -11,7 +11,7 @@ from ops.evaluation.baselines._embedding import tfidf
 from ops.evaluation.method import Attempt, Branches, Known
 from ops.workflow.grammar import Workflow
 
-SOURCE = "arXiv:2412.04692, Section 4"
+SOURCE = "arXiv:2412.04692 (Smoothie)"
 DIFFERS = (
     "Answers are embedded by TF-IDF of words and characters over the benchmark's own answers, not by a sentence "
     "encoder; a worker that gave no answer is passed over."

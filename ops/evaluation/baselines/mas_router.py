@@ -19,7 +19,7 @@ from ops.evaluation.method import Known, Method
 from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor
 
 ROUNDS, QUESTIONS = 40, 10
 """Of learning: every round runs one workflow of each mode on so many training problems, 1,600 in all."""
@@ -27,8 +27,8 @@ PENALTY = 0.02
 """Reward that a workflow loses for what the best single worker takes in USD for a question, on average."""
 EVENLY = (0.5, 0.1)
 """Share of the probability that is spread evenly, in the first round and in the last."""
-RATE, DECAY = 0.03, 1e-3
-"""Of AdamW."""
+RATE = 3.0
+"""Of plain gradient steps: Adam would give what one question shows the same weight as what all show."""
 RIDGE, TEMPERATURE = 1.0, 0.1
 """Of the start: the weight of small coefficients, and the reward that makes a worker e times as probable."""
 
@@ -49,34 +49,47 @@ class Training:
         """USD of the best single worker's response; where workers are free, nothing is lost."""
         return float(self.outcomes.usd[self.known.best]) or float("inf")
 
-    def open(self) -> None:
-        """Start from the precached answers, where every worker's reward is known: it is regressed on the questions.
+    def start(self, own: Sequence[int]) -> None:
+        """Regress what each worker earns on these questions alone, by its precached answers, on the questions.
 
-        A worker's probability is that of the softmax of what it promises: the best policy of a given entropy.
+        A worker's probability is the softmax of what it promises: the best policy of a given entropy.
         """
         import torch
         from sklearn.linear_model import Ridge
 
-        own = list(self.controller.workers)
-        scores = np.where(np.isnan(self.outcomes.scores), self.outcomes.means, self.outcomes.scores)[:, own]
-        rewards = scores - self.penalty * self.outcomes.usd[own] / self.unit
-        promised = Ridge(alpha=RIDGE).fit(self.vectors[:, :-1].numpy(), rewards)
+        workers = list(self.controller.workers)
+        scores = np.where(np.isnan(self.outcomes.scores), self.outcomes.means, self.outcomes.scores)[:, workers]
+        rewards = scores - self.penalty * self.outcomes.usd[workers] / self.unit
+        promised = Ridge(alpha=RIDGE).fit(self.vectors[own, :-1].numpy(), rewards[own])
         head = np.hstack([np.atleast_2d(promised.coef_), np.atleast_1d(promised.intercept_)[:, None]])
         self.controller.heads["worker"].data = torch.from_numpy(head / TEMPERATURE)
 
     def learn(self) -> None:
+        """Start from one half of the problems, run workflows on the other, and start again from all.
+
+        What a worker promises on a question whose answer it was regressed on says too much of one worker alone.
+        """
+        import torch
+
+        draw = torch.Generator().manual_seed(self.known.seed)
+        order = torch.randperm(len(self.vectors), generator=draw).tolist()
+        half = len(order) // 2
+        self.start(order[half:])
+        self._rounds(order[:half] or order, draw)
+        self.start(order)
+
+    def _rounds(self, problems: Sequence[int], draw: Generator) -> None:
         """`ROUNDS` of them. The mode is learned in the second half, once there is something to choose between.
 
         A reward is measured against the usual one of its mode, and against how the other modes did on that question.
         """
         import torch
 
-        draw = torch.Generator().manual_seed(self.known.seed)
         # What all roles share is known from every answer of every worker: a few runs would only blur it.
         learning = [head for name, head in self.controller.heads.items() if name != "worker"]
-        optimizer = torch.optim.AdamW(learning, lr=RATE, weight_decay=DECAY)
+        optimizer = torch.optim.SGD(learning, lr=RATE)
         usual = torch.zeros(len(self.controller.modes), dtype=torch.float64)
-        for done, own in enumerate(_batches(len(self.vectors), draw)):
+        for done, own in enumerate(_batches(problems, draw)):
             share = done / max(1, ROUNDS - 1)
             exploring = Exploring(draw, EVENLY[0] + share * (EVENLY[1] - EVENLY[0]))
             plans = [[self._plan(index, mode, exploring) for mode in self.controller.modes] for index in own]
@@ -90,7 +103,7 @@ class Training:
                 modes = self.controller.mode_logits(self.vectors[own]).softmax(1)
                 loss = loss - (modes * torch.where(known, rewards, usual)).sum(1).mean()
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             pace = 1 / min(done + 1, 10)
             usual = usual + pace * (torch.where(known, rewards, usual).mean(0) - usual)
@@ -120,14 +133,14 @@ def _as_planned(chosen: dict[str, Workflow]) -> Method:
     return Method.routed(lambda problems: [chosen[problem.key] for problem in problems])
 
 
-def _batches(problems: int, draw: object) -> Iterator[list[int]]:
-    """`ROUNDS` batches of different problems, all of them before one comes again."""
+def _batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
+    """`ROUNDS` batches of different problems; as good as all of them before one comes again."""
     import torch
 
     waiting: list[int] = []
     for _ in range(ROUNDS):
-        if len(waiting) < min(QUESTIONS, problems):
-            waiting = torch.randperm(problems, generator=draw).tolist()
+        if len(waiting) < min(QUESTIONS, len(problems)):
+            waiting = [problems[index] for index in torch.randperm(len(problems), generator=draw).tolist()]
         own, waiting = waiting[:QUESTIONS], waiting[QUESTIONS:]
         yield sorted(own)
 
@@ -138,9 +151,7 @@ def trained(known: Known, penalty: float = PENALTY) -> Method:
     vectors = vectors_of(embedding.of(known.problems))
     workers = [worker for worker in sorted(known.team.ordinals) if np.isfinite(outcomes.usd[worker])]
     controller = Controller.start(vectors.shape[1], workers, min(MOST_STEPS, known.team.prompting.max_steps))
-    training = Training(known, outcomes, controller, vectors, penalty)
-    training.open()
-    training.learn()
+    Training(known, outcomes, controller, vectors, penalty).learn()
     usage = Counter(controller.best(vector)[0] for vector in vectors)
 
     def route(problems: Sequence[Problem]) -> list[Workflow]:
@@ -155,7 +166,7 @@ def trained(known: Known, penalty: float = PENALTY) -> Method:
     place=70,
     calls=lambda workers: MOST_STEPS,
     learning=lambda workers: ROUNDS * QUESTIONS * len(MODES) * MOST_STEPS,
-    source="arXiv:2502.11133, Section 4",
+    source="arXiv:2502.11133 (MasRouter)",
     differs="Heads are linear in TF-IDF vectors, where the authors embed questions, modes, roles and LLMs by a "
     "sentence encoder and have a latent variable; four modes and four roles that any worker understands, in at most "
     "five steps; who solves what is regressed on the precached answers, not learned from runs; the gradient is exact "

@@ -14,7 +14,7 @@ from tests.unit.evaluation.kinds import SPECIALISTS, Client, Right, accuracy, kn
 
 ROUTERS = ("knn_router", "router_dc")
 MIX, UNSEEN = problems(["fruit", "metal"], 40), problems(["fruit", "metal"], 15, seed=7)
-ALIKE: Right = {"a": {"fruit": 0.5}, "b": {"fruit": 0.85}, "c": {"fruit": 0.3}}
+ALIKE: Right = {"a": {"fruit": 0.3}, "b": {"fruit": 0.95}, "c": {"fruit": 0.2}}
 NOISY: Right = {name: {"fruit": 0.55} for name in ("a", "b", "c")}
 
 
@@ -133,7 +133,7 @@ def test_three_questions_and_three_workers_are_the_least() -> None:
 
 
 def trained(right: Right, penalty: float = mas_router.PENALTY, kinds: tuple[str, ...] = ("fruit",)) -> Method:
-    asked = problems(kinds, 60 // len(kinds))
+    asked = problems(kinds, 120 // len(kinds))
     return mas_router.trained(known(asked, right, client=Client(asked, right)), penalty)
 
 

@@ -1,0 +1,51 @@
+"""How sure we are: means with their errors, paired comparisons, several claims at once, power, the oracle.
+
+What belongs here: functions of numbers, which know no system and read no file. What does not: what a claim means
+(`ops.evaluation`), what follows from it (`ops.release`). Questions are the unit throughout: repeats of a question share
+its difficulty. Every benchmark weighs the same.
+"""
+
+from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts
+from ops.evaluation.statistics.estimates import MeanEstimate, clustered, mean_estimate, mean_of, question_means
+from ops.evaluation.statistics.multiple import holm
+from ops.evaluation.statistics.oracle import OracleEstimate, oracle_over_workers
+from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
+from ops.evaluation.statistics.power import (
+    WORST_CASE,
+    Components,
+    Sample,
+    Stratum,
+    detectable_paired,
+    detectable_unpaired,
+    sample_for,
+    variance_components,
+)
+from ops.evaluation.statistics.score import score_interval
+
+__all__ = [
+    "OVERALL",
+    "WORST_CASE",
+    "Components",
+    "Contrast",
+    "Interval",
+    "McNemar",
+    "MeanEstimate",
+    "OracleEstimate",
+    "Sample",
+    "Stratum",
+    "clustered",
+    "contrasts",
+    "detectable_paired",
+    "detectable_unpaired",
+    "holm",
+    "mcnemar",
+    "mean_estimate",
+    "mean_of",
+    "oracle_over_workers",
+    "paired_bootstrap",
+    "question_means",
+    "sample_for",
+    "score_interval",
+    "sign_flip",
+    "variance_components",
+]

@@ -1,0 +1,107 @@
+"""One system beside many others: every difference with its interval, p-value, adjusted p-value and power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ops.evaluation.statistics.estimates import mean_estimate, mean_of
+from ops.evaluation.statistics.multiple import holm
+from ops.evaluation.statistics.paired import Differences, McNemar, mcnemar, paired_bootstrap, sign_flip
+from ops.evaluation.statistics.power import Stratum, detectable_paired
+
+QuestionMeans = Mapping[str, Mapping[str, float]]
+"""Benchmark → question → accuracy over repeats: what `question_means` gives."""
+OVERALL = ""
+"""The benchmark of a contrast that is the mean over benchmarks."""
+
+
+class Contrast(NamedTuple):
+    """Ours minus another system's accuracy, in shares (0.02 = two points), on the questions that both scored."""
+
+    system: str
+    """The other one."""
+    benchmark: str
+    """Or `OVERALL`."""
+    difference: float
+    standard_error: float
+    low: float
+    high: float
+    p_value: float
+    """Of `sign_flip`."""
+    p_adjusted: float
+    """Holm's, over all means of the table, or over all its contrasts on single benchmarks."""
+    n: int
+    """Questions."""
+    mcnemar: McNemar | None
+    """On a single benchmark."""
+    detectable: float
+    """The true difference that would be found with the stated power."""
+
+
+def contrasts(
+    systems: Mapping[str, QuestionMeans],
+    ours: str,
+    *,
+    confidence: float = 0.95,
+    power: float = 0.8,
+    samples: int = 10_000,
+    seed: int = 0,
+) -> list[Contrast]:
+    """Compare `systems[ours]` with every other system: its mean over benchmarks first, then each benchmark.
+
+    A benchmark without a shared question is left out, and a system without any. Adjusted p-values answer for
+    two families: the means (is it better than each of these systems?), and all single benchmarks of all systems,
+    since a table invites to point at any of them. Raises `KeyError` when `ours` is not among the systems.
+    """
+    mine, rows = systems[ours], []
+    for name, theirs in systems.items():
+        pairs = _paired(mine, theirs) if name != ours else {}
+        strata = {benchmark: a - b for benchmark, (a, b) in pairs.items()}
+        groups = {OVERALL: list(strata.values()), **{key: [own] for key, own in strata.items()}} if strata else {}
+        for benchmark, chosen in groups.items():
+            interval = paired_bootstrap(chosen, samples=samples, confidence=confidence, seed=seed)
+            estimate = mean_of([mean_estimate(own) for own in chosen])
+            rows.append(
+                Contrast(
+                    system=name,
+                    benchmark=benchmark,
+                    difference=interval.mean,
+                    standard_error=estimate.standard_error,
+                    low=interval.low,
+                    high=interval.high,
+                    p_value=sign_flip(chosen, samples=samples, seed=seed),
+                    p_adjusted=1.0,
+                    n=estimate.n,
+                    mcnemar=mcnemar(*pairs[benchmark]) if benchmark in pairs else None,
+                    detectable=detectable_paired([_stratum(own) for own in chosen], alpha=1 - confidence, power=power),
+                )
+            )
+    return _adjusted(rows)
+
+
+def _paired(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Differences, Differences]]:
+    """Benchmark → both sides' accuracies on its shared questions, in one order."""
+    pairs = {}
+    for benchmark in [name for name in ours if name in theirs]:
+        a, b = ours[benchmark], theirs[benchmark]
+        if shared := sorted(a.keys() & b.keys()):
+            pairs[benchmark] = (np.array([a[key] for key in shared]), np.array([b[key] for key in shared]))
+    return pairs
+
+
+def _stratum(differences: Differences) -> Stratum:
+    # Half a pair is added to each of the four kinds: that none was discordant does not say that none can be
+    # (A. Agresti and Y. Min, Statistics in Medicine 24, 2005).
+    return Stratum(differences.size, float(np.sum(differences**2) + 1) / (differences.size + 2))
+
+
+def _adjusted(rows: Sequence[Contrast]) -> list[Contrast]:
+    adjusted = np.ones(len(rows))
+    for overall in (True, False):
+        family = [i for i, row in enumerate(rows) if (row.benchmark == OVERALL) is overall]
+        if family:
+            adjusted[family] = holm([rows[i].p_value for i in family])
+    return [row._replace(p_adjusted=float(p)) for row, p in zip(rows, adjusted, strict=True)]

@@ -19,8 +19,10 @@ from ops.benchmarks.store import read_problems
 from ops.conductor.policy import Conductor
 from ops.config import Setup
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.core.workspace import Workspace
+from ops.evaluation.asking import evaluate_method
+from ops.evaluation.baselines.best_static import workflow
+from ops.evaluation.method import Method
 from ops.evaluation.report import Leaderboard
 from ops.evaluation.runner import ScoreRow, evaluate, summarize
 from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
@@ -28,7 +30,6 @@ from ops.precaching.opening import open_client
 from ops.training.cold_start import base_policy_folder
 from ops.training.plan import RunResult, read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import diversity
 from ops.workflow.team import Team
 from pipelines.pages import write_between
@@ -141,24 +142,12 @@ def score(rows: Sequence[ScoreRow]) -> Score:
 # ── opponents ────────────────────────────────────────────────────────────────
 
 
-def workflow(flow: Flow, names: Sequence[str]) -> Workflow:
-    """In the grammar's terms, by a pool's order of workers."""
-    return Workflow(tuple(Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps))
-
-
-class Static:
-    """A writer of one workflow, whatever is asked."""
-
-    def __init__(self, flow: Flow, setup: Setup) -> None:
-        self._text = workflow(flow, setup.pool.names).render()
-
-    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
-        """The workflow, once a prompt."""
-        return [self._text] * len(prompts)
-
-
 def opponents(setup: Setup) -> dict[str, Score]:
-    """Systems that need no training, on the same questions; the static workflow is chosen on the training mix."""
+    """Systems that need no training, on the same questions; the static workflow is chosen on the training mix.
+
+    Workflows of the stated set, by their names, which the embedded pool alone can run: its editor counts the votes and
+    its strongest worker judges the mixture. The baselines of `ops.evaluation.baselines` need no such worker.
+    """
     client = open_client(setup, "opponents")
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     Random(0).shuffle(mix)
@@ -176,11 +165,9 @@ def opponents(setup: Setup) -> dict[str, Score]:
 
 
 def _run(flow: Flow, problems: Sequence[Problem], setup: Setup, client: WorkerClient) -> list[ScoreRow]:
-    recipe = setup.recipe
-    # Five voices and who counts them are six steps: more than a Conductor may write.
-    prompting = recipe.prompting.model_copy(update={"max_steps": max(recipe.prompting.max_steps, len(flow.steps))})
-    team = Team(setup.pool.workers, client, prompting, execution=recipe.execution)
-    return asyncio.run(evaluate(Static(flow, setup), problems, team, recipe.evaluation))
+    team = Team(setup.pool.workers, client, execution=setup.recipe.execution)
+    method = Method.static(workflow(flow, setup.pool.names), flow.name)
+    return asyncio.run(evaluate_method(method, problems, team, setup.recipe.evaluation))
 
 
 # ── tables ───────────────────────────────────────────────────────────────────

@@ -50,8 +50,8 @@ class Evaluation(Settings):
     server's URL, `http://HOST:PORT`, which serves the policy under its key (docs/training.md). In no key: scores are
     the policy's, whoever wrote."""
     baselines: tuple[str, ...] | None = None
-    """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: those that are
-    computed from what the workers answered alone, and cost nothing more."""
+    """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: the best
+    worker, a random one and the oracle, which cost nothing more (docs/evaluation.md)."""
 
     @field_validator("writer")
     @classmethod

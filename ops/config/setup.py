@@ -37,6 +37,11 @@ class Setup:
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}), pool=pool)
 
     @property
+    def every_pool(self) -> dict[str, Pool]:
+        """Name → pool: the recipe's own and those of its evaluation."""
+        return {self.recipe.pool: self.pool, **self.pools}
+
+    @property
     def run(self) -> str:
         """The run that spending is counted under: recipe, seed and what the workers answer."""
         return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"

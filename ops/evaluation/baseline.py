@@ -42,12 +42,14 @@ class Baseline:
     """The head of its column."""
     place: int
     """Its order in the table; by name where it is equal."""
+    usual: bool
+    """Whether it stands in the table of a recipe that names none."""
 
 
-Compute = Callable[[Answers], Standing]
+Compute = Callable[[Answers], Standing | Sequence[Standing]]
 Prepare = Callable[[Known], Method]
 PerQuestion = Callable[[int], float]
-"""Number of workers → responses a question, at most."""
+"""Number of workers → responses, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Computed(Baseline):
     """Computed from stored answers: no worker is asked for it."""
 
     compute: Compute
+    """One standing, or several of different `detail`: a column each."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ class Asking(Baseline):
 
     prepare: Prepare
     calls: PerQuestion
+    """To one question."""
     learning: PerQuestion
-    """Number of workers → responses to training problems that `prepare` asks for beyond what was precached."""
+    """To training problems, all together, that `prepare` asks for beyond what was precached."""
     version: int
     """Raised when the method changes, so that stored scores are no longer taken for its own."""
     source: str
@@ -73,11 +77,11 @@ class Asking(Baseline):
     """In which way it is not the authors' own; shown wherever its figures are."""
 
 
-def baseline(title: str, place: int = 1000) -> Callable[[Compute], Computed]:
+def baseline(title: str, place: int = 1000, *, usual: bool = True) -> Callable[[Compute], Computed]:
     """Make a function a computed baseline of its own name, which is its file's."""
 
     def register(compute: Compute) -> Computed:
-        return Computed(compute.__name__, title, place, compute)
+        return Computed(compute.__name__, title, place, usual, compute)
 
     return register
 
@@ -95,7 +99,7 @@ def asking(
     """Make a function that gives a `Method` a baseline of its own name, which is its file's."""
 
     def register(prepare: Prepare) -> Asking:
-        return Asking(prepare.__name__, title, place, prepare, calls, learning, version, source, differs)
+        return Asking(prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs)
 
     return register
 
@@ -104,29 +108,29 @@ BASELINES = Registry("ops.evaluation.baselines", Baseline, lambda entry: entry.p
 
 
 def chosen(names: Iterable[str] | None) -> list[Baseline]:
-    """The baselines of these `names`, in their order; None: those that cost nothing."""
+    """The baselines of these `names`, in their order; None: the usual ones, which cost nothing."""
     if names is None:
-        return [entry for entry in BASELINES.values() if isinstance(entry, Computed)]
+        return [entry for entry in BASELINES.values() if entry.usual]
     return [BASELINES[name] for name in names]
 
 
 def standings(
     answers: Answers, names: Iterable[str] | None = None, kept: Callable[[Asking], Standing] | None = None
 ) -> dict[str, Mapping[str, Summary]]:
-    """Column's head → benchmark → summary, for the baselines of these `names`; None: of those that cost nothing.
+    """Column's head → benchmark → summary, for the baselines of these `names`; None: of the usual ones.
 
     `kept` finds the stored scores of one that asks. Raises `ValueError` for one that asks without it.
     """
     made: dict[str, Mapping[str, Summary]] = {}
     for entry in chosen(names):
-        standing = _standing(entry, answers, kept)
-        made[standing.head(entry.title)] = standing.summaries
+        made |= {standing.head(entry.title): standing.summaries for standing in _standings(entry, answers, kept)}
     return made
 
 
-def _standing(entry: Baseline, answers: Answers, kept: Callable[[Asking], Standing] | None) -> Standing:
+def _standings(entry: Baseline, answers: Answers, kept: Callable[[Asking], Standing] | None) -> Sequence[Standing]:
     if isinstance(entry, Computed):
-        return entry.compute(answers)
+        computed = entry.compute(answers)
+        return [computed] if isinstance(computed, Standing) else computed
     if kept is None or not isinstance(entry, Asking):
         raise ValueError(f"baseline {entry.name!r} asks workers: its scores must be stored first")
-    return kept(entry)
+    return [kept(entry)]

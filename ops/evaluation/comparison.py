@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import of_worker, score_rows, stored_answers
-from ops.evaluation.baseline import Answers, Asking, Standing, standings
+from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.runner import ScoreRow, Summary
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
-from ops.evaluation.stored_baselines import shelves
+from ops.evaluation.stored_baselines import kept, shelves
 from ops.precaching.profiles import best_single
 
 _REMEDY = "Materialize leaderboard"
@@ -56,7 +56,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     alone = stored_answers(setup, setup.pool.names)
     trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
-    baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, _kept(setup))
+    baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
     cold = stored_scores(setup, base_policy, COLD_START, list(domains)) if setup.recipe.cold_start else None
     board = leaderboard(conductor, baselines, cold)
     singles = score_rows(alone)
@@ -101,13 +101,6 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
     )
-
-
-def _kept(setup: Setup) -> Callable[[Asking], Standing]:
-    """Finds the stored scores of a baseline that asked."""
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    by_name = {shelf.entry.name: shelf for shelf in shelves(setup)}
-    return lambda entry: by_name[entry.name].standing(questions_of)
 
 
 def _facts(setup: Setup, policy: Path) -> dict[str, Any]:

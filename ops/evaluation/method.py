@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.evaluation.runner import ScoreRow
-from ops.workflow.grammar import Workflow
+from ops.workflow.few_shots import FewShot
+from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
@@ -17,7 +18,10 @@ Branches = tuple[Workflow, ...]
 
 
 class Attempt(NamedTuple):
-    """One question and what each of its branches answered: None where a worker refused or a context was too long."""
+    """One question and what each of its branches answered: None where a worker refused or a context was too long.
+
+    No branches: its author wrote no workflow.
+    """
 
     problem: Problem
     answers: tuple[str | None, ...]
@@ -26,6 +30,14 @@ class Attempt(NamedTuple):
 def first(attempts: Sequence[Attempt]) -> list[int]:
     """Every question's first branch counts."""
     return [0] * len(attempts)
+
+
+class Author(NamedTuple):
+    """A worker that writes each question's workflow, as a Conductor does; what it writes is read by `read`."""
+
+    worker: int
+    prompt: Callable[[Problem], str]
+    read: Callable[[str], Parsed]
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Method:
     choose: Callable[[Sequence[Attempt]], Sequence[int]] = first
     detail: str = ""
     """What was chosen or learned, in a word or two, for the column's head."""
+    author: Author | None = None
+    """Writes what is run, instead of `branches`; a completion that is no workflow is wrong, and paid for."""
 
     @classmethod
     def static(cls, workflow: Workflow, detail: str = "") -> Method:
@@ -57,6 +71,11 @@ class Method:
         """One workflow a question, chosen by the question alone."""
         return cls(lambda problems, repeat: [(workflow,) for workflow in route(problems)], first, detail)
 
+    @classmethod
+    def written(cls, author: Author, detail: str = "") -> Method:
+        """One workflow a question, written by a worker that is shown the question."""
+        return cls(lambda problems, repeat: [()] * len(problems), first, detail, author)
+
 
 @dataclass(frozen=True)
 class Known:
@@ -70,6 +89,8 @@ class Known:
     seed: int
     run: Callable[[Method, Sequence[Problem]], list[ScoreRow]]
     """A method on training problems: rows by problem. It asks workers, and costs what they cost (`Asking.learning`)."""
+    few_shots: Sequence[FewShot] = ()
+    """Worked examples of workflows, of questions outside of the mix and of the test."""
 
     @property
     def accuracies(self) -> list[float]:
@@ -81,8 +102,15 @@ class Known:
         return made
 
     @property
+    def ranking(self) -> list[int]:
+        """The ordinals from the best single worker down, as `ops.precaching.profiles.ranked` has them."""
+        from ops.precaching.profiles import ranked
+
+        return [self.team.names.index(profile.worker) for profile in ranked(list(self.responses))]
+
+    @property
     def best(self) -> int:
-        """The ordinal of the best single worker, as `ops.precaching.profiles.best_single` chooses it."""
+        """The ordinal of the best single worker. Raises `ValueError` without responses."""
         from ops.precaching.profiles import best_single
 
         return self.team.names.index(best_single(list(self.responses)).worker)

@@ -81,7 +81,8 @@ class ScoreRow:
     shape: str = ""
     pattern: str = ""
     usage: tuple[Usage, ...] = ()
-    """What each response took, in the order of `workers`: costs are computed from it at any price."""
+    """What each response took, in the order of `workers`, and then what a worker's writing of the workflow took:
+    costs are computed from it at any price."""
     rounds: int = 1
     """Completions written, where the Conductor works in rounds."""
     stop: str = ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ops.benchmarks.raw import questions_key
+from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.benchmarks.store import read_problems
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
@@ -22,31 +22,37 @@ from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import settings_key
 from ops.workers.pricing import at_prices as responses_at_prices
+from ops.workflow.few_shots import FewShot, load_few_shots
 
 _METHOD = "method.json"
+FEW_SHOTS = "out_of_distribution"
+"""The worked examples that a baseline may show: those of the paper's main model, whatever the recipe's policy is shown.
+"""
 
 
 @dataclass(frozen=True)
 class TrainingAnswers:
-    """What a baseline may learn from: the mix, and what the pool's workers answered to it alone."""
+    """What a baseline may learn from: the mix, what the pool's workers answered to it alone, and worked examples."""
 
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
+    few_shots: Sequence[FewShot] = ()
 
     @classmethod
     def read(cls, setup: Setup) -> Self:
-        """At the pool's prices. Raises `DataError`."""
+        """At the pool's prices. Raises `DataError`, and `ConfigError` for examples that cannot be read."""
         problems = read_problems(setup.workspace.data / "training_mix.jsonl")
         keys = {problem.key for problem in problems}
         rows = load_responses(setup.workspace.data / "responses")
         own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
-        return cls(problems, responses_at_prices(own, setup.pool))
+        few_shots = load_few_shots(setup.workspace.data, FEW_SHOTS)
+        return cls(problems, responses_at_prices(own, setup.pool), few_shots)
 
     @cached_property
     def key(self) -> str:
-        """Changes with a problem or a grade, not with a price or a latency."""
+        """Changes with a problem, a grade or an example, not with a price or a latency."""
         grades = sorted((row.worker, row.problem_key, row.sample, row.status, row.score) for row in self.responses)
-        return digest([questions_key(self.problems), grades])
+        return digest([questions_key(self.problems), grades, [shot.model_dump() for shot in self.few_shots]])
 
 
 class Shelf(NamedTuple):
@@ -117,3 +123,11 @@ def shelves(setup: Setup) -> list[Shelf]:
         return []
     known = TrainingAnswers.read(setup)
     return [Shelf(setup, entry, known) for entry in entries]
+
+
+def kept(setup: Setup) -> Callable[[Asking], Standing]:
+    """Finds the stored scores of one of the recipe's baselines that ask, on all of its questions; it raises `DataError`
+    where they are missing, or of something else."""
+    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    by_name = {shelf.entry.name: shelf for shelf in shelves(setup)}
+    return lambda entry: by_name[entry.name].standing(questions_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import fmean
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, Setup, Worker
 from ops.core.rows import ResponseRow
+from ops.evaluation.baseline import Asking, chosen
 from ops.planning.lengths import Lengths
 from ops.precaching.estimate import SUBTASK_TOKENS, MeanTokens, measured_usage, usual_answer
 from ops.workers.providers import worst_price
@@ -271,9 +272,45 @@ class Stages:
         return self._workflows(name, what, count, self._spread(1), waits=grpo.steps * rounds)
 
     def baselines(self) -> StageCost:
-        """Every worker alone on the test questions."""
-        what = f"{self._asked()} × {len(self._setup.pool.workers)} workers"
-        return self._alone("every worker alone", what, {name: float(count) for name, count in self._answers.items()})
+        """Every worker alone on the test questions; and what those baselines ask that the recipe names."""
+        workers = len(self._setup.pool.workers)
+        asked = {name: float(count) for name, count in self._answers.items()}
+        what = f"{self._asked()} × {workers} workers"
+        alone = self._alone("every worker alone", what, asked)
+        asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
+        parts = [alone]
+        for entry in asking:
+            parts.append(self._baseline(entry.calls(workers), asked))
+            if problems := entry.learning(workers):
+                parts.append(self._baseline(1, self._spread(problems)))
+        if not asking:
+            return alone
+        titles = ", ".join(f"{entry.title} ({entry.calls(workers):.0f})" for entry in asking)
+        whole = total(parts)
+        slowest = max(parts, key=lambda part: part.hours.expected)
+        return replace(
+            whole, name="baselines", what=f"{what}; calls a question: {titles}", limited_by=slowest.limited_by,
+            policy_hours=None,
+        )  # fmt: skip
+
+    def _baseline(self, calls: float, asked: Mapping[str, float]) -> StageCost:
+        """So many calls a question, at most, of which each sees none, half or all of those before.
+
+        Any worker alike, between the cheapest and the dearest: which is best is known when the mix was answered.
+        """
+        seen = (calls - 1) / 2
+        bills = {worker.name: _Bill() for worker in self._setup.pool.workers}
+        alone = dict.fromkeys(bills, 0.0)  # USD
+        for benchmark, count in asked.items():
+            each = {worker.name: self._prices.call(worker, benchmark) for worker in self._setup.pool.workers}
+            said = reduce(Span.plus, (call.answer for call in each.values())).times(1 / len(each))
+            shown = said.plus(Span.of(SUBTASK_TOKENS)).times(Span(0.0, seen / 2, seen))
+            for name, call in each.items():
+                bills[name].take(call._replace(prompt=call.prompt.plus(shown)), Span.of(count * calls / len(each)))
+                alone[name] += count * call.usd.expected
+        cost, mean = self._stage("", "", bills), fmean(alone.values())
+        ratios = Span(min(alone.values()) / mean, 1.0, max(alone.values()) / mean) if mean else Span.of(1.0)
+        return replace(cost, usd=cost.usd.times(ratios))
 
     def evaluation(self) -> StageCost:
         """The Conductor on the test questions; with a cold start, what it was before GRPO too."""

@@ -145,11 +145,15 @@ def _usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
 
 
 def best_single(rows: Sequence[ResponseRow]) -> Profile:
-    """The worker with the best mean over benchmarks; of equals the cheaper. `ValueError`: no rows."""
-    profiles = profile(rows)
-    if not profiles:
+    """The first of the `ranked`. `ValueError`: no rows."""
+    if not rows:
         raise ValueError("no responses: there is no best worker")
-    return min(profiles, key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
+    return ranked(rows)[0]
+
+
+def ranked(rows: Sequence[ResponseRow]) -> list[Profile]:
+    """The workers by their mean over benchmarks, the best first; of equals the cheaper."""
+    return sorted(profile(rows), key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
 
 
 def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:

@@ -122,7 +122,8 @@ def _score_baseline(
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
 
-    method = shelf.entry.prepare(Known(team, shelf.known.problems, shelf.known.responses, setup.recipe.seed, run))
+    known = shelf.known
+    method = shelf.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
     done, total = 0, _answers(setup, questions_of)
 
     def count(more: int) -> None:
@@ -134,12 +135,17 @@ def _score_baseline(
     rows: list[ScoreRow] = []
     for name, questions in questions_of.items():
         asked = setup.asked_on(name)
-        rows += asyncio.run(
-            evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count)
-        )
-    shelf.keep(rows, method.detail, questions_of)
+        rows += asyncio.run(evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count))
+    shelf.keep(rows, _detail(method, rows), questions_of)
     return shelf.rows(questions_of)
 
 
 def _team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
+
+
+def _detail(method: Method, rows: Sequence[ScoreRow]) -> str:
+    """What the column's head says; of a model that writes workflows also how many of its completions are any."""
+    if method.author is None or not rows:
+        return method.detail
+    return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

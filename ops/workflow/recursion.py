@@ -83,8 +83,9 @@ class RecursiveTrace:
 
     @property
     def id(self) -> str:
-        """As a trace's own, of all executions."""
-        return digest([trace.id for trace in self.traces])
+        """As a trace's own, of all executions; of one alone, its own."""
+        ids = [trace.id for trace in self.traces]
+        return ids[0] if len(ids) == 1 else digest(ids)
 
     @property
     def traces(self) -> tuple[Trace, ...]:

@@ -39,6 +39,7 @@ SECTIONS = {
         "ablations": f"{HERE}.tables:ablations",
         "subsets": f"{HERE}.tables:subsets",
         "depths": f"{HERE}.tables:depths",
+        "baselines": f"{HERE}.tables:baselines",
         "workflow": f"{HERE}.workflow:workflow",
     },
     "The shell": {"completion": f"{HERE}.completion:completion"},

@@ -1,4 +1,4 @@
-"""`podium seeds`, `podium ablations`, `podium subsets`: measurements that end as tables in docs."""
+"""`podium seeds`, `ablations`, `subsets`, `depths`, `baselines`: measurements that end as tables in docs."""
 
 from __future__ import annotations
 
@@ -77,3 +77,22 @@ def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
     from pipelines.depths import write_table
 
     click.echo(f"written to {write_table(Workspace.find(), recipe, seed, deepest, questions)}")
+
+
+@click.command()
+@click.option("--score", "recipe", help="Also let the baselines that this recipe names answer, as a table.")
+@click.option("--seed", type=int, help="Replaces the recipe's seed.")
+def baselines(recipe: str | None, seed: int | None) -> None:
+    """List what the Conductor is measured against, as a table.
+
+    What is scored needs a training mix and its responses (`podium run`). The tables go into docs/evaluation.md.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.baselines import write_registry, write_scores
+
+    page = write_registry(Workspace.find())
+    if recipe is not None:
+        page = write_scores(Workspace.find(), recipe, seed)
+    click.echo(f"written to {page}")

@@ -19,6 +19,7 @@ from ops.config import Grading, load_pool
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.core.workspace import Workspace
+from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.report import percent
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
@@ -31,7 +32,6 @@ from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
 from ops.workflow.execution import OPINION, worker_messages
 from pipelines.pages import write_between
-from pipelines.seeds import workflow
 
 DOC = Path("docs") / "miniature.md"
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ops.core.errors import DataError
+from pipelines.baselines import registry_table
 from pipelines.pages import write_between
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,8 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
         ("results", "podium depths"),
         ("results", "make pretrained"),
         ("training", "podium subsets"),
+        ("evaluation", "podium baselines"),
+        ("evaluation", "podium baselines --score reproduction"),
         ("quality", "make gold"),
         ("curation", "make selectors"),
         ("planning", "make plans"),
@@ -47,3 +50,9 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
 )
 def test_the_pages_have_the_marks_that_their_commands_look_for(page: str, command: str) -> None:
     assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").count(f"<!-- made by `{command}` -->") == 2
+
+
+def test_the_page_of_the_evaluation_tells_of_the_baselines_that_there_are() -> None:
+    """Where it fails: `podium baselines`."""
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert page.split("<!-- made by `podium baselines` -->")[1].strip() == registry_table().strip()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from ops.benchmarks.raw import evaluation_questions, held_out
-from ops.config import Evaluation, Pool, Recipe, Setup, Worker, asked_alike, load_recipe
+from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import scores_origin
+from ops.planning.machine import Machine
+from ops.planning.plan import Plan
+from ops.planning.requirements import keys
 from ops.stages.problems import materialize_raw
+from ops.workers.providers import check_pools
 from tests.setups import without_workers
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -22,6 +27,7 @@ RECIPE = Recipe.model_validate({
     "name": "small", "pool": "two", "policy": {"kind": "scratch"}, "cold_start": {},
     "benchmarks": {"math500": {"train": 4, "test": 30}, "aime25": {"test": 12}},
 })  # fmt: skip
+FREE = Price(input=0, output=0)
 SHORT, LONG = (
     Pool(name=name, workers=(Worker(name="ann", model="local/ann", max_tokens=most),))
     for name, most in (("short", 100), ("long", 9000))
@@ -92,3 +98,14 @@ def test_the_unconstrained_recipe_finds_the_policies_of_paper() -> None:
     setup = Setup(Workspace(Path("/nowhere")), unconstrained, load_pool(CONFIG, "paper"), pools)
     efforts = [setup.asked_on(name).pool.worker("gpt-5").reasoning_effort for name in ("aime25", "bigcodebench")]
     assert (setup.pool.worker("gpt-5").reasoning_effort, *efforts) == ("minimal", "high", "medium")
+
+
+def test_what_an_evaluations_pool_lacks_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ELSEWHERE_KEY", raising=False)
+    keyed = Pool(name="keyed", workers=(Worker(name="ann", model="openai/x", api_key_env="ELSEWHERE_KEY"),))
+    tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser", price=FREE),))
+    setup = Setup(Workspace(Path("/nowhere")), asking(pool="keyed"), tools, {"keyed": keyed})
+    [lacking] = keys(Plan(setup, Machine((), 24.0, 100.0, bubblewrap=True, cores=2), {}, date(2026, 1, 1)))
+    assert (lacking.what, "ann" in lacking.why) == ("ELSEWHERE_KEY", True)
+    with pytest.raises(ConfigError, match="ELSEWHERE_KEY"):
+        check_pools(setup)

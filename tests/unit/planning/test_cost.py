@@ -16,6 +16,7 @@ from ops.core.resources import resources
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
+from ops.evaluation.baseline import BASELINES, Asking
 from ops.miniature.generalists import think
 from ops.miniature.problems import generate
 from ops.miniature.provider import tokens
@@ -97,6 +98,38 @@ def test_evaluation_and_every_worker_alone() -> None:
     assert both.evaluation().calls == Span(40, 120, 120)
     taught = stages(worker("a"), worker("b"), cold_start={})
     assert taught.evaluation().calls == Span(80, 240, 240)
+
+
+def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
+    def of(*names: str) -> StageCost:
+        named = {"repeats": 4, "baselines": names}
+        return stages(worker("a"), worker("b", price={"input": 3.0, "output": 30.0}), evaluation=named).baselines()
+
+    alone, five = of("oracle"), of("oracle", "five_context")
+    assert (alone.name, five.name) == ("every worker alone", "baselines")
+    assert five.calls == alone.calls.plus(Span.of(10 * 4 * 5))
+    assert "5 × context (5)" in five.what
+    # Of 0 + 1 + 2 + 3 + 4 earlier answers over five calls: none, half, all.
+    prompt = 100 + FORMAT_TOKENS
+    prompts = [prompt, prompt + ANSWER + SUBTASK_TOKENS, prompt + 2 * (2 * ANSWER + SUBTASK_TOKENS)]
+    answers = [0.5 * ANSWER, ANSWER, 2 * ANSWER]
+    assert [five.tokens[i] - alone.tokens[i] for i in range(3)] == pytest.approx(
+        [200 * (prompts[i] + answers[i]) for i in range(3)]
+    )
+    # All the cheaper worker's, either's alike, all the dearer one's.
+    prices = [1e-6, 2e-6, 3e-6]
+    assert [five.usd[i] - alone.usd[i] for i in range(3)] == pytest.approx(
+        [200 * (prompts[i] + 10 * answers[i]) * prices[i] for i in range(3)]
+    )
+
+
+def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
+    named = {"repeats": 4, "baselines": ["best_static"]}
+    entry = BASELINES["best_static"]
+    assert isinstance(entry, Asking)
+    cost = stages(worker("a"), worker("b"), evaluation=named).baselines()
+    assert cost.calls == Span.of(40 * 2 + 40 * entry.calls(2) + entry.learning(2))
+    assert entry.learning(2) > 1000
 
 
 def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
@@ -204,7 +237,9 @@ def test_every_recipe_is_priced_from_low_to_high(name: str) -> None:
         for span in (stage.calls, stage.tokens, stage.usd, stage.hours):
             assert 0 <= span.low <= span.expected <= span.high
     assert every[-1].usd.high == pytest.approx(sum(stage.usd.high for stage in plan.stages))
-    assert {stage.name for stage in plan.stages} >= {"precaching", "training", "evaluation", "every worker alone"}
+    names = {stage.name for stage in plan.stages}
+    assert names >= {"precaching", "training", "evaluation"}
+    assert len(names & {"every worker alone", "baselines"}) == 1
     assert training_benchmarks(plan.recipe.benchmarks)
 
 

@@ -1,0 +1,111 @@
+"""The best workflow that is the same for every question: what choosing anew for each question adds to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from ops.config import Worker
+from ops.core.problem import Problem
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method
+from ops.evaluation.static_workflows import PROPOSERS, chained, checked, mixture
+from ops.evaluation.voting import VOTERS, majority
+from ops.miniature.flows import Flow, flows
+from ops.miniature.provider import NAMES
+from ops.workflow.grammar import Step, Workflow
+
+STRONG = 3
+"""So many workers, the best alone, are combined; all are tried alone."""
+SAMPLE = 160
+"""Problems of the mix on which each of the set is tried, the domains weighing the same: 40 each of four."""
+
+
+class Candidate(NamedTuple):
+    """One of the set: a workflow, and how many samples of it vote."""
+
+    name: str
+    workflow: Workflow
+    voters: int = 1
+
+    @property
+    def method(self) -> Method:
+        return Method.samples(self.workflow, self.voters, majority, self.name)
+
+    @property
+    def calls(self) -> int:
+        """A question's responses."""
+        return self.voters * len(self.workflow.steps)
+
+
+def _learning(workers: int) -> int:
+    everything = candidates(range(workers), [""] * workers)
+    # As many workers may be the embedded ones: better a forecast that is too high. Each alone was precached.
+    embedded = sum(len(flow.steps) for flow in flows()) if workers == len(NAMES) else 0
+    return SAMPLE * (sum(candidate.calls for candidate in everything) - workers + embedded)
+
+
+@asking(
+    "best static",
+    place=90,
+    calls=lambda workers: max(VOTERS, min(workers, PROPOSERS) + 1),
+    learning=_learning,
+    source="arXiv:2512.04388 compares with none; the stated set is ours (ops/evaluation/baselines/best_static.py)",
+    differs="Of each worker alone and, with the"
+    f" {STRONG} best, votes, pairs that solve and check, chains and mixtures the one that is best on {SAMPLE} problems"
+    " of the training mix; of equals the cheaper. On the embedded pool ops/miniature/flows.py is in the set.",
+)
+def best_static(known: Known) -> Method:
+    """Each of the set on the same problems of the training mix."""
+    names, sample = known.team.names, sampled(known.problems, known.seed)
+    offered = candidates(known.ranking, names)
+    if is_embedded(known.team.workers):
+        models = [_model(worker) for worker in known.team.workers]
+        offered += [Candidate(flow.name, workflow(flow, models)) for flow in flows()]
+
+    def standing(candidate: Candidate) -> tuple[int, float]:
+        rows = known.run(candidate.method, sample)
+        return sum(row.correct for row in rows), -sum(row.cost_usd for row in rows)
+
+    return max(offered, key=standing).method
+
+
+def candidates(ranking: Sequence[int], names: Sequence[str]) -> list[Candidate]:
+    """The set for any pool, by the ordinals of its workers from the best alone down, and their names by ordinal."""
+    strong = ranking[:STRONG]
+    made = [Candidate(names[worker], Workflow.single(worker)) for worker in ranking]
+    made += [Candidate(f"{VOTERS} × {names[worker]}, voted", Workflow.single(worker), VOTERS) for worker in strong]
+    for one in strong:
+        made += [Candidate(f"{names[one]}, checked by {names[other]}", checked(one, other)) for other in strong]
+    for length in range(2, len(strong) + 1):
+        chain = strong[:length][::-1]  # the best has the last word
+        made.append(Candidate(" → ".join(names[worker] for worker in chain), chained(chain)))
+    proposers = sorted(ranking[:PROPOSERS])
+    return made + [Candidate(f"all to {names[worker]}", mixture(proposers, worker)) for worker in strong]
+
+
+def sampled(problems: Sequence[Problem], seed: int) -> list[Problem]:
+    """At most `SAMPLE` of them, the same number of each domain, drawn by seed."""
+    by_domain: dict[str, list[Problem]] = defaultdict(list)
+    for problem in sorted(problems, key=lambda problem: problem.key):
+        by_domain[problem.domain].append(problem)
+    drawn: list[Problem] = []
+    for domain, own in sorted(by_domain.items()):
+        drawn += Random(f"{seed} {domain}").sample(own, min(len(own), SAMPLE // len(by_domain)))
+    return drawn
+
+
+def is_embedded(workers: Sequence[Worker]) -> bool:
+    """Whether every embedded worker is in the pool."""
+    return set(NAMES) <= {_model(worker) for worker in workers}
+
+
+def workflow(flow: Flow, names: Sequence[str]) -> Workflow:
+    """In the grammar's terms, by a pool's order of workers."""
+    return Workflow(tuple(Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps))
+
+
+def _model(worker: Worker) -> str:
+    return worker.model.removeprefix("local/")

@@ -1,0 +1,20 @@
+"""Five samples of the best worker, voted: self-consistency, which no system may cost more than and lose to."""
+
+from __future__ import annotations
+
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method
+from ops.evaluation.voting import VOTERS, voted
+
+
+@asking(
+    "5 × consensus",
+    place=44,
+    calls=lambda workers: VOTERS,
+    source="arXiv:2512.04388, Section 4.1; arXiv:2203.11171 (self-consistency)",
+    differs="Samples are drawn at the pool's own temperature. Answers are one where the benchmark's grader finds them"
+    " equal, programs where their syntax is; of answers with as many votes the one given first counts.",
+)
+def five_consensus(known: Known) -> Method:
+    """The best single worker by the training mix."""
+    return voted(known.best, known.team.names[known.best])

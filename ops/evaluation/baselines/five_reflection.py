@@ -1,0 +1,24 @@
+"""Five calls of the best worker, each told to reflect on the answers before: what looking again is worth."""
+
+from __future__ import annotations
+
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method
+from ops.workflow.grammar import SOLVE, Step, Workflow
+
+CALLS = 5
+REFLECT = "Reflect on the answer so far: check it step by step, and give the complete corrected answer."
+
+
+@asking(
+    "5 × reflection",
+    place=40,
+    calls=lambda workers: CALLS,
+    source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
+    differs="The paper only names it. Here one call both criticises and corrects where Self-Refine takes two, each sees"
+    " every earlier answer, and none may stop early.",
+)
+def five_reflection(known: Known) -> Method:
+    """The best single worker by the training mix: it solves once, and looks again four times."""
+    steps = (Step(known.best, SOLVE), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), known.team.names[known.best])

@@ -1,0 +1,31 @@
+"""Mixture-of-Agents in one layer: every worker proposes, and one, drawn at random, makes an answer of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from ops.core.problem import Problem
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Branches, Known, Method
+from ops.evaluation.static_workflows import PROPOSERS, mixture
+
+
+@asking(
+    "Mixture-of-Agents",
+    place=50,
+    calls=lambda workers: min(workers, PROPOSERS) + 1,
+    source="arXiv:2406.04692; as a baseline arXiv:2512.04388, Appendix A.3",
+    differs="One layer, as in the Conductor's paper (the authors' own has three), and our words for the aggregator. Of"
+    f" a larger pool the {PROPOSERS} best by the training mix propose; a smaller one makes fewer than"
+    f" {PROPOSERS + 1} calls.",
+)
+def mixture_of_agents(known: Known) -> Method:
+    """The aggregator is one of the proposers, drawn by seed for every question and repeat."""
+    proposers = sorted(known.ranking[:PROPOSERS])
+
+    def branches(problems: Sequence[Problem], repeat: int) -> list[Branches]:
+        drawn = [Random(f"{known.seed} {problem.key} {repeat}").choice(proposers) for problem in problems]
+        return [(mixture(proposers, aggregator),) for aggregator in drawn]
+
+    return Method(branches)

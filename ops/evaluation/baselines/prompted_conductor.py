@@ -1,0 +1,36 @@
+"""The best worker prompted as the Conductor: what writing workflows is worth without having learned it."""
+
+from __future__ import annotations
+
+from ops.config import Prompting
+from ops.core.problem import Problem
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Author, Known, Method
+from ops.workflow.grammar import Parsed, parse
+from ops.workflow.prompt import conductor_messages
+
+PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5, access="binary")
+"""Whatever the recipe's own policy is shown: a small one made from scratch reads no instructions."""
+
+
+@asking(
+    "prompted conductor",
+    place=95,
+    calls=lambda workers: 1 + PROMPTING.max_steps,
+    source="arXiv:2512.04388, Section 4 (a frontier model prompted as the Conductor)",
+    differs="The model is the pool's best worker by the training mix, with its own sampling, and may choose itself as a"
+    " worker; the prompt is ours, with the four examples. A completion that is no workflow is wrong and paid for; the"
+    " column's head says how many are workflows. No embedded worker can write one, so in the miniature it scores 0.",
+)
+def prompted_conductor(known: Known) -> Method:
+    """Its completions are read by the Conductor's grammar and run by the same executor."""
+    offered = len(known.team.workers)
+
+    def prompt(problem: Problem) -> str:
+        [message] = conductor_messages(problem, offered, PROMPTING, known.few_shots)
+        return message["content"]
+
+    def read(completion: str) -> Parsed:
+        return parse(completion, offered=offered, max_steps=PROMPTING.max_steps, access=PROMPTING.access)
+
+    return Method.written(Author(known.best, prompt, read), known.team.names[known.best])

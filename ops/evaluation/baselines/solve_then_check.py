@@ -1,0 +1,19 @@
+"""The best worker solves and then checks its own answer: the cheapest workflow of more than one step."""
+
+from __future__ import annotations
+
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method
+from ops.evaluation.static_workflows import checked
+
+
+@asking(
+    "solve, then check",
+    place=46,
+    calls=lambda workers: 2,
+    source="arXiv:2303.17651 (Self-Refine)",
+    differs="One round, in which one call both criticises and corrects. Not among the baselines of arXiv:2512.04388.",
+)
+def solve_then_check(known: Known) -> Method:
+    """The best single worker by the training mix, both times."""
+    return Method.static(checked(known.best, known.best), known.team.names[known.best])

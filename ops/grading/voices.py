@@ -1,0 +1,48 @@
+"""Responses that give the same answer to a question, by its grader's own extraction and equality, never by the gold."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ops.core.problem import GraderName, Problem
+from ops.grading import GRADERS, math, text
+from ops.grading.program import UNPARSED, tree
+
+Same = Callable[[str, str, Problem], bool]
+
+
+def voices(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
+    """Places of the responses that give one answer, together, by first appearance; who gives none has no voice.
+
+    Each is compared with the first of a group, from both sides: a grader's equality takes one of the two for gold.
+    """
+    blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
+    extracted, same = GRADERS[problem.grader].extracted, _SAME[problem.grader]
+    groups: dict[str, list[int]] = {}
+    for place, response in enumerate(responses):
+        answer = _normal(problem, extracted(blind, response)) if response is not None else ""
+        if answer:
+            alike = (known for known in groups if same(known, answer, blind) or same(answer, known, blind))
+            first = answer if answer in groups else next(alike, answer)
+            groups.setdefault(first, []).append(place)
+    return list(groups.values())
+
+
+def _normal(problem: Problem, answer: str) -> str:
+    """Programs are the same where their syntax is: comments, quotes and layout aside."""
+    if problem.grader != "code":
+        return answer.strip()
+    try:
+        return ast.dump(tree(answer)) if answer.strip() else ""
+    except UNPARSED:
+        return "\n".join(line.rstrip() for line in answer.splitlines() if line.strip())
+
+
+_SAME: dict[GraderName, Same] = {
+    "math": lambda one, other, problem: math.same_answer(one, other, problem.question),
+    "text": lambda one, other, problem: text.same_answer(one, other),
+    "choice": lambda one, other, problem: one == other,
+    "code": lambda one, other, problem: one == other,
+}

@@ -1,0 +1,84 @@
+"""The baselines as tables in docs: what each is, and what each scores in a recipe beside its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.config import Setup
+from ops.core.workspace import Workspace
+from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, standings
+from ops.evaluation.report import Leaderboard, percent
+from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.stored_baselines import TrainingAnswers, kept
+from ops.grading import configure
+from ops.precaching.opening import open_client
+from ops.stages.evaluation import score_baselines
+from ops.stages.responses import answer_evaluation
+from ops.workers.pricing import at_prices
+from pipelines.pages import write_between
+
+FILE = Path("docs") / "evaluation.md"
+MARK = "<!-- made by `podium baselines` -->"
+SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
+SIZES = (2, 9)
+"""Workers of the pools for which calls are told."""
+
+
+def write_registry(workspace: Workspace) -> Path:
+    """What the registry says of each baseline, into docs/evaluation.md. Raises `DataError` without the marks."""
+    write_between(workspace.root / FILE, MARK, registry_table())
+    return FILE
+
+
+def registry_table() -> str:
+    """Every baseline: its calls, its source, what differs from the authors' own."""
+    head = ("baseline", "column", "calls a question", "source", "what differs")
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(_cells(entry))} |" for entry in BASELINES.values())]) + "\n"
+
+
+def _cells(entry: Baseline) -> tuple[str, ...]:
+    own = (f"`{entry.name}`", entry.title)
+    if not isinstance(entry, Asking):
+        return (*own, "none more", "computed from every worker's own answers", "–")
+    few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)
+    learning = f"; first {entry.learning(SIZES[1]):,.0f} to the mix" if entry.learning(SIZES[1]) else ""
+    return (*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs)
+
+
+def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
+    """Let the recipe's baselines answer, where they have not, and write what they score into docs/evaluation.md.
+
+    Needs a mix whose problems the workers have answered. Raises `PodiumError`.
+    """
+    setup = Setup.read(workspace, recipe, seed)
+    configure(setup.recipe.grading, workspace.root)
+    client = open_client(setup, "baselines")
+    benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
+    alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
+    asked = score_baselines(setup, client, benchmarks)
+    answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
+    names = setup.recipe.evaluation.baselines
+    made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
+    write_between(workspace.root / FILE, SCORES_MARK, scores_table(made, asked))
+    return FILE
+
+
+def scores_table(
+    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[ScoreRow]]
+) -> str:
+    """Baseline → column's head → benchmark → summary; `asked`: the rows of those that ask, whose calls are counted."""
+    head = ("system", "in-domain, %", "unseen, %", "USD a question", "tokens", "calls")
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    for name, systems in made.items():
+        calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0
+        board = Leaderboard(systems)
+        for system in systems:
+            seen, unseen = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
+            tokens, usd = board.cost(system, training_benchmarks())
+            lines.append(f"| {system} | {seen} | {unseen} | {usd:.6f} | {tokens:,.0f} | {calls:.1f} |")
+    return "\n".join(lines) + "\n"

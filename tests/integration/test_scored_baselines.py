@@ -1,0 +1,127 @@
+"""Baselines that ask, through embedded workers: stored, asked once, and again only where something else is asked."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import read_problems, write_problems
+from ops.config import Setup
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from ops.evaluation import baseline
+from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.stored_baselines import shelves
+from ops.precaching.opening import open_client
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.evaluation import score_baselines
+from ops.stages.problems import materialize_raw
+from ops.stages.responses import materialize_responses
+from tests.setups import without_workers
+
+ASKING = ("five_consensus", "solve_then_check", "prompted_conductor")
+RECIPE: dict[str, Any] = {
+    "name": "small",
+    "pool": "few",
+    "benchmarks": {name: {"train": 8, "test": 2} for name in ("math500", "mmlu", "rlpr")},
+    "curation": {"per_domain": 2, "near_duplicate_jaccard": 1.0},
+    "policy": {"kind": "scratch"},
+    "cold_start": {},
+    "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
+    "evaluation": {"baselines": ["oracle", *ASKING]},
+}
+QUESTIONS = 2 * len(RECIPE["benchmarks"])
+CALLS = QUESTIONS * (5 + 2 + 1)
+
+
+class Checkout:
+    """A checkout whose mix was answered."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.write()
+        setup = self.setup()
+        for benchmark in RECIPE["benchmarks"]:
+            materialize_raw(without_workers(workspace, setup.recipe), benchmark)
+        materialize_shortlist(setup)
+        materialize_responses(setup, open_client(setup, "precaching"))
+        materialize_mix(setup)
+
+    def write(self, usd: float = 1.0, temperature: float = 0.7) -> None:
+        """The pool: a worker that answers anything, and one that is never best."""
+        workers = [
+            {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
+             "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
+        ]  # fmt: skip
+        for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE)):
+            (self.workspace.config / f"{file}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    def setup(self) -> Setup:
+        return Setup.read(self.workspace, "small")
+
+    def score(self) -> tuple[dict[str, list[ScoreRow]], int]:
+        """Baseline → rows, and how many calls were asked for, cached ones among them."""
+        setup = self.setup()
+        client = open_client(setup, "baselines")
+        rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
+        return rows, client.counts.live + client.counts.cached
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    for folder in ("config", "data/few_shots", "data/knowledge"):
+        shutil.copytree(resources() / folder, tmp_path / folder)
+    return Checkout(Workspace(tmp_path))
+
+
+def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored, asked = checkout.score()
+    assert (tuple(scored), asked) == (ASKING, CALLS)
+    for name, rows in scored.items():
+        assert len(rows) == QUESTIONS and not any(row.unscorable for row in rows), name
+        assert all(row.cost_usd > 0 and row.usage for row in rows)
+    assert {row.workers for row in scored["solve_then_check"]} == {("solver", "solver")}
+    assert any(row.correct for row in scored["five_consensus"])
+    written = scored["prompted_conductor"]
+    assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
+
+    questions = evaluation_questions(checkout.workspace, checkout.setup().recipe)
+    heads = [shelf.standing(questions).head(shelf.entry.title) for shelf in shelves(checkout.setup())]
+    assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
+
+    assert checkout.score() == (scored, 0), "nothing is asked a second time"
+    checkout.write(usd=10.0)
+    dearer, asked = checkout.score()
+    assert asked == 0, "another price changes costs alone"
+    assert [row.cost_usd for row in dearer["five_consensus"]] == pytest.approx(
+        [10 * row.cost_usd for row in scored["five_consensus"]]
+    )
+
+    checkout.write(temperature=0.2)
+    assert checkout.score()[1] == CALLS, "another pool"
+    checkout.write()
+    assert checkout.score()[1] == 0, "what was scored of the pool before is still there"
+
+    mix = checkout.workspace.data / "training_mix.jsonl"
+    whole = read_problems(mix)
+    write_problems(mix, whole[:-1])
+    assert checkout.score()[1] == CALLS, "another mix"
+    write_problems(mix, whole)
+    newer = _newer("solve_then_check")
+    monkeypatch.setattr(baseline, "BASELINES", {**BASELINES, newer.name: newer})
+    assert checkout.score()[1] == QUESTIONS * 2, "another version of one of them"
+
+
+def _newer(name: str) -> Asking:
+    entry = BASELINES[name]
+    assert isinstance(entry, Asking)
+    return replace(entry, version=entry.version + 1)

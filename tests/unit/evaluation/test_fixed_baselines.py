@@ -1,0 +1,306 @@
+"""Baselines that learn no router, against workers whose answers are a table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ops.config import Evaluation, Worker, load_recipe
+from ops.core.errors import WorkerRefused, WorkerUnreachable
+from ops.core.problem import Problem
+from ops.core.resources import resources
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow
+from ops.evaluation.asking import WRITE, evaluate_method
+from ops.evaluation.baseline import BASELINES, Answers, Asking, standings
+from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
+from ops.evaluation.method import Known, Method
+from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, summarize
+from ops.workflow.execution import OPINION
+from ops.workflow.few_shots import FewShot, FewShotStep
+from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.team import Team
+from pipelines.baselines import scores_table
+
+NAMES = ("ada", "bob", "cid")
+ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}
+"""What each is worth on the mix: bob is the best."""
+Say = Callable[[str, Sequence[Message], int], str]
+
+
+def problem(i: int, benchmark: str = "math500", **fields: str) -> Problem:
+    values = {"domain": "math", "split": "test", "question": f"Question {i}?", "answer": "7", "grader": "math"}
+    return Problem(id=f"p{i}", benchmark=benchmark, **{**values, **fields})  # type: ignore[arg-type]
+
+
+class Client:
+    """Answers as `say` does: worker, messages and sample → text."""
+
+    def __init__(self, say: Say = lambda worker, messages, sample: boxed(7)) -> None:
+        self.say = say
+        self.asked: list[tuple[str, Sequence[Message], int]] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        await asyncio.sleep(0)
+        self.asked.append((worker.name, messages, sample))
+        return Response(self.say(worker.name, messages, sample), 10, 5, 0.001, 0.5, "stop")
+
+
+def boxed(value: object) -> str:
+    return f"So it is \\boxed{{{value}}}."
+
+
+def team(client: Client, names: Sequence[str] = NAMES) -> Team:
+    return Team([Worker(name=name, model=f"local/{name}") for name in names], client)
+
+
+def evaluated(method: Method, problems: Sequence[Problem], client: Client, repeats: int = 1) -> list[ScoreRow]:
+    return asyncio.run(evaluate_method(method, problems, team(client), Evaluation(repeats=repeats)))
+
+
+def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NAMES, seed: int = 1) -> Known:
+    rows = [
+        ResponseRow(name, "math500", str(i), 0, "ok", Response("", 10, 5, 0.001, 0.5, "stop"), float(i < 4 * share))
+        for name in names
+        for i, share in ((i, ALONE.get(name, 0.1)) for i in range(4))
+    ]
+
+    def run(method: Method, problems: Sequence[Problem]) -> list[ScoreRow]:
+        return asyncio.run(evaluate_method(method, problems, team(client, names), Evaluation()))
+
+    return Known(team(client, names), mix, rows, seed, run, (EXAMPLE,))
+
+
+EXAMPLE = FewShot(kind="x", question="Which?", reasoning="Because.", steps=(FewShotStep(worker=0, subtask="Do it."),))
+
+
+def asks(name: str, client: Client, mix: Sequence[Problem] = ()) -> Method:
+    entry = BASELINES[name]
+    assert isinstance(entry, Asking)
+    return entry.prepare(known(client, mix))
+
+
+# ── one worker, five calls ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["five_reflection", "five_context", "five_consensus", "solve_then_check"])
+def test_the_best_of_the_mix_is_asked_as_often_as_is_foretold(name: str) -> None:
+    client = Client()
+    method = asks(name, client)
+    [row] = evaluated(method, [problem(0)], client)
+    entry = BASELINES[name]
+    assert isinstance(entry, Asking)
+    assert (row.correct, row.steps, method.detail) == (1, entry.calls(3), "bob")
+    assert [worker for worker, _, _ in client.asked] == ["bob"] * int(entry.calls(3))
+
+
+@pytest.mark.parametrize("name", ["five_reflection", "five_context"])
+def test_each_call_sees_all_the_answers_before_it(name: str) -> None:
+    client = Client(lambda worker, messages, sample: boxed(len(messages) // 2))
+    [row] = evaluated(asks(name, client), [problem(0, answer="4")], client)
+    shown = [[m["content"] for m in messages if m["role"] == "assistant"] for _, messages, _ in client.asked]
+    assert shown == [[boxed(i) for i in range(seen)] for seen in range(5)]
+    assert row.correct == 1, "the last answer counts"
+    subtasks = {messages[-1]["content"].rpartition("Subtask: ")[2] for _, messages, _ in client.asked}
+    assert len(subtasks - {SOLVE}) == (name == "five_reflection")
+
+
+def votes(*texts: str) -> Client:
+    return Client(lambda worker, messages, sample: texts[sample // OPINION])
+
+
+@pytest.mark.parametrize(
+    ("said", "correct"),
+    [
+        (("8", "7", "9", "7", "6"), 1),
+        (("7", "8", "8", "9", "7"), 1),  # as many each: the one given first
+        (("8", "7", "7", "8", "9"), 0),
+        (("8", "8", "\\frac{14}{2}", "7.0", "7"), 1),  # one answer in three spellings
+    ],
+)
+def test_the_answer_of_most_counts(said: tuple[str, ...], correct: int) -> None:
+    client = votes(*map(boxed, said))
+    [row] = evaluated(asks("five_consensus", client), [problem(0)], client)
+    assert row.correct == correct
+    assert (row.steps, row.latency_s) == (5, pytest.approx(0.5))
+
+
+def test_who_gives_no_answer_does_not_vote() -> None:
+    client = votes("", "", "", boxed(8), boxed(7))
+    method = asks("five_consensus", client)
+    [row] = evaluated(method, [problem(0)], client)
+    assert row.answer == boxed(8)
+    [silent] = evaluated(method, [problem(1)], votes(*[""] * 5))
+    assert (silent.correct, silent.answer, silent.status) == (0, "", "answered")
+
+
+def test_the_vote_is_the_same_whatever_the_gold_answer_is() -> None:
+    said = [boxed(value) for value in (8, 7, 8, 7, 9)]
+    answers = {evaluated(asks("five_consensus", votes(*said)), [problem(0, answer=gold)], votes(*said))[0].answer
+               for gold in ("7", "8", "9\n8")}  # fmt: skip
+    assert answers == {boxed(8)}
+
+
+# ── a mixture ────────────────────────────────────────────────────────────────
+
+
+def test_every_worker_proposes_and_one_of_them_sees_all() -> None:
+    client = Client(lambda worker, messages, sample: boxed(worker if len(messages) == 1 else 7))
+    [row] = evaluated(asks("mixture_of_agents", client), [problem(0)], client)
+    *proposals, (_, shown, _) = client.asked
+    assert sorted(worker for worker, _, _ in proposals) == sorted(NAMES)
+    assert [m["content"] for m in shown if m["role"] == "assistant"] == [boxed(name) for name in NAMES]
+    assert (row.correct, row.steps) == (1, 4)
+
+
+def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None:
+    def aggregators(seed: int) -> list[str]:
+        entry = BASELINES["mixture_of_agents"]
+        assert isinstance(entry, Asking)
+        rows = evaluated(entry.prepare(known(Client(), seed=seed)), [problem(i) for i in range(30)], Client(), 2)
+        return [row.workers[-1] for row in rows]
+
+    drawn = aggregators(1)
+    assert set(drawn) == set(NAMES)
+    assert drawn[::2] != drawn[1::2], "another one in another repeat"
+    assert drawn == aggregators(1) != aggregators(2)
+
+
+def test_of_a_large_pool_the_seven_best_propose() -> None:
+    names = ("ann", "ada", "bob", "cid", *(f"w{i}" for i in range(5)))
+    entry = BASELINES["mixture_of_agents"]
+    assert isinstance(entry, Asking)
+    [branches] = entry.prepare(known(Client(), names=names)).branches([problem(0)], 0)
+    workers = [step.worker for step in branches[0].steps]
+    assert len(workers) == entry.calls(9) == 8
+    assert {1, 2, 3} < set(workers[:7]) and workers[7] in workers[:7]
+
+
+# ── the best static workflow ─────────────────────────────────────────────────
+
+MIX = [problem(i, benchmark, split="train", domain=benchmark) for benchmark in ("math500", "rlpr") for i in range(9)]
+
+
+def test_what_is_best_on_the_mix_is_taken_and_the_test_is_not_seen() -> None:
+    """Only cid, who sees bob's answer, is right: nobody alone, no vote, no other pair."""
+
+    def say(worker: str, messages: Sequence[Message], sample: int) -> str:
+        bobs = [m["content"] for m in messages if m["role"] == "assistant"] == [boxed("bob")]
+        return boxed(7 if worker == "cid" and bobs else worker)
+
+    client = Client(say)
+    method = asks("best_static", client, MIX)
+    assert method.detail == "bob, checked by cid"
+    mix = {p.question for p in MIX}
+    assert {messages[0]["content"].partition("\n")[0] for _, messages, _ in client.asked} <= mix
+    [row] = evaluated(method, [problem(99)], client)
+    assert (row.correct, row.workers) == (1, ("bob", "cid"))
+
+
+def test_of_equals_the_cheapest_is_taken() -> None:
+    assert asks("best_static", Client(), MIX).detail == "bob", "one call, and the first of them"
+
+
+def test_the_set_asks_no_more_than_is_foretold_for_a_pool_of_any_size() -> None:
+    entry = BASELINES["best_static"]
+    assert isinstance(entry, Asking)
+    for names in (("bob",), ("ada", "bob"), NAMES):
+        client = Client()
+        mix = [problem(i, split="train") for i in range(SAMPLE)]
+        entry.prepare(known(client, mix, names))
+        alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == 0]
+        assert len(client.asked) == entry.learning(len(names)) + SAMPLE * len(names) >= len(alone)
+        assert all(candidate.calls <= entry.calls(len(names)) for candidate in candidates(range(len(names)), names))
+
+
+def test_domains_weigh_the_same_in_the_sample() -> None:
+    mix = [problem(i, domain=domain) for domain, count in (("math", 300), ("code", 100)) for i in range(count)]
+    drawn = sampled(mix, 1)
+    assert Counter(p.domain for p in drawn) == {"math": SAMPLE // 2, "code": SAMPLE // 2}
+    assert drawn == sampled(mix[::-1], 1) != sampled(mix, 2)
+
+
+# ── a prompted conductor ─────────────────────────────────────────────────────
+
+WORKFLOW = Workflow((Step(0, SOLVE), Step(2, "Check.", "all")))
+
+
+def writes(text: str) -> Say:
+    return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE) else boxed(7)
+
+
+def test_what_it_writes_is_run_and_its_writing_is_paid_for() -> None:
+    client = Client(writes(f"I think.\n{WORKFLOW.render()}"))
+    method = asks("prompted_conductor", client)
+    [row] = evaluated(method, [problem(0)], client)
+    (author, prompt, _), *steps = client.asked
+    assert (author, [worker for worker, _, _ in steps]) == ("bob", ["ada", "cid"])
+    assert "Question 0?" in prompt[0]["content"] and "Model 2" in prompt[0]["content"]
+    assert "Which?" in prompt[0]["content"], "the worked example"
+    assert (row.correct, row.format_ok, row.steps, row.workers) == (1, True, 2, ("ada", "cid"))
+    assert (row.cost_usd, row.tokens, row.latency_s) == (pytest.approx(0.003), 45, pytest.approx(1.5))
+    assert [use.worker for use in row.usage] == ["ada", "cid", "bob"]
+    assert (row.completion, row.shape) == (f"I think.\n{WORKFLOW.render()}", "verify_last")
+
+
+def test_what_is_no_workflow_is_wrong_and_counted() -> None:
+    client = Client(writes("model_id = [7]\nsubtasks = ['x']\naccess_list = [[]]"))
+    [row] = evaluated(asks("prompted_conductor", client), [problem(0)], client)
+    assert (row.correct, row.format_ok, row.failure, row.status) == (0, False, "unknown_worker", NO_WORKFLOW)
+    assert (row.steps, row.answer, row.unscorable, len(client.asked)) == (0, "", False, 1)
+    assert row.cost_usd == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "unscorable"),
+    [(WorkerRefused("bob", "no"), "refused", False), (WorkerUnreachable("bob", "gone"), "unreachable", True)],
+)
+def test_an_author_that_fails(error: Exception, status: str, unscorable: bool) -> None:
+    def say(worker: str, messages: Sequence[Message], sample: int) -> str:
+        raise error
+
+    [row] = evaluated(asks("prompted_conductor", Client()), [problem(0)], Client(say))
+    assert (row.correct, row.status, row.unscorable, row.steps) == (0, status, unscorable, 0)
+
+
+# ── each worker ──────────────────────────────────────────────────────────────
+
+
+def test_each_worker_is_a_column_only_where_a_recipe_asks() -> None:
+    rows = known(Client()).responses
+    made = standings(Answers(rows, rows), ["each_worker", "oracle"])
+    accuracies = {head: scores["math500"].accuracy.mean for head, scores in made.items()}
+    assert accuracies == {"alone (ada)": 0.25, "alone (bob)": 0.75, "alone (cid)": 0.5, "oracle": 0.75}
+    assert list(standings(Answers(rows, rows))) == ["best worker (bob)", "random worker", "oracle"]
+
+
+def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> None:
+    for entry in BASELINES.values():
+        if isinstance(entry, Asking):
+            assert entry.source and entry.differs.endswith("."), entry.name
+            assert entry.calls(1) <= entry.calls(9) and entry.learning(9) >= 0
+            assert not entry.usual, "nothing is asked unless a recipe says so"
+
+
+def test_the_recipe_of_the_reproduction_names_them_in_the_tables_order() -> None:
+    names = load_recipe(resources() / "config", "reproduction").evaluation.baselines
+    assert names is not None and len(names) == len(set(names)) >= 11
+    assert list(names) == [name for name in BASELINES if name in names]
+
+
+def test_scores_as_a_table_count_the_calls_of_those_that_ask() -> None:
+    client = Client()
+    asked = {"five_context": evaluated(asks("five_context", client), [problem(0), problem(1)], client)}
+    made = {
+        "oracle": standings(Answers(known(client).responses, known(client).responses), ["oracle"]),
+        "five_context": {"5 × context (bob)": summarize(asked["five_context"])},
+    }
+    head, _, oracle, five = scores_table(made, asked).splitlines()
+    assert head.startswith("| system | in-domain, %")
+    assert [cell.strip() for cell in oracle.split("|")[1:3]] == ["oracle", "75.0 ± 25.0"]
+    assert [cell.strip() for cell in five.split("|")[1:-1]] == [
+        "5 × context (bob)", "100.0 ± 0.0", "–", "0.005000", "75", "5.0",
+    ]  # fmt: skip

@@ -7,9 +7,8 @@ from assets.recursive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.evaluation.comparison import stored_comparison
-from ops.evaluation.scores import at_prices
 from ops.release import registry
-from ops.release.promotion import decide
+from ops.release.judgement import judge
 
 
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
@@ -18,9 +17,7 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
     setup = podium.load()
     scores = stored_comparison(setup, final_run(podium) / "policy")
     challenger = registry.challenger_of(setup.workspace, scores.policy)
-    champion = registry.champion(setup.workspace)
-    theirs = at_prices(registry.score_rows(setup.workspace, champion), setup.pool) if champion else None
-    verdict = decide(scores.conductor, theirs, scores.best_worker_rows, podium.snapshot().gate)
+    verdict = judge(setup, challenger, scores.conductor, scores.best_worker_rows, podium.snapshot().gate)
     promoted = registry.promote(setup.workspace, challenger.version, verdict)
     checks = [
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
@@ -30,6 +27,7 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
         metadata={
             "promoted": promoted,
             "version": challenger.version,
+            "look": verdict.look,
             "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
         }
     )

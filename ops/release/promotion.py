@@ -11,7 +11,8 @@ from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.core.problem import benchmark_of
 from ops.evaluation.runner import ScoreRow
-from ops.evaluation.statistics import Interval, mcnemar, paired_bootstrap
+from ops.evaluation.statistics import Interval, mcnemar, score_interval
+from ops.release.looks import confidence_at
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class GateDecision:
     promote: bool
     checks: tuple[Check, ...]
     override: Override | None = None
+    look: int = 1
+    """Which challenger of this champion it was, 1 for the first."""
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -50,7 +53,7 @@ class GateDecision:
         """What `as_dict` gave."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])
-        return cls(facts["promote"], checks, Override(**by) if by else None)
+        return cls(facts["promote"], checks, Override(**by) if by else None, facts.get("look", 1))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, for the log of the model version."""
@@ -62,17 +65,23 @@ def decide(
     champion: Sequence[ScoreRow] | None,
     best_worker: Sequence[ScoreRow],
     gate: PromotionGate,
+    *,
+    look: int = 1,
 ) -> GateDecision:
     """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
 
     Comparisons are paired: only questions that both sides scored count, and every
     benchmark weighs the same. Two sides that share too few questions fail, for
-    nothing is known of the difference.
+    nothing is known of the difference. `look`: which challenger of this champion it is, as the registry counts them;
+    the later, the surer the intervals (`ops.release.looks`). Raises `ValueError` on a look before the first.
     """
-    checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate)]
+    confidence = confidence_at(gate, look)
+    checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate, confidence)]
     if champion is not None:
-        checks += _against_champion(challenger, champion, gate)
-    return GateDecision(all(check.passed for check in checks), tuple(checks))
+        checks += _against_champion(challenger, champion, gate, confidence)
+    if gate.planned_looks is not None:
+        checks.append(_planned(look, gate.planned_looks))
+    return GateDecision(all(check.passed for check in checks), tuple(checks), look=look)
 
 
 def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
@@ -94,31 +103,41 @@ def _format(rows: Sequence[ScoreRow], gate: PromotionGate) -> Check:
     )
 
 
-def _against_best_worker(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
+def _planned(look: int, planned: int) -> Check:
+    explanation = "challengers of this champion; later ones would be promoted by chance too often"
+    return Check("looks at the champion", look, planned, look <= planned, explanation)
+
+
+def _against_best_worker(
+    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
+) -> list[Check]:
     pairs = _Pairs(ours, theirs)
     coverage = pairs.coverage_check("the best single worker", gate)
     if not pairs.questions:
         return [coverage]
-    gain = pairs.gain(gate)
+    gain = pairs.gain(confidence)
     return [
         coverage,
         _at_least(
             "gain over the best single worker",
             gain.low,
             gate.min_gain_over_best_worker,
-            f"{_in_words(gain, gate)}; {pairs.discordance()}",
+            f"{_in_words(gain, confidence)}; {pairs.discordance()}",
         ),
     ]
 
 
-def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate) -> list[Check]:
+def _against_champion(
+    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
+) -> list[Check]:
     pairs = _Pairs(ours, theirs)
     coverage = pairs.coverage_check("the champion", gate)
     if not pairs.questions:
         return [coverage]
-    gain = pairs.gain(gate)
+    gain = pairs.gain(confidence)
     worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
     test = mcnemar(*pairs.vectors())
+    # A veto, not a proof: at every look it keeps its full level, which keeps more back.
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
     return [
         coverage,
@@ -126,7 +145,7 @@ def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate
             "difference to the champion",
             gain.low,
             -gate.max_loss_against_champion,
-            _in_words(gain, gate),
+            _in_words(gain, confidence),
         ),
         Check(
             "McNemar against the champion",
@@ -141,8 +160,9 @@ def _against_champion(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate
     ]
 
 
-def _in_words(gain: Interval, gate: PromotionGate) -> str:
-    return f"mean {gain.mean:+.3f}, {gate.confidence:.0%} interval {gain.low:+.3f} to {gain.high:+.3f}"
+def _in_words(gain: Interval, confidence: float) -> str:
+    # 97.5 %, 99.5946 %: the digits of what is left to chance.
+    return f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
 
 
 def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
@@ -181,10 +201,8 @@ class _Pairs:
             )
         return differences
 
-    def gain(self, gate: PromotionGate) -> Interval:
-        return paired_bootstrap(
-            list(self.strata().values()), samples=gate.bootstrap_samples, confidence=gate.confidence
-        )
+    def gain(self, confidence: float) -> Interval:
+        return score_interval(list(self.strata().values()), confidence=confidence)
 
     def vectors(self) -> tuple[list[float], list[float]]:
         return (

@@ -53,7 +53,6 @@ LIBRARIES = (
 )
 """What the served agent needs; their installed versions become the model's requirements."""
 
-
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -119,6 +118,25 @@ def register(
             model_version = _log(workspace, client, policy, pool, rows, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
         return _info(client, model_version.version)
+
+
+def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
+    """Which challenger of a champion (None: of the place that nobody has yet) this version is, 1 for the first.
+
+    The number is written to the version before anything is judged by it, and stays: a version is a policy with its
+    scores, so that the same one judged again, or after a crash, is one look. Whatever the questions were, it
+    counts, for what the looks share is the chance that this champion goes to a worse one. Raises `RegistryError`
+    when there is no such version.
+    """
+    tag = f"look_at_{against.version if against else 'nobody'}"
+    with connected(workspace) as client:
+        known = _version(client, version).tags.get(tag)
+        if known is not None:
+            return int(known)
+        others = client.search_model_versions(f"name = '{MODEL}'")
+        look = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
+        client.set_model_version_tag(MODEL, version, tag, str(look))
+    return look
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:

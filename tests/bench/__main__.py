@@ -11,9 +11,9 @@ from tests.bench.row import Row, report
 
 def main() -> int:
     silence()
-    from tests.bench import cache, client, curation, executor, faults, grammar, grpo
+    from tests.bench import cache, client, curation, executor, faults, grammar, grpo, summary
 
-    modules = (client, faults, executor, cache, grpo, grammar, curation)
+    modules = (client, faults, executor, cache, grpo, grammar, curation, summary)
     benchmarks = {module.__name__.rpartition(".")[2]: module.rows for module in modules}
     names = sys.argv[1:] or list(benchmarks)
     if unknown := set(names) - set(benchmarks):

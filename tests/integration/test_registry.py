@@ -17,11 +17,12 @@ import httpx
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, Prompting, ScratchPolicy, load_pool
+from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow
 from ops.release import registry
+from ops.release.judgement import judge
 from ops.release.promotion import Check, GateDecision, override
 from ops.workflow.grammar import Step, Workflow
 from pipelines.dev import free_port
@@ -190,6 +191,42 @@ def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, poli
     assert registry.challenger_of(workspace, "test-1").version == version
     with pytest.raises(registry.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
         registry.challenger_of(workspace, "test-2")
+
+
+def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    first, second = (register(workspace, policy, pool, right=right) for right in (6, 8))
+    assert registry.look_at(workspace, None, first.version) == 1
+    assert registry.look_at(workspace, None, second.version) == 2
+    registry.promote(workspace, second.version, YES)
+    champion = registry.champion(workspace)
+    third, fourth = (register(workspace, policy, pool, right=right) for right in (7, 9))
+    assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
+    for _ in range(2):
+        assert register(workspace, policy, pool, right=9).version == fourth.version
+        assert registry.look_at(workspace, champion, fourth.version) == 2, "the same scores, judged again"
+    assert registry.look_at(workspace, champion, first.version) == 3, "an old one, tried against the new champion"
+    assert registry.look_at(workspace, None, first.version) == 1
+    with pytest.raises(registry.RegistryError, match="no version 9"):
+        registry.look_at(workspace, champion, "9")
+
+
+def test_a_verdict_says_which_look_it_was(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool)
+    gate = PromotionGate(max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0)
+    looks = []
+    for right in (6, 5, 4):
+        version = register(workspace, policy, pool, right)
+        verdict = judge(setup, version, rows(right), rows(2), gate)
+        looks.append((verdict.look, len(verdict.checks)))
+        assert registry.promote(workspace, version.version, verdict) is verdict.promote
+        gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # nobody after the first passes
+    assert looks == [(1, 3), (1, 9), (2, 9)]
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == "1"
+    again = judge(setup, champion, rows(6), rows(2), gate)
+    assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
+    stored = registry.recorded_decision(workspace, version.version)
+    assert (stored.look, stored.promote) == (2, False)
 
 
 def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:

@@ -13,7 +13,7 @@ from ops.core.errors import ConfigError
 from ops.evaluation.runner import ScoreRow
 from ops.release.promotion import GateDecision, decide, override
 
-GATE = PromotionGate(bootstrap_samples=2000)
+GATE = PromotionGate(max_loss_against_champion=0.03)
 
 
 def row(benchmark: str, i: int, correct: bool, **changes: object) -> ScoreRow:
@@ -56,8 +56,11 @@ def test_a_better_challenger_replaces_the_champion() -> None:
     assert decide(rows(0.9), rows(0.8), rows(0.4), GATE).promote
 
 
-def test_an_equal_challenger_replaces_the_champion() -> None:
+def test_an_equal_challenger_replaces_the_champion_where_the_questions_are_many() -> None:
     assert decide(rows(0.8), rows(0.8), rows(0.4), GATE).promote
+    # Nothing lost of forty: one in ten may still be.
+    few = decide(rows(0.8, n=20), rows(0.8, n=20), rows(0.4, n=20), GATE)
+    assert failed(few) == ["difference to the champion"]
 
 
 def test_a_clearly_worse_challenger_fails_every_accuracy_check() -> None:

@@ -37,12 +37,15 @@ def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> 
 
 
 class _Pairs(NamedTuple):
-    """Each stratum's questions, sums of gains and of losses, and variance beside that of single answers."""
+    """For each stratum its questions, its sums of gains and of losses, and what repeats make of them."""
 
     n: Numbers
     gains: Numbers
     losses: Numbers
     scale: Numbers
+    """Mean squared difference beside that of single answers, which are right or wrong."""
+    step: Numbers
+    """The smallest difference that was seen."""
 
     @classmethod
     def of(cls, arrays: Sequence[Differences]) -> _Pairs:
@@ -51,18 +54,21 @@ class _Pairs(NamedTuple):
         squares = np.array([np.sum(array**2) for array in arrays])
         sums = gains + losses
         scale = np.divide(squares, sums, out=np.ones_like(sums), where=sums > 0)
-        return cls(np.array([float(array.size) for array in arrays]), gains, losses, scale)
+        step = np.array([np.abs(array[array != 0]).min(initial=1.0) for array in arrays])
+        return cls(np.array([float(array.size) for array in arrays]), gains, losses, scale, step)
 
     def standard_error(self, differences: Numbers) -> float:
         """Of the mean over strata, were these the strata's true differences."""
-        second_moments = self.scale * _discordance(self, differences)
-        variances = np.maximum(second_moments - differences**2, 0) / np.maximum(self.n - 1, 1)
-        return float(np.sqrt(variances.sum())) / self.n.size
+        variances = self.scale * _discordance(self, differences) - differences**2
+        # A mean between two steps comes of questions on both sides of it.
+        above = np.abs(differences) % self.step
+        variances = np.maximum(variances, above * (self.step - above))
+        return float(np.sqrt(np.sum(variances / np.maximum(self.n - 1, 1)))) / self.n.size
 
 
 def _discordance(pairs: _Pairs, differences: Numbers) -> Numbers:
     """Most likely share of discordant pairs under given true differences: a root of the likelihood's derivative."""
-    n, gains, losses, _ = pairs
+    n, gains, losses, *_ = pairs
     linear = (2 * n - gains + losses) * differences - gains - losses
     constant = -losses * differences * (1 - differences)
     root = np.sqrt(np.maximum(linear**2 - 8 * n * constant, 0))

@@ -1,0 +1,187 @@
+"""The gate when a challenger comes every night: how often a worse one passes, how often a better one does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ops.config import PromotionGate, load, load_gate
+from ops.core.errors import ConfigError
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.statistics import Stratum, detectable_paired
+from ops.release.looks import confidence_at
+from ops.release.promotion import decide
+from tests.unit.evaluation.simulated import within
+
+GATE = load_gate(Path(__file__).resolve().parents[2] / "config")
+BENCHMARKS, QUESTIONS = ("math500", "mmlu"), 100
+NIGHTS = 30
+RIGHT, DISCORDANT = 0.6, 0.2
+"""A champion's accuracy, and the share of questions on which a challenger differs from it."""
+LONG = (pytest.mark.soak, pytest.mark.timeout(1800))
+Answers = NDArray[np.bool_]
+
+
+@cache
+def _row(benchmark: str, question: int, correct: bool) -> ScoreRow:
+    return ScoreRow(
+        benchmark=benchmark, problem_id=str(question), repeat=0, domain=benchmark, correct=int(correct), format_ok=True,
+        failure="", status="answered", steps=1, workers=("a",), tokens=1, cost_usd=0.01, latency_s=1.0, completion="",
+        answer="", unscorable=False,
+    )  # fmt: skip
+
+
+def rows(answers: Answers) -> list[ScoreRow]:
+    return [
+        _row(name, i, bool(right)) for name, own in zip(BENCHMARKS, answers, strict=True) for i, right in enumerate(own)
+    ]
+
+
+def a_champion(rng: np.random.Generator) -> Answers:
+    return rng.random((len(BENCHMARKS), QUESTIONS)) < RIGHT
+
+
+def a_challenger(champion: Answers, difference: float, rng: np.random.Generator) -> Answers:
+    """One whose accuracy truly differs by so much from the champion's."""
+    lost, gained = (DISCORDANT - difference) / 2 / RIGHT, (DISCORDANT + difference) / 2 / (1 - RIGHT)
+    return champion ^ (rng.random(champion.shape) < np.where(champion, lost, gained))
+
+
+def promoted(champion: Answers, difference: float, rng: np.random.Generator, *, look: int, gate: PromotionGate) -> bool:
+    challenger = a_challenger(champion, difference, rng)
+    nobody = rows(np.zeros_like(champion))
+    return decide(rows(challenger), rows(champion), nobody, gate, look=look).promote
+
+
+def share_promoted(difference: float, look: int, challengers: int, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    return float(
+        np.mean([promoted(a_champion(rng), difference, rng, look=look, gate=GATE) for _ in range(challengers)])
+    )
+
+
+def test_a_worse_challenger_passes_the_first_look_no_more_often_than_stated() -> None:
+    stated = (1 - confidence_at(GATE, 1)) / 2
+    assert stated == pytest.approx(0.0125)
+    share = share_promoted(-GATE.max_loss_against_champion, 1, 1000, seed=1)
+    assert share <= stated + within(1000, stated)
+
+
+@pytest.mark.parametrize("look", [1, NIGHTS])
+def test_a_better_challenger_passes_with_the_stated_power(look: int) -> None:
+    # What a test of this level finds with 80 %, counted from the loss that is allowed.
+    level = 1 - confidence_at(GATE, look)
+    found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
+    better = found - GATE.max_loss_against_champion
+    assert 0 < better < DISCORDANT
+    assert share_promoted(better, look, 300, seed=2) == pytest.approx(0.8, abs=within(300, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("champions", "planned"), [(34, None), *(pytest.param(1000, n, marks=LONG) for n in (None, NIGHTS))]
+)
+def test_over_thirty_nights_a_worse_challenger_takes_a_champions_place_no_more_often_than_stated(
+    champions: int, planned: int | None
+) -> None:
+    rng = np.random.default_rng(3)
+    gate = GATE.model_copy(update={"planned_looks": planned})
+    stated = (1 - gate.confidence) / 2
+    lost_to_a_worse_one = 0
+    for _ in range(champions):
+        champion = a_champion(rng)
+        nights = (
+            promoted(champion, -gate.max_loss_against_champion, rng, look=night, gate=gate)
+            for night in range(1, NIGHTS + 1)
+        )
+        lost_to_a_worse_one += any(nights)
+    assert lost_to_a_worse_one / champions <= stated + within(champions, stated)
+
+
+def test_with_the_full_chance_every_night_it_would_be_lost_far_more_often() -> None:
+    rng, champions = np.random.default_rng(4), 15
+    every_night = GATE.model_copy(update={"planned_looks": 1})
+    lost = 0
+    for _ in range(champions):
+        champion = a_champion(rng)
+        # Look 1 of 1 planned, again and again: what a gate does that does not count.
+        lost += any(
+            promoted(champion, -GATE.max_loss_against_champion, rng, look=1, gate=every_night) for _ in range(NIGHTS)
+        )
+    assert lost / champions > 0.2
+
+
+def test_a_guesser_of_the_best_workers_answers_is_not_taken_for_better_than_it() -> None:
+    rng, stated, passed = np.random.default_rng(5), (1 - confidence_at(GATE, 1)) / 2, 0
+    for _ in range(500):
+        worker = a_champion(rng)
+        passed += decide(rows(a_challenger(worker, 0.0, rng)), None, rows(worker), GATE).promote
+    assert passed / 500 <= stated + within(500, stated)
+    worker = a_champion(rng)
+    assert not decide(rows(worker), None, rows(worker), GATE).promote, "the same answers are no gain"
+
+
+@given(st.integers(1, 3000), st.floats(0.6, 0.999))
+def test_all_looks_together_spend_no_more_than_the_whole(looks: int, confidence: float) -> None:
+    for planned in (None, looks):
+        gate = PromotionGate(confidence=confidence, planned_looks=planned)
+        spent = sum(1 - confidence_at(gate, look) for look in range(1, looks + 1))
+        assert spent <= (1 - confidence) * (1 + 1e-6)
+        assert spent >= (1 - confidence) * (0.999 if planned else looks / (looks + 1) - 1e-6)
+
+
+def test_later_looks_are_surer_and_say_so() -> None:
+    champion = a_champion(np.random.default_rng(6))
+    better = champion.copy()
+    better[:, :75] = True
+    first, late = (decide(rows(better), rows(champion), rows(~champion), GATE, look=look) for look in (1, 30))
+    assert (first.look, late.look) == (1, 30)
+    lows = [next(c for c in v.checks if c.name == "difference to the champion") for v in (first, late)]
+    assert lows[0].value > lows[1].value
+    assert "97.5 % interval" in lows[0].explanation and "99.9946 % interval" in lows[1].explanation
+    assert type(first).of(late.as_dict()).look == 30
+
+
+def test_after_the_planned_looks_nobody_is_promoted() -> None:
+    champion = a_champion(np.random.default_rng(7))
+    perfect, gate = np.ones_like(champion), PromotionGate(planned_looks=3)
+    assert decide(rows(perfect), rows(champion), rows(~perfect), gate, look=3).promote
+    late = decide(rows(perfect), rows(champion), rows(~perfect), gate, look=4)
+    assert [check.name for check in late.failed] == ["looks at the champion"]
+
+
+@pytest.mark.parametrize("look", [0, -1])
+def test_looks_are_counted_from_one(look: int) -> None:
+    with pytest.raises(ValueError, match="counted from 1"):
+        decide([], None, [], GATE, look=look)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("planned_looks: 0", "planned_looks: Input should be greater than or equal to 1"),
+        ("planned_looks: nightly", "planned_looks: Input should be a valid integer"),
+        ("confidence: 95", "confidence: Input should be less than 1"),
+        ("bootstrap_samples: 100", "bootstrap_samples: is not a known key"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "promotion.yaml"
+    file.write_text(line, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load(PromotionGate, file)
+
+
+def test_repeats_of_a_question_count_as_one_question() -> None:
+    champion = a_champion(np.random.default_rng(8))
+    challenger = a_challenger(champion, 0.05, np.random.default_rng(9))
+    once = decide(rows(challenger), rows(champion), rows(~champion), GATE)
+    again = [[*side, *(replace(row, repeat=1) for row in side)] for side in (rows(challenger), rows(champion))]
+    twice = decide(*again, rows(~champion), GATE)
+    assert [(check.name, check.value) for check in once.checks] == [(check.name, check.value) for check in twice.checks]

@@ -126,7 +126,10 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     rows = read_curve(folder)
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
-    sample = parse(rows[-1]["sample"], offered=len(plan.offered), max_steps=plan.recipe.prompting.max_steps)
+    prompting = plan.recipe.prompting
+    sample = parse(
+        rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
+    )
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # a question's own numbers name nobody
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     rewarded = [row for row in rows if row["reward"] is not None]

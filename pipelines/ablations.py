@@ -1,4 +1,4 @@
-"""What one change each to a recipe's cold start or GRPO does, on the same data and questions, as a table in docs."""
+"""What one change each to a recipe does once it is trained, on the same data and questions, as a table in docs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 from assets.conductor import LOG
 from assets.resources import Podium, servers
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.conductor.policy import CARD
 from ops.config import Setup
-from ops.config.ablations import Change, changed, load_ablations
+from ops.config.ablations import ABLATIONS, Change, changed, load_ablations
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.report import percent
@@ -30,44 +31,58 @@ from pipelines.run import live
 from pipelines.seeds import FILE, SYSTEMS, Outcome, entropy, read, right_if_valid, score
 
 MARK = "<!-- made by `make ablations` -->"
+"""Round the table of config/ablations.yaml."""
 NOTHING = "nothing: the recipe as it is"
 HEAD = ("change", "cold start", "Conductor", "GRPO adds", "beside the recipe", "unseen", "beside the recipe",
         "right if valid", "entropy, bits", "USD a question", "s of GRPO")  # fmt: skip
 CONDUCTOR, COLD = SYSTEMS[0], SYSTEMS[1]
 
 
-def write_table(workspace: Workspace, names: Sequence[str], seeds: Sequence[int]) -> Path:
-    """Train the recipe and each change that is named (all of them, where none is) on the same data, and write what
-    they did between the marks in docs/results.md, which grows with each. What was trained before is not trained again.
+def write_table(
+    workspace: Workspace, names: Sequence[str], seeds: Sequence[int], file: str = ABLATIONS, mark: str = MARK
+) -> Path:
+    """Train the recipe and each change of the `file` in config/ that is named (all of them, where none is) on the same
+    data, and write what they did between the marks in docs/results.md, which grows with each. What was trained before
+    is not trained again; of one seed it stands in the table too.
 
-    Raises `ConfigError` for a change that is not in config/ablations.yaml or leaves no recipe, `PodiumError` where a
-    training ends without a result.
+    Raises `ConfigError` for a change that is not in the file or leaves no recipe, `PodiumError` where a training ends
+    without a result.
     """
-    file = workspace.config / "ablations.yaml"
-    ablations = load_ablations(workspace.config)
+    place = workspace.config / file
+    ablations = load_ablations(workspace.config, file)
     for name in names:
         if name not in ablations.changes:
-            raise PodiumError(f"{file}: there is no change “{name}”. Changes there: {'; '.join(ablations.changes)}")
-    chosen = {NOTHING: {}} | {name: ablations.changes[name] for name in names or ablations.changes}
+            raise PodiumError(f"{place}: there is no change “{name}”. Changes there: {'; '.join(ablations.changes)}")
     podiums = {seed: Podium(root=str(workspace.root), recipe=ablations.recipe, seed=seed) for seed in seeds}
+    every = {NOTHING: Change()} | ablations.changes
     setups = {
-        (seed, name): _setup(podium.load(), change, file, len(chosen))
+        (seed, name): _setup(podium.load(), change, place, len(every))
         for seed, podium in podiums.items()
-        for name, change in chosen.items()
+        for name, change in every.items()
     }  # all of them are checked before the first is trained
+    wanted = {NOTHING, *(names or every)}
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    last = list(chosen)[-1]
     for seed in seeds:
         live(workspace, ablations.recipe, seed)  # the data, and the recipe as it is
+        deepspeed = podiums[seed].snapshot().deepspeed
+        if len(seeds) == 1:  # of several, changes would have unequal numbers
+            wanted |= {name for name in every if _ended(setups[seed, name], deepspeed)}
+        chosen = [name for name in every if name in wanted]
         known: dict[Path, list[ScoreRow]] = {}  # most changes leave the cold start as it is
         for name in chosen:
             setup = setups[seed, name]
-            folder = trained(setup, podiums[seed].snapshot().deepspeed)
+            folder = trained(setup, deepspeed)
             outcomes[name].append(_measured(setup, folder, known))
             print(f"seed {seed}, {name}: {100 * outcomes[name][-1].scores[CONDUCTOR].seen:.1f} % in-domain", flush=True)
-            if seed == seeds[0] or name == last:  # in between, changes have unequal numbers of seeds
-                write_between(workspace.root / FILE, MARK, _table(outcomes))
+            if seed == seeds[0] or name == chosen[-1]:  # in between, changes have unequal numbers of seeds
+                write_between(workspace.root / FILE, mark, _table(outcomes))
     return FILE
+
+
+def _ended(setup: Setup, deepspeed: Mapping[str, Any] | None) -> bool:
+    """Whether a training run of these settings has finished."""
+    base = base_policy_folder(setup)
+    return (base / CARD).is_file() and RunResult.read(write_run(setup, base, deepspeed)) is not None
 
 
 def _measured(setup: Setup, folder: Path, known: dict[Path, list[ScoreRow]]) -> Outcome:

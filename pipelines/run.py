@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -12,6 +15,12 @@ from ops.config import Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import WHOLE_LIFE, Need
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from assets.resources import Podium
+    from pipelines.terminal import Terminal
 
 NEEDS: dict[str, Sequence[Need]] = {
     "lifecycle": WHOLE_LIFE,
@@ -24,33 +33,71 @@ NEEDS: dict[str, Sequence[Need]] = {
 
 def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle") -> None:
     """Run one of `pipelines.lifecycle.JOBS`. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    from pipelines.home import prepare
+    console, began = _console(), time.monotonic()
+    with _here(workspace, recipe, seed, NEEDS[job], console) as here:
+        here.execute(here.definitions.resolve_job_def(job))
+    from pipelines.summary import print_summary
 
-    prepare(workspace)
-    snapshot = _snapshot(workspace, recipe, seed, NEEDS[job])  # before anything heavier is imported
+    print_summary(console, here.podium, here.terminal.total, time.monotonic() - began, job)
+
+
+def materialize(workspace: Workspace, recipe: str, seed: int | None, assets: Sequence[str]) -> None:
+    """Materialize assets without partitions, and nothing before them. Raises as `live` does."""
     import dagster as dg
 
-    from assets.resources import Podium
-    from pipelines.definitions import definitions
-    from pipelines.home import bury_dead_runs, only_one, this_process
-    from pipelines.summary import print_summary
-    from pipelines.terminal import Terminal
+    with _here(workspace, recipe, seed, (), _console()) as here:
+        chosen = [dg.AssetKey(name) for name in assets]
+        here.execute(here.definitions.resolve_implicit_global_asset_job_def(), chosen)
 
-    began = time.monotonic()
-    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
-    with only_one(workspace), dg.DagsterInstance.get() as instance, Terminal(console) as terminal:
-        bury_dead_runs(instance)
-        staged = definitions(podium, terminal, {"terminal": terminal.logger()}).resolve_job_def(job)
-        run_config = {**podium.run_config(), "loggers": {"terminal": {}}}
-        tags = this_process() | podium.launch_tags()
+
+def _console() -> Console:
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What it takes to execute a job in this process, shown to a person."""
+
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+    podium: Podium
+    terminal: Terminal
+
+    def execute(self, job: dg.JobDefinition, assets: Sequence[dg.AssetKey] | None = None) -> None:
+        """Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
+        import dagster as dg
+
+        from pipelines.home import this_process
+
+        run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
+        tags = this_process() | self.podium.launch_tags()
         try:
-            staged.execute_in_process(instance=instance, run_config=run_config, tags=tags)
+            job.execute_in_process(instance=self.instance, run_config=run_config, tags=tags, asset_selection=assets)
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a check that failed: which and why stands above already
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
-    print_summary(console, podium, terminal.total, time.monotonic() - began, job)
+
+
+@contextmanager
+def _here(
+    workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
+) -> Iterator[_Here]:
+    from pipelines.home import prepare
+
+    prepare(workspace)
+    snapshot = _snapshot(workspace, recipe, seed, needs)  # before anything heavier is imported
+    import dagster as dg
+
+    from assets.resources import Podium
+    from pipelines.definitions import definitions
+    from pipelines.home import bury_dead_runs, only_one
+    from pipelines.terminal import Terminal
+
+    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
+    with only_one(workspace), dg.DagsterInstance.get() as instance, Terminal(console) as terminal:
+        bury_dead_runs(instance)
+        yield _Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)
 
 
 def _snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What an ablation changes in a recipe: one table of named changes."""
+"""What is changed in a recipe, one thing at a time, before it is trained again: tables of named changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from ops.config.loading import load, mistake
 from ops.config.recipe import Recipe
 
 Change = dict[str, dict[str, Any]]
-"""Section of the recipe (`cold_start`, `grpo`) → field → its value instead."""
+"""Section of the recipe (`cold_start`, `grpo`, `prompting`, `policy` …) → field → its value instead."""
+ABLATIONS, EXPERIMENTS = "ablations.yaml", "experiments.yaml"
+"""Files in config/: what each part of training does; what the Conductor is shown, may say, and its size."""
 
 
 class Ablations(Settings):
-    """`config/ablations.yaml`."""
+    """`config/ablations.yaml` or `config/experiments.yaml`."""
 
     recipe: str = "quickstart"
     """What is changed: a file in config/recipes."""
@@ -24,9 +26,9 @@ class Ablations(Settings):
     """By name."""
 
 
-def load_ablations(config: Path) -> Ablations:
-    """`config/ablations.yaml`. Raises `ConfigError`."""
-    return load(Ablations, config / "ablations.yaml")
+def load_ablations(config: Path, file: str = ABLATIONS) -> Ablations:
+    """One of the two files. Raises `ConfigError`."""
+    return load(Ablations, config / file)
 
 
 def changed(recipe: Recipe, change: Change, file: Path) -> Recipe:

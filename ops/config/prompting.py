@@ -18,6 +18,9 @@ class Prompting(Settings):
     few_shots: Literal["none", "out_of_distribution", "in_distribution", "mixed"] = "out_of_distribution"
     max_steps: int = Field(default=5, ge=1)
     access: Literal["binary", "fine_grained"] = "binary"
+    subtasks: bool = Field(default=True, exclude_if=bool)  # younger than some policies: as it was, it changes no key
+    """Whether workers are told what the Conductor words for them; false: each is told only to solve the problem,
+    whatever stands in the list (an ablation of arXiv:2512.04388)."""
     shuffle_ordinals: bool = True
     """Whether the seed decides which worker is "Model 0": no prior about a worker's place."""
     cards: bool = False

@@ -223,7 +223,7 @@ def _habits(scores: list[Summary]) -> list[str | int | float]:
 
 def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> bytes:
     """PNG of the mean reward by training step, and its running mean over `smooth` steps."""
-    figure, axes = _axes("training step", "mean reward")
+    figure, axes = figure_of("training step", "mean reward")
     axes.plot(steps, rewards, color="#9db4c8", linewidth=1, label="step")
     means = [
         sum(rewards[max(0, i - smooth + 1) : i + 1]) / len(rewards[max(0, i - smooth + 1) : i + 1])
@@ -231,7 +231,7 @@ def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int 
     ]
     axes.plot(steps, means, color="#1f5a8a", linewidth=2, label=f"mean of {smooth} steps")
     axes.legend(frameon=False)
-    return _png(figure)
+    return png_of(figure)
 
 
 def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -239,7 +239,7 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
     `rows` are a curve's lines with `step`, `shape/NAME`, `patterns` and `diversity` (bits).
     """
-    figure, axes = _axes("training step", "share of workflows in %")
+    figure, axes = figure_of("training step", "share of workflows in %")
     steps = [row["step"] for row in rows]
     totals = [sum(row.get(f"shape/{name}", 0.0) for name in SHAPES) or 1.0 for row in rows]
     shapes = [name for name in SHAPES if any(row.get(f"shape/{name}") for row in rows)]
@@ -257,12 +257,12 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
     axes.set_ylim(0, 100)
     handles = [*axes.get_legend_handles_labels()[0], *bits.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, frameon=False, fontsize=8, ncols=5, loc="outside upper center")
-    return _png(figure)
+    return png_of(figure)
 
 
 def accuracy_bars(board: Leaderboard) -> bytes:
     """PNG: accuracy of every system on every benchmark, with standard errors."""
-    figure, axes = _axes("", "accuracy in %", width=9.0)
+    figure, axes = figure_of("", "accuracy in %", width=9.0)
     width = 0.8 / max(1, len(board.systems))
     for place, (system, scores) in enumerate(board.systems.items()):
         bars = [(i, scores[name].accuracy) for i, name in enumerate(board.benchmarks) if name in scores]
@@ -277,14 +277,14 @@ def accuracy_bars(board: Leaderboard) -> bytes:
     axes.set_xticks(range(len(board.benchmarks)), board.benchmarks, rotation=20)
     axes.set_ylim(0, 105)
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.16))
-    return _png(figure)
+    return png_of(figure)
 
 
 def worker_use(rows: Iterable[ScoreRow]) -> bytes:
     """PNG: which share of the steps run in each domain went to each worker."""
     counts = worker_counts(rows)
     domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
-    figure, axes = _axes("", "share of steps in %")
+    figure, axes = figure_of("", "share of steps in %")
     bottoms = [0.0] * len(domains)
     for worker in workers:
         shares = [100 * counts[domain][worker] / max(1, counts[domain].total()) for domain in domains]
@@ -292,7 +292,7 @@ def worker_use(rows: Iterable[ScoreRow]) -> bytes:
         bottoms = [bottom + share for bottom, share in zip(bottoms, shares, strict=True)]
     if workers:
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return _png(figure)
+    return png_of(figure)
 
 
 def worker_counts(rows: Iterable[ScoreRow]) -> dict[str, Counter[str]]:
@@ -304,12 +304,13 @@ def worker_counts(rows: Iterable[ScoreRow]) -> dict[str, Counter[str]]:
     return counts
 
 
-def _axes(x: str, y: str, *, width: float = 6.4) -> tuple[Any, Any]:
+def figure_of(x: str, y: str, *, width: float = 6.4, height: float = 3.6) -> tuple[Any, Any]:
+    """A figure of that size (inches) and its axes, with these labels."""
     # A Figure of its own, not pyplot's: no global state, no display, safe in threads.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, 3.6), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set(xlabel=x, ylabel=y)
@@ -317,7 +318,8 @@ def _axes(x: str, y: str, *, width: float = 6.4) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _png(figure: Any) -> bytes:
+def png_of(figure: Any) -> bytes:
+    """The figure as a PNG."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

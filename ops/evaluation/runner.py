@@ -147,7 +147,7 @@ async def evaluate(
         rollouts = await roll_out(texts, chosen, team, sample=repeat, scheduler=scheduler)
         if on_rollouts is not None:
             on_rollouts(rollouts, chosen)
-        rows.extend(_row(rollout, problem, repeat) for rollout, problem in zip(rollouts, chosen, strict=True))
+        rows.extend(row_of(rollout, problem, repeat) for rollout, problem in zip(rollouts, chosen, strict=True))
 
     try:
         for repeat, chosen in _batches(problems, settings):
@@ -189,7 +189,8 @@ def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
             task.result()
 
 
-def _row(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
+def row_of(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
+    """The row of one executed completion."""
     trace, workflow = rollout.trace, rollout.parsed.workflow
     return ScoreRow(
         benchmark=problem.benchmark,

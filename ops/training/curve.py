@@ -90,6 +90,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "use": statistics.use,
             "outcomes": statistics.outcomes,
             "top_patterns": statistics.patterns,
+            "every_pattern": dict(statistics.every_pattern.most_common()),
             "sample": statistics.sample,
         }
         self.rows.append(row)

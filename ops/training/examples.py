@@ -52,9 +52,10 @@ async def sample_examples(
             Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1)
             for row in responses
         ],
-        load_subtasks(workspace.data / "cold_start" / "subtasks.yaml"),
+        load_subtasks(workspace.data / "cold_start" / "subtasks.yaml") if team.prompting.subtasks else (),
         success_share=settings.success_share,
         max_steps=team.prompting.max_steps,
+        access=team.prompting.access,
         seed=setup.recipe.seed,
     )
     rounds = list(alone(responses, team.names))

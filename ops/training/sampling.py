@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -12,13 +13,15 @@ import yaml
 
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE, Access, AccessMode, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
 """Probabilities of 1, 2, 3 and 4 steps where a single worker is known to succeed."""
 STEPS_OTHERWISE = (0.2, 0.4, 0.3, 0.1)
 SEES_EARLIER = 0.85
 """Probability that a later step sees the earlier ones."""
+SEES_SOME = 0.5
+"""Probability that it sees only some of them, where access is fine-grained and there are several."""
 RELIABLE = 0.9
 """Accuracy on a subject from which a worker is as good as sure: nothing better is sought there."""
 REPEATS = 0.3
@@ -63,11 +66,13 @@ class WorkflowSampler:
         success_share: float,
         max_steps: int,
         seed: int,
+        access: AccessMode = "binary",
     ) -> None:
         self._ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
         self._subtasks = subtasks
         self._success_share = success_share
         self._max_steps = max_steps
+        self._fine_grained = access == "fine_grained"
         self._random = Random(seed)
         self._succeeded: dict[str, list[tuple[str, float]]] = {}
         self._texts: dict[tuple[str, str], str] = {}
@@ -136,7 +141,7 @@ class WorkflowSampler:
             plain = guided and count == 1
             subtask = SOLVE if plain and self._random.random() < 0.5 else self._subtask(worker, problem)
             sees = index > 0 and self._random.random() < SEES_EARLIER
-            steps.append(Step(self._ordinals[worker], subtask, "all" if sees else "none"))
+            steps.append(Step(self._ordinals[worker], subtask, self._access(index) if sees else "none"))
         return Workflow(tuple(steps))
 
     def vary(self, workflow: Workflow, problem: Problem) -> Workflow:
@@ -146,15 +151,24 @@ class WorkflowSampler:
         way, at = self._random.choice(ways), self._random.randrange(len(steps))
         if way == "drop":
             del steps[at]
+            steps[at:] = [_moved(step, at, -1) for step in steps[at:]]
         elif way == "add" and self._random.random() < REPEATS:
-            steps.insert(at, steps[at])
+            steps[at:] = [steps[at], *(_moved(step, at, 1) for step in steps[at:])]
         else:
             worker = self._random.choice(list(self._ordinals))
             sees = self._random.random() < SEES_EARLIER
-            step = Step(self._ordinals[worker], self._subtask(worker, problem), "all" if sees else "none")
-            steps[at : at + (way == "change")] = [step]
+            subtask = self._subtask(worker, problem)
+            step = Step(self._ordinals[worker], subtask, self._access(at) if sees else "none")
+            later = steps[at + 1 :] if way == "change" else [_moved(step, at, 1) for step in steps[at:]]
+            steps[at:] = [step, *later]
         steps[0] = Step(steps[0].worker, steps[0].subtask, "none")
         return Workflow(tuple(steps))
+
+    def _access(self, index: int) -> Access:
+        """What a step that sees anything sees: all, or some of several."""
+        if not self._fine_grained or index < 2 or self._random.random() >= SEES_SOME:
+            return "all"
+        return tuple(sorted(self._random.sample(range(index), self._random.randrange(1, index))))
 
     def _subtask(self, worker: str, problem: Problem) -> str:
         here = self._texts.get((worker, problem.key), "")
@@ -163,3 +177,11 @@ class WorkflowSampler:
             spoken = self._spoken.get((worker, subtask.say), 0.0)
             weights.append(_FLOOR + _SPOKEN_ELSEWHERE * spoken + _SPOKEN_HERE * (subtask.about in here))
         return self._random.choices([SOLVE, *(subtask.say for subtask in self._subtasks)], weights)[0]
+
+
+def _moved(step: Step, at: int, by: int) -> Step:
+    """The step after one was put in at `at` (`by` 1), or the one there was taken out (-1): it sees the same others."""
+    if not isinstance(step.access, tuple):
+        return step
+    kept = (seen for seen in step.access if by > 0 or seen != at)
+    return replace(step, access=tuple(seen + by * (seen >= at) for seen in kept))

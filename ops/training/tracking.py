@@ -141,8 +141,8 @@ class Tracking:
             client.log_text(self._run_id, self._drawn(step.workflow), f"workflows/step-{step.number:05d}.md")
 
     def _drawn(self, text: str) -> str:
-        offered = self._plan.offered
-        read = parse(text, offered=len(offered), max_steps=self._plan.recipe.prompting.max_steps)
+        offered, prompting = self._plan.offered, self._plan.recipe.prompting
+        read = parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
         drawn = render(read.workflow, "markdown", offered) if read.workflow is not None else ""
         return f"{drawn}\n\n```\n{text}\n```\n"
 

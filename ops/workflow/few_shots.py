@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ops.config import Settings, load
-from ops.workflow.grammar import Offered, Step, Workflow, ordinals_of, parse
+from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of, parse
 
 
 class FewShotStep(Settings):
@@ -43,6 +43,10 @@ class FewShot(Settings):
     def workflow(self) -> Workflow:
         """Raises `ValueError` for a step that no text can give."""
         return Workflow(tuple(Step(step.worker, step.subtask, step.access) for step in self.steps))
+
+    def without_subtasks(self) -> FewShot:
+        """The same example where nobody is told more than to solve the problem."""
+        return self.model_copy(update={"steps": tuple(s.model_copy(update={"subtask": SOLVE}) for s in self.steps)})
 
     def on_offer(self, offered: Offered) -> FewShot:
         """The same example for a pool of which these workers are on offer.

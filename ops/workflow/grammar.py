@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -88,6 +88,10 @@ class Workflow:
                 reached.add(index)
                 waiting.extend(self.visible(index))
         return frozenset(reached)
+
+    def without_subtasks(self) -> Workflow:
+        """The same steps, each worker told only to solve the problem."""
+        return Workflow(tuple(replace(step, subtask=SOLVE) for step in self.steps))
 
     def render(self) -> str:
         """The three lists, one a line: what `parse` reads back as this workflow."""

@@ -13,7 +13,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
-from ops.workflow.grammar import Offered, Step, Workflow, ordinals_of
+from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of
 from ops.workflow.turn import EXAMPLE, OFFER, OFFER_IN_SHORT, QUESTION, RESPONSE_END, YOUR_TURN
 
 __all__ = [
@@ -93,6 +93,8 @@ def conductor_messages(
         raise ValueError(f"{len(cards)} cards for {len(ordinals)} workers on offer")
     measured = cards if prompting.cards else ()
     shown = [example.on_offer(ordinals) for example in few_shots if len(example.steps) <= prompting.max_steps]
+    if not prompting.subtasks:
+        shown = [example.without_subtasks() for example in shown]
     if prompting.style == "compact":
         return _compact(problem, ordinals, shown, measured)
     question = _question(problem.question, problem.choices)
@@ -163,8 +165,7 @@ length with one entry for each step, and with at most {max_steps} steps. They lo
 {instance}
 
 The list model_id has the number of the model that does each step. A model may do several steps.
-The list subtasks has a string in double quotes for each step, which tells its model what to do and in what form. \
-Every model also reads the full question, so it need not be repeated.
+The list subtasks has {subtasks}
 The list access_list has {access}
 
 The last step must give the complete final answer to the question. Assign each of the three names a list in square \
@@ -180,6 +181,13 @@ _ACCESS = {
 }
 
 
+_SUBTASKS = {
+    True: "a string in double quotes for each step, which tells its model what to do and in what form. Every model "
+    "also reads the full question, so it need not be repeated.",
+    False: f'the string "{SOLVE}" for each step: every model reads the full question and is told only that.',
+}
+
+
 def _instruction(prompting: Prompting, offered: Collection[int]) -> str:
     # Both forms of access, and no work that would suggest a strategy.
     first, *others = offered
@@ -187,10 +195,12 @@ def _instruction(prompting: Prompting, offered: Collection[int]) -> str:
         Step(others[0] if others else first, "What the model of the first step is to do."),
         Step(first, "What the model of the second step is to do.", "all"),
     )
+    instance = Workflow(steps[: prompting.max_steps])
     return _INSTRUCTION.format(
         max_steps=prompting.max_steps,
+        subtasks=_SUBTASKS[prompting.subtasks],
         access=_ACCESS[prompting.access],
-        instance=Workflow(steps[: prompting.max_steps]).render(),
+        instance=(instance if prompting.subtasks else instance.without_subtasks()).render(),
     )
 
 

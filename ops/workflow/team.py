@@ -72,12 +72,16 @@ class Team:
         return [self.cards[ordinal] for ordinal in ordinals] if self.cards else ()
 
     def read(self, completion: str, *, recursive: bool = False) -> Parsed:
-        """The workflow in a completion; `recursive`: of a later round, where three empty lists keep the answer."""
+        """The workflow in a completion, as it is carried out; `recursive`: of a later round, where three empty lists
+        keep the answer."""
         prompting = self.prompting
-        return parse(
+        parsed = parse(
             completion,
             offered=self.ordinals,
             max_steps=prompting.max_steps,
             access=prompting.access,
             recursive=recursive,
         )
+        if prompting.subtasks or parsed.workflow is None:
+            return parsed
+        return replace(parsed, workflow=parsed.workflow.without_subtasks())

@@ -37,6 +37,7 @@ SECTIONS = {
     "Tables and pictures of the docs": {
         "seeds": f"{HERE}.tables:seeds",
         "ablations": f"{HERE}.tables:ablations",
+        "experiments": f"{HERE}.tables:experiments",
         "subsets": f"{HERE}.tables:subsets",
         "depths": f"{HERE}.tables:depths",
         "baselines": f"{HERE}.tables:baselines",

@@ -1,10 +1,11 @@
-"""`podium seeds`, `ablations`, `subsets`, `depths`, `baselines`: measurements that end as tables in docs."""
+"""`podium seeds`, `ablations`, `experiments`, `subsets`, `depths`, `baselines`: measurements that end as tables in docs."""
 
 from __future__ import annotations
 
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.options import recipe_option, seed_option
 
 
 @click.command()
@@ -36,6 +37,25 @@ def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
     from pipelines.ablations import write_table
 
     click.echo(f"written to {write_table(Workspace.find(), changes, seeds)}")
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@recipe_option
+@seed_option
+def experiments(names: tuple[str, ...], recipe: str, seed: int | None) -> None:
+    """Take a Conductor apart, a mechanism at a time.
+
+    NAMES are files of ops/evaluation/experiments, which train nothing and need a policy that was trained and scored
+    (`podium run`); all of them when none is named. Or names in config/experiments.yaml, each of which is trained anew.
+    What was run before is not run again. The tables go into docs/results.md.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.experiments import write_tables
+
+    click.echo(f"written to {write_tables(Workspace.find(), names, recipe, seed)}")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""A benchmark, a selector, a baseline, a reward term: each is added by one file, and a recipe names it."""
+"""A benchmark, a selector, a baseline, a reward term, an experiment: each is added by one file, and named by it."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ from ops.training.reward_term import reward_term
 @reward_term("tokens")
 def tokens(trace):
     return float(trace.tokens)
+'''
+EXPERIMENT = '''
+"""The last step alone."""
+from ops.evaluation.experiment import Arm, intervention
+from ops.workflow.grammar import Workflow
+
+@intervention("The last step alone", changes="only the last step is carried out")
+def last_step(habits):
+    return [Arm("last", lambda workflow, dice: Workflow.single(workflow.steps[-1].worker))]
 '''
 START = """
 import json, sys
@@ -225,3 +234,18 @@ print(json.dumps({"rewards": rewards, "logged": steps[0].values["term/tokens"]})
     )
     assert seen["rewards"] == pytest.approx([1 - 0.015, 0.0])
     assert seen["logged"] == pytest.approx(-0.0075)
+
+
+def test_an_experiment(checkout: Checkout) -> None:
+    checkout.recipe()
+    (checkout.root / "ops/evaluation/experiments/last_step.py").write_text(EXPERIMENT, encoding="utf-8")
+    seen = checkout.python(
+        """
+from assets.experiments import experiments
+from ops.evaluation.experiment import EXPERIMENTS
+assets = [key.to_user_string() for made in experiments for key in made.keys]
+print(json.dumps({"all": list(EXPERIMENTS), "assets": assets}))
+"""
+    )
+    assert seen["all"][-1] == "last_step"
+    assert seen["assets"] == seen["all"]

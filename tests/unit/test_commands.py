@@ -80,6 +80,15 @@ def test_an_error_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
         assert "is not inside a Podium workspace" in run(*arguments, folder=tmp_path).stderr
 
 
+def test_an_unknown_experiment_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("experiments", "one_worker", "one_wrker") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is no experiment one_wrker. On a trained policy: one_worker, ")
+    assert "Trained anew (config/experiments.yaml): without_subtasks, " in said
+    assert podium("experiments", "fine_grained_access", "--recipe", "paper") == 1
+    assert "changes the recipe 'quickstart', not 'paper'" in capsys.readouterr().err
+
+
 def test_a_misspelt_command_is_told_what_was_meant(tmp_path: Path) -> None:
     done = run("evalute", folder=tmp_path)
     assert done.returncode == 2

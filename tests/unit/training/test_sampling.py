@@ -82,3 +82,34 @@ def test_a_variation_is_a_workflow_that_differs_by_a_step() -> None:
     assert {len(workflow.steps) for workflow in longer} == {1, 2}  # the last step cannot be left out
     pairs = [workflow.steps for workflow in longer if len(workflow.steps) == 2]
     assert any((first.worker, first.subtask) == (second.worker, second.subtask) for first, second in pairs)
+
+
+def test_fine_grained_workflows_name_the_steps_that_they_see_and_variations_keep_them() -> None:
+    problem = Problem("p", "mmlu", "mmlu", "train", "Why?", "A", "choice", choices=("x", "y"))
+    sampler = WorkflowSampler(
+        OFFERED, responses(), SUBTASKS, success_share=0.7, max_steps=5, seed=1, access="fine_grained"
+    )
+    drawn = [workflow for _, workflow in islice(sampler.stream(PROBLEMS), 500)]
+    varied = [sampler.vary(workflow, problem) for workflow in drawn for _ in range(3)]
+    for workflow in (*drawn, *varied):
+        assert parse(workflow.render(), offered=len(OFFERED), max_steps=5, access="fine_grained").workflow == workflow
+    later = [step.access for workflow in drawn for step in workflow.steps[2:]]
+    some = sum(isinstance(access, tuple) for access in later)
+    assert 0.3 < some / len(later) < 0.55  # half of those that see anything
+    assert {access for workflow in drawn for access in (step.access for step in workflow.steps[:2])} == {"none", "all"}
+
+
+def test_a_step_put_in_or_left_out_moves_what_the_others_see() -> None:
+    problem = Problem("p", "mmlu", "mmlu", "train", "Why?", "A", "choice")
+    sampler = WorkflowSampler(["a"], [], (), success_share=0.5, max_steps=5, seed=1, access="fine_grained")
+    start = Workflow((Step(0, "x"), Step(0, "y"), Step(0, "z", (1,))))
+    varied = {sampler.vary(start, problem) for _ in range(500)}
+    assert Workflow((Step(0, "y"), Step(0, "z", (0,)))) in varied  # x was left out
+    assert Workflow((Step(0, "x"), Step(0, "z"))) in varied  # y was: it sees nothing any more
+    assert Workflow((Step(0, "x"), Step(0, "x"), Step(0, "y"), Step(0, "z", (2,)))) in varied  # x was repeated
+
+
+def test_without_subtasks_every_step_only_solves() -> None:
+    sampler = WorkflowSampler(OFFERED, responses(), (), success_share=0.7, max_steps=5, seed=1)
+    drawn = [workflow for _, workflow in islice(sampler.stream(PROBLEMS), 200)]
+    assert {step.subtask for workflow in drawn for step in workflow.steps} == {SOLVE}

@@ -14,7 +14,7 @@ from ops.config import Pool, Prompting, Worker
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.grammar import FormatFailure, parse
+from ops.workflow.grammar import SOLVE, FormatFailure, parse
 from ops.workflow.prompt import (
     FewShot,
     PromptTooLongError,
@@ -25,6 +25,7 @@ from ops.workflow.prompt import (
     recursive_messages,
 )
 from ops.workflow.strategy import shape
+from ops.workflow.team import Team
 
 DATA = Path(__file__).parents[3] / "data"
 SETS = ("out_of_distribution", "in_distribution", "mixed")
@@ -352,3 +353,25 @@ def bare(text: str) -> str:
 def eights(text: str) -> list[str]:
     words = text.split()
     return [" ".join(words[i : i + 8]) for i in range(len(words) - 7)]
+
+
+def test_without_subtasks_nothing_that_is_shown_or_read_words_one() -> None:
+    prompting = Prompting(subtasks=False, few_shots="mixed")
+    team = Team([Worker(name="a", model="local/a")] * 3, prompting=prompting, few_shots=load_few_shots(DATA, "mixed"))
+    [message] = team.messages(CHOICE)
+    shown = re.findall(r"^subtasks = (\[.*\])$", message["content"], re.MULTILINE)
+    assert len(shown) == 5  # the instruction's and four examples'
+    assert all(set(yaml.safe_load(each)) == {SOLVE} for each in shown)
+    text = 'model_id = [0, 2]\nsubtasks = ["Look it up.", "Check it."]\naccess_list = [[], ["all"]]'
+    read = team.read(text).workflow
+    assert read is not None
+    assert [(step.worker, step.subtask, step.access) for step in read.steps] == [(0, SOLVE, "none"), (2, SOLVE, "all")]
+    assert team.read("nothing").failure == FormatFailure.NO_ASSIGNMENT
+    with_subtasks = Team(team.workers).read(text).workflow
+    assert with_subtasks is not None and with_subtasks.steps[0].subtask == "Look it up."
+
+
+def test_subtasks_are_in_no_key_of_a_recipe_that_has_them() -> None:
+    assert "subtasks" not in Prompting().model_dump() and "subtasks" not in Prompting().model_dump(mode="json")
+    assert Prompting(subtasks=False).model_dump()["subtasks"] is False
+    assert Prompting.model_validate(Prompting(subtasks=False).model_dump()) == Prompting(subtasks=False)

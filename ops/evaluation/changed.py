@@ -1,0 +1,85 @@
+"""A policy's completions with their workflows changed: read, changed, written again, carried out as if it had said so.
+
+The policy writes nothing twice: what it wrote when it was scored is what is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from ops.core.problem import Problem
+from ops.evaluation.experiment import Arm
+from ops.evaluation.runner import AHEAD, ScoreRow, row_of
+from ops.workflow.grammar import Workflow
+from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
+
+
+class Written(NamedTuple):
+    """One completion: the problem that it is for, at which repeat."""
+
+    problem: Problem
+    repeat: int
+    text: str
+
+
+class Changed(NamedTuple):
+    """The completions of an arm, in the order of the policy's."""
+
+    written: list[Written]
+    share: float
+    """Of the policy's workflows, those that were made others, in [0, 1]."""
+
+
+def workflows(written: Sequence[Written], team: Team) -> list[Workflow]:
+    """The well-formed ones."""
+    read = (team.read(each.text).workflow for each in written)
+    return [workflow for workflow in read if workflow is not None]
+
+
+def changed(written: Sequence[Written], arm: Arm, team: Team, seed: int) -> Changed:
+    """What the arm makes of these completions; one that is no workflow stays what it is, a format failure.
+
+    Each question has dice of its own, so that what is drawn for it depends on no other. Raises `ValueError` for an arm
+    that makes of a workflow what is none.
+    """
+    made, others, valid = [], 0, 0
+    for each in written:
+        workflow = team.read(each.text).workflow
+        if workflow is None:
+            made.append(each)
+            continue
+        dice = Random(f"{seed} {arm.name} {each.problem.key} {each.repeat}")
+        other = arm.change(workflow, dice)
+        text = other.render()
+        if (failure := team.read(text).failure) is not None:
+            raise ValueError(f"arm {arm.name!r} makes of {workflow.render()!r} what is no workflow ({failure})")
+        valid, others = valid + 1, others + (other != workflow)
+        made.append(each._replace(text=text))
+    return Changed(made, others / valid if valid else 0.0)
+
+
+async def carry_out(
+    written: Sequence[Written], team: Team, batch: int, on_done: Callable[[int], None] | None = None
+) -> list[ScoreRow]:
+    """A row a completion, in their order: executed and graded as `evaluate` does it, some batches at once.
+
+    `on_done` is told how many are done. Raises `OverBudget` and `ConfigError` as the client does; rows of unreachable
+    workers are unscorable.
+    """
+    from ops.conductor.rollout import roll_out
+
+    rows: list[ScoreRow] = []
+    scheduler, size = Scheduler(), batch * AHEAD
+    for start in range(0, len(written), size):
+        some = written[start : start + size]
+        rollouts = await roll_out(
+            [each.text for each in some], [each.problem for each in some], team,
+            sample=[each.repeat for each in some], scheduler=scheduler,
+        )  # fmt: skip
+        rows += [row_of(rollout, each.problem, each.repeat) for rollout, each in zip(rollouts, some, strict=True)]
+        if on_done is not None:
+            on_done(len(rows))
+    return rows

@@ -1,0 +1,47 @@
+"""Cold-start validation: does the policy that GRPO starts from write workflows for problems that it was not taught?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ops.evaluation.experiment import Compliance, Findings, Training, observation
+from ops.evaluation.experiment_report import bars
+from ops.evaluation.report import Columns, percent
+from ops.evaluation.statistics import mean_estimate
+
+LEAST = 0.95
+"""Share of workflows that is asked of a cold start."""
+
+
+@observation(
+    "Cold-start validation",
+    40,
+    changes="the policy before GRPO writes one workflow for each of up to 100 problems that it was not taught, drawn "
+    "as GRPO draws and greedily; nobody is asked",
+    of="base_policy",
+)
+def cold_start_validation(training: Training) -> Findings:
+    seen = {
+        f"temperature {training.temperature:g}, as GRPO draws": training.compliance(training.temperature),
+        "greedily, as it is served": training.compliance(0.0),
+    }
+    failures = sum((Counter(dict(each.failures)) for each in seen.values()), Counter[str]())
+    estimates = {
+        name: mean_estimate([1.0] * each.valid + [0.0] * (each.problems - each.valid)) for name, each in seen.items()
+    }
+    return Findings(
+        summary=Columns(
+            ["drawn", "problems", "workflows, %", f"at least {LEAST:.0%}", "the others"],
+            [_row(name, each, percent(estimates[name])) for name, each in seen.items()],
+        ),
+        details=Columns(["why it is no workflow", *seen], [
+            [name, *(each.failures.get(name, 0) for each in seen.values())] for name, _ in failures.most_common()
+        ]),
+        said="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",
+        picture=bars({name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"),
+    )  # fmt: skip
+
+
+def _row(name: str, seen: Compliance, share: str) -> list[str | int | float]:
+    others = ", ".join(f"{failure} {count}" for failure, count in Counter(dict(seen.failures)).most_common())
+    return [name, seen.problems, share, "yes" if seen.valid >= LEAST * seen.problems else "no", others or "–"]

@@ -1,0 +1,87 @@
+"""Mechanism isolation: one of worker choice, wording and access is frozen, whatever the question, the others stay.
+
+Frozen to the policy's own commonest, or drawn step by step as often as the policy uses it: a loss is then what choosing
+by the question is worth, not what an unfamiliar workflow costs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+from ops.evaluation.experiment import Arm, Change, Habits, intervention
+from ops.evaluation.experiments.one_worker import all_to
+from ops.workflow.grammar import Access, Workflow
+
+Item = TypeVar("Item", int, str)
+
+
+def drawn(counts: Counter[Item], dice: Random) -> Item:
+    """One of the items, as often as it was counted."""
+    items = sorted(counts)
+    return dice.choices(items, [counts[item] for item in items])[0]
+
+
+def commonest(counts: Counter[Item]) -> Item:
+    """The one that was counted most; of equals the first in order."""
+    return min(counts, key=lambda item: (-counts[item], item))
+
+
+def workers_drawn(counts: Counter[int]) -> Change:
+    """Each step's worker drawn anew; wording and access stay."""
+
+    def change(workflow: Workflow, dice: Random) -> Workflow:
+        return Workflow(tuple(replace(step, worker=drawn(counts, dice)) for step in workflow.steps))
+
+    return change
+
+
+def wording_drawn(counts: Counter[str]) -> Change:
+    """Each step's subtask drawn anew; workers and access stay."""
+
+    def change(workflow: Workflow, dice: Random) -> Workflow:
+        return Workflow(tuple(replace(step, subtask=drawn(counts, dice)) for step in workflow.steps))
+
+    return change
+
+
+def worded(subtask: str) -> Change:
+    """The same subtask for every step; workers and access stay."""
+
+    def change(workflow: Workflow, dice: Random) -> Workflow:
+        return Workflow(tuple(replace(step, subtask=subtask) for step in workflow.steps))
+
+    return change
+
+
+def seeing(access: Access) -> Change:
+    """The same access for every step after the first; workers and wording stay."""
+
+    def change(workflow: Workflow, dice: Random) -> Workflow:
+        first, *others = workflow.steps
+        return Workflow((replace(first, access="none"), *(replace(step, access=access) for step in others)))
+
+    return change
+
+
+@intervention(
+    "One mechanism frozen at a time",
+    30,
+    changes="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
+    "the policy uses them; the other two stay as it wrote them",
+)
+def mechanism_isolation(habits: Habits) -> Sequence[Arm]:
+    if not habits.workers:
+        return []
+    worker, wording = commonest(habits.workers), commonest(habits.subtasks)
+    return [
+        Arm(f"workers: always {habits.names[worker]}, the commonest", all_to(worker)),
+        Arm("workers: drawn", workers_drawn(habits.workers)),
+        Arm(f"wording: always “{wording}”, the commonest", worded(wording)),
+        Arm("wording: drawn", wording_drawn(habits.subtasks)),
+        Arm("access: nobody sees an earlier step", seeing("none")),
+        Arm("access: everybody sees all earlier steps", seeing("all")),
+    ]

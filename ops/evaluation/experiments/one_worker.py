@@ -1,0 +1,31 @@
+"""All steps to one worker: what choosing among workers adds over writing steps for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from ops.evaluation.experiment import Arm, Change, Habits, intervention
+from ops.workflow.grammar import Workflow
+
+
+def all_to(worker: int) -> Change:
+    """Every step to that ordinal; wording and access stay."""
+
+    def change(workflow: Workflow, dice: Random) -> Workflow:
+        return Workflow(tuple(replace(step, worker=worker) for step in workflow.steps))
+
+    return change
+
+
+@intervention(
+    "All steps to one worker",
+    10,
+    changes="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
+)
+def one_worker(habits: Habits) -> Sequence[Arm]:
+    return [
+        Arm(f"all to {name}{' (the best alone, by the mix)' if ordinal == habits.best else ''}", all_to(ordinal))
+        for ordinal, name in enumerate(habits.names)
+    ]

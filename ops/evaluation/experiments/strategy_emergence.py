@@ -1,0 +1,99 @@
+"""Strategy emergence: when which pattern first appeared in GRPO, and how varied patterns were beside the reward."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from ops.evaluation.experiment import Findings, Training, observation
+from ops.evaluation.report import Columns, strategy_curve
+
+FIRST = 50
+"""Patterns that are listed."""
+WINDOWS = 10
+"""Rows of the summary: so many parts of the training, one after the other."""
+WHOLE, COMMONEST = "every_pattern", "top_patterns"
+"""Keys of a curve's line: what a step's rollouts were; of runs of earlier checkouts only the commonest."""
+
+Line = Mapping[str, Any]
+
+
+class Appearance(NamedTuple):
+    """One pattern in a training."""
+
+    pattern: str
+    step: int
+    """In which it was first written."""
+    rollouts: int
+    """Of the whole training."""
+    at_the_end: int
+    """Of the last tenth of the steps."""
+
+
+def appearances(curve: Sequence[Line]) -> list[Appearance]:
+    """Every pattern in the order in which they appeared; within a step the commoner first."""
+    kept = counted(curve)
+    first: dict[str, int] = {}
+    totals: Counter[str] = Counter()
+    end: Counter[str] = Counter()
+    for place, line in enumerate(curve):
+        for pattern in sorted(line[kept], key=lambda pattern: (-line[kept][pattern], pattern)):
+            first.setdefault(pattern, line["step"])
+        totals.update(line[kept])
+        if place >= len(curve) - max(1, len(curve) // WINDOWS):
+            end.update(line[kept])
+    return [Appearance(pattern, step, totals[pattern], end[pattern]) for pattern, step in first.items()]
+
+
+def counted(curve: Sequence[Line]) -> str:
+    """What the lines keep of the patterns: `WHOLE`, or `COMMONEST` where one of them has no more."""
+    return WHOLE if all(WHOLE in line for line in curve) else COMMONEST
+
+
+@observation(
+    "Strategy emergence",
+    50,
+    changes=f"the first {FIRST} distinct patterns of GRPO's rollouts and the step in which each appeared; the "
+    "patterns' entropy beside the reward",
+    of="conductor",
+)
+def strategy_emergence(training: Training) -> Findings:
+    curve = training.curve
+    every = appearances(curve)
+    listed = every[:FIRST]
+    details: list[list[str | int | float]] = [list(each) for each in listed]
+    kept = "every rollout" if counted(curve) == WHOLE else "each step's ten commonest patterns, all that this run kept"
+    last = listed[-1].step if listed else 0
+    said = (
+        f"Of {kept}: {len(every)} distinct patterns, the first {len(listed)} of them by step {last}, "
+        f"{sum(each.at_the_end > 0 for each in listed)} of those still written in the last tenth of the steps."
+    )
+    return Findings(
+        summary=Columns(
+            ["steps", "reward", "entropy of the patterns, bits", "distinct patterns a step", "new patterns"],
+            [_window(part, every) for part in _windows(curve)],
+        ),
+        details=Columns(["pattern", "first step", "rollouts", "in the last tenth"], details),
+        said=said,
+        picture=strategy_curve(curve),
+    )
+
+
+def _windows(curve: Sequence[Line]) -> list[list[Line]]:
+    placed = groupby(enumerate(curve), lambda each: each[0] * WINDOWS // len(curve))
+    return [[line for _, line in part] for _, part in placed]
+
+
+def _window(part: Sequence[Line], every: Sequence[Appearance]) -> list[str | int | float]:
+    steps = {line["step"] for line in part}
+    rewards = [line["reward"] for line in part if line["reward"] is not None]
+    return [
+        f"{min(steps)} to {max(steps)}",
+        f"{fmean(rewards):.3f}" if rewards else "–",
+        f"{fmean(line['diversity'] for line in part):.2f}",
+        f"{fmean(line['patterns'] for line in part):.0f}",
+        sum(each.step in steps for each in every),
+    ]

@@ -1,0 +1,66 @@
+"""Experiments by name: those on a trained policy, and those that train anew, as tables in docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from assets.experiments import policy_of
+from assets.resources import Podium
+from ops.config.ablations import EXPERIMENTS as FILE_OF_CHANGES
+from ops.config.ablations import load_ablations
+from ops.core.errors import DataError, PodiumError
+from ops.core.workspace import Workspace
+from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.experiment_report import markdown
+from ops.evaluation.stored_experiments import stored_findings
+from ops.stages.experiments import asked
+from pipelines import ablations
+from pipelines.pages import write_between
+from pipelines.run import materialize
+from pipelines.seeds import FILE
+
+MARK = "<!-- made by `podium experiments` -->"
+"""Round the tables of what trains nothing."""
+RETRAINED = "<!-- made by `podium experiments` that train -->"
+"""Round the table of config/experiments.yaml."""
+
+
+def write_tables(workspace: Workspace, names: Sequence[str], recipe: str, seed: int | None) -> Path:
+    """Run the experiments of these names (those that train nothing, where none is named) and write what they came to
+    between their marks in docs/results.md, beside what was run on the same policy before.
+
+    Raises `PodiumError` for an unknown name, before anything is run, and as the experiments do.
+    """
+    changes = load_ablations(workspace.config, FILE_OF_CHANGES)
+    if unknown := [name for name in names if name not in EXPERIMENTS and name not in changes.changes]:
+        raise PodiumError(
+            f"there is no experiment {', '.join(unknown)}. On a trained policy: {', '.join(EXPERIMENTS)}. Trained anew "
+            f"(config/{FILE_OF_CHANGES}): {', '.join(changes.changes)}"
+        )
+    retrained = [name for name in names if name in changes.changes]
+    if retrained and recipe != changes.recipe:
+        said = f"config/{FILE_OF_CHANGES} changes the recipe {changes.recipe!r}, not {recipe!r}"
+        raise PodiumError(f"{', '.join(retrained)}: {said}. Name that recipe there")
+    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
+    if chosen := [name for name in EXPERIMENTS if name in (names or EXPERIMENTS)]:
+        materialize(workspace, recipe, seed, chosen)
+        write_between(workspace.root / FILE, MARK, _text(podium))
+    if retrained:
+        ablations.write_table(workspace, retrained, [podium.load().recipe.seed], FILE_OF_CHANGES, RETRAINED)
+    return FILE
+
+
+def _text(podium: Podium) -> str:
+    """The tables of all experiments that were run on this configuration's policies, under their titles."""
+    setup = podium.load()
+    questions_of = asked(setup)
+    parts = []
+    for entry in EXPERIMENTS.values():
+        try:
+            found = stored_findings(setup, policy_of(entry, podium), entry, questions_of)
+        except DataError:  # not run
+            continue
+        head = f"**{entry.title}** (`{entry.name}`): {entry.changes}."
+        parts.append("\n\n".join(each for each in (head, markdown(found.summary).strip(), found.said) if each))
+    return "\n\n".join(parts) + "\n"

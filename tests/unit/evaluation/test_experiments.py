@@ -1,0 +1,336 @@
+"""Experiments on a trained policy: what an arm changes and what it leaves, how its rows are made, kept and found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import write_problems
+from ops.conductor.policy import PolicyCard
+from ops.config import Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
+from ops.core.errors import DataError, PodiumError
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.evaluation.changed import Written, carry_out, changed
+from ops.evaluation.experiment import EXPERIMENTS, Arm, Compliance, Habits, Intervention, Observation, Training
+from ops.evaluation.experiment_report import AS_IT_IS, HEAD
+from ops.evaluation.experiments.mechanism_isolation import mechanism_isolation
+from ops.evaluation.experiments.one_worker import one_worker
+from ops.evaluation.experiments.strategy_emergence import appearances
+from ops.evaluation.experiments.without_subtasks_served import without_subtasks_served
+from ops.evaluation.runner import NO_WORKFLOW, evaluate
+from ops.evaluation.scores import save_rows
+from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.precaching.precache import write_responses
+from ops.stages import experiments as stage
+from ops.stages.experiments import not_taught, run_experiment
+from ops.stages.problems import materialize_raw
+from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.team import Team
+from tests.setups import without_workers
+
+NAMES = ("ada", "bob", "cid")
+INTERVENTIONS = [entry for entry in EXPERIMENTS.values() if isinstance(entry, Intervention)]
+STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE]), st.booleans())
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> Workflow:
+    drawn = draw(st.lists(STEPS, min_size=1, max_size=5))
+    return Workflow(tuple(Step(worker, say, "all" if sees else "none") for worker, say, sees in drawn))
+
+
+def fields_that_differ(before: Workflow, after: Workflow) -> set[str]:
+    pairs = list(zip(before.steps, after.steps, strict=True))
+    names = ("worker", "subtask", "access")
+    return {name for name in names if any(getattr(a, name) != getattr(b, name) for a, b in pairs)}
+
+
+@settings(max_examples=50, deadline=None)
+@given(written=st.lists(workflows(), min_size=1, max_size=4), seed=st.integers())
+def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list[Workflow], seed: int) -> None:
+    habits, team = Habits.of(written, NAMES, 0), Team([Worker(name=n, model=f"local/{n}") for n in NAMES])
+    may_change = {"all to ": {"worker"}, "workers:": {"worker"}, "wording:": {"subtask"}, "access:": {"access"}}
+    for entry in INTERVENTIONS:
+        for arm in entry.arms(habits):
+            allowed = next((value for start, value in may_change.items() if arm.name.startswith(start)), {"subtask"})
+            for before in written:
+                after = arm.change(before, Random(seed))
+                assert after == arm.change(before, Random(seed))
+                assert team.read(after.render()).workflow == after
+                assert fields_that_differ(before, after) <= allowed
+                assert {step.worker for step in after.steps} <= (
+                    {*habits.workers} if entry != one_worker else {0, 1, 2}
+                )
+                assert {step.subtask for step in after.steps} <= {*habits.subtasks, SOLVE}
+
+
+def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
+    chain = Workflow((Step(0, "Plan."), Step(2, "Check.", "all")))
+    arms = one_worker.arms(Habits.of([chain], NAMES, 1))
+    assert [arm.name for arm in arms] == ["all to ada", "all to bob (the best alone, by the mix)", "all to cid"]
+    assert arms[1].change(chain, Random(0)) == Workflow((Step(1, "Plan."), Step(1, "Check.", "all")))
+
+
+def test_what_is_drawn_is_drawn_as_often_as_the_policy_uses_it() -> None:
+    written = [Workflow.single(0, "a")] * 3 + [Workflow.single(2, "b")]
+    arms = {
+        arm.name.partition(":")[0] + arm.name[-5:]: arm
+        for arm in mechanism_isolation.arms(Habits.of(written, NAMES, 0))
+    }
+    dice = Random(1)
+    drawn = [arms["workersdrawn"].change(written[0], dice).steps[0].worker for _ in range(2000)]
+    assert set(drawn) == {0, 2}
+    assert drawn.count(0) / 2000 == pytest.approx(0.75, abs=0.04)
+    assert mechanism_isolation.arms(Habits.of([], NAMES, 0)) == []
+
+
+def test_access_is_frozen_both_ways() -> None:
+    written = Workflow((Step(0, "a"), Step(1, "b", "all"), Step(2, "c")))
+    none, everything = mechanism_isolation.arms(Habits.of([written], NAMES, 0))[-2:]
+    assert [step.access for step in none.change(written, Random(0)).steps] == ["none"] * 3
+    assert [step.access for step in everything.change(written, Random(0)).steps] == ["none", "all", "all"]
+
+
+# ── carried out ──────────────────────────────────────────────────────────────
+
+
+class Table:
+    """`ada` knows sums, the others say 99; whoever is told "Guess." guesses wrongly."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        said = messages[-1]["content"].rpartition("Subtask: ")[2]
+        self.asked.append((worker.name, said))
+        answer = "7" if worker.name == "ada" and said != "Guess." else "99"
+        return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+
+
+def problem(place: int) -> Problem:
+    return Problem(str(place), "math500", "math", "test", f"What is {place} + 0?", "7", "math")
+
+
+def team_of(client: Table) -> Team:
+    return Team([Worker(name=name, model=f"local/{name}") for name in NAMES], client)
+
+
+def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none() -> None:
+    client = Table()
+    team = team_of(client)
+    texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
+    written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
+    other = changed(written, Arm("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
+    assert other.share == 0.5  # the third was ada's
+    rows = asyncio.run(carry_out(other.written, team, batch=1))
+    assert [(row.problem_id, row.correct, row.status) for row in rows] == [
+        ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
+    ]  # fmt: skip
+    assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
+    unworded = changed(written, without_subtasks_served.arms(Habits.of([], NAMES, 0))[0], team, seed=1)
+    assert asyncio.run(carry_out(unworded.written, team, batch=8))[0].workers == ("bob",)
+
+
+def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
+    samples: list[int] = []
+
+    class Client(Table):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            samples.append(sample)
+            return await super().complete(worker, messages, sample=sample)
+
+    written = [Written(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
+    rows = asyncio.run(carry_out(written, team_of(Client()), batch=8))
+    assert ([row.repeat for row in rows], sorted(samples)) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_an_arm_that_writes_no_workflow_is_refused() -> None:
+    written = [Written(problem(0), 0, Workflow.single(0).render())]
+    wrong = Arm("to nobody", lambda workflow, dice: Workflow.single(9))
+    with pytest.raises(ValueError, match=r"'to nobody'.*unknown_worker"):
+        changed(written, wrong, team_of(Table()), seed=1)
+
+
+# ── kept and found ───────────────────────────────────────────────────────────
+
+TRAINED = ("math500", "rlpr")
+RECIPE = Recipe.model_validate({
+    "name": "small", "pool": "three", "policy": {"kind": "scratch"}, "cold_start": {},
+    "benchmarks": {name: {"train": 6, "test": 3} for name in TRAINED} | {"gpqa_diamond": {"test": 2}},
+})  # fmt: skip
+POOL = Pool(name="three", workers=tuple(Worker(name=name, model=f"local/{name}") for name in NAMES))
+
+
+class Scored(NamedTuple):
+    """A checkout with a policy that was scored; what it writes asks bob to guess."""
+
+    setup: Setup
+    policy: Path
+
+    def run(self, name: str, client: Any) -> Any:
+        return run_experiment(self.setup, self.policy, EXPERIMENTS[name], client)
+
+
+class Writes:
+    """Writes one text whatever it is asked, and can be closed."""
+
+    text = Workflow.single(1, "Guess.").render()
+
+    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        return [self.text] * len(prompts)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
+    workspace = Workspace(tmp_path)
+    setup = Setup(workspace, RECIPE, POOL)
+    for benchmark in RECIPE.benchmarks:
+        materialize_raw(without_workers(workspace, RECIPE), benchmark)
+    policy = workspace.runs / "small-1" / "policy"
+    policy.mkdir(parents=True)
+    card = PolicyCard(
+        recipe="small", pool=POOL, offered=NAMES, prompting=Prompting(style="compact", few_shots="none"),
+        max_completion_tokens=64,
+    )  # fmt: skip
+    card.write(policy)
+    team = card.team(POOL, workspace.data, Execution(), Table())
+    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+        rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
+        save_rows(
+            rows, score_file(workspace, CONDUCTOR, policy, benchmark), origin=scores_origin(setup, policy, questions)
+        )
+    mix = [replace(problem(place), split="train") for place in range(4)]
+    write_problems(workspace.data / "training_mix.jsonl", mix)
+    for name in NAMES:
+        rows = [answer(name, each, float(name == "cid")) for each in mix]
+        write_responses(rows, response_file(workspace.data / "responses", name, "math500"))
+    monkeypatch.setattr("ops.conductor.writer.load_conductor", lambda *_: Writes())
+    return Scored(setup, policy)
+
+
+def answer(worker: str, each: Problem, right: float) -> ResponseRow:
+    return ResponseRow(worker, each.benchmark, each.id, 0, "ok", Response("t", 100, 50, 0.5, 1.0, "stop"), right)
+
+
+class Silent:
+    """Fails whoever asks."""
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        raise AssertionError(f"{worker.name} was asked")
+
+
+def test_an_experiment_is_run_once_and_then_asks_nobody(scored: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Table()
+    found = scored.run("one_worker", client)
+    assert found.summary.head == HEAD
+    assert [row[0] for row in found.summary.rows] == [
+        AS_IT_IS, "all to ada", "all to bob", "all to cid (the best alone, by the mix)",
+    ]  # fmt: skip
+    assert [row[1] for row in found.summary.rows] == ["–", "100", "0", "100"]
+    assert found.picture.startswith(b"\x89PNG")
+    questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
+    veiled = 2  # a confidential benchmark's completions are not kept: written and carried out again
+    assert len(client.asked) == 3 * questions + veiled
+    monkeypatch.setattr(stage, "stored_scores", None)  # calling it would fail
+    assert scored.run("one_worker", Silent()) == found
+
+
+def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored: Scored) -> None:
+    found = scored.run("one_worker", Table())
+    [folder] = (scored.setup.workspace.scores / "experiments" / "one_worker").iterdir()
+    (folder / "arms.json").unlink()
+    (folder / "2" / "rlpr.parquet").unlink()
+    client = Table()
+    assert scored.run("one_worker", client) == found
+    assert len(client.asked) == 8 + 2  # bob's arm, and the completions that are not kept
+
+
+def test_what_was_run_on_another_policy_is_not_taken_for_this_ones(scored: Scored) -> None:
+    scored.run("without_subtasks_served", Table())
+    other = scored.policy.parents[1] / "small-2" / "policy"
+    other.mkdir(parents=True)
+    PolicyCard.read(scored.policy).write(other)
+    with pytest.raises(DataError, match=r"small-2.*Materialize benchmark_scores for math500"):
+        run_experiment(scored.setup, other, without_subtasks_served, Table())  # type: ignore[arg-type]
+
+
+def test_a_policy_that_works_in_rounds_is_refused(scored: Scored) -> None:
+    card = PolicyCard.read(scored.policy).model_copy(update={"rounds": RoundLimits()})
+    card.write(scored.policy)
+    with pytest.raises(PodiumError, match=r"goes on from its own answers.*one_worker cannot be run"):
+        scored.run("one_worker", Silent())
+
+
+def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: Scored) -> None:
+    data = scored.setup.workspace.data
+    listed = [replace(problem(place), split="train") for place in range(6)]
+    write_problems(data / "shortlist.jsonl", listed)
+    assert {each.id for each in not_taught(scored.setup)} == {"4", "5"}
+    write_problems(data / "shortlist.jsonl", listed[:4])
+    with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem that is not in the mix"):
+        not_taught(scored.setup)
+
+
+# ── observations ─────────────────────────────────────────────────────────────
+
+
+def line(step: int, patterns: dict[str, int], **more: Any) -> dict[str, Any]:
+    return {"step": step, "reward": 0.5 + step / 10, "patterns": len(patterns), "diversity": 1.0,
+            "top_patterns": patterns, "shape/single": 1.0, **more}  # fmt: skip
+
+
+def test_patterns_stand_in_the_order_in_which_they_appeared() -> None:
+    curve = [line(1, {"0": 3, "1": 5}), line(2, {"0": 1, "0 1<0": 2}), line(3, {"0 1<0": 4})]
+    made = appearances(curve)
+    assert [tuple(each) for each in made] == [("1", 1, 5, 0), ("0", 1, 4, 0), ("0 1<0", 2, 6, 4)]
+
+
+def test_emergence_says_what_its_run_kept() -> None:
+    entry = EXPERIMENTS["strategy_emergence"]
+    assert isinstance(entry, Observation)
+    old = [line(step, {str(step % 3): 4}) for step in range(1, 21)]
+    found = entry.observe(Training(old, 0.7, lambda _: Compliance(0, {})))
+    assert "ten commonest" in found.said and "3 distinct patterns, the first 3 of them by step 3" in found.said
+    assert [row[0] for row in found.summary.rows][:2] == ["1 to 2", "3 to 4"]
+    assert [row[4] for row in found.summary.rows] == [2, 1, *[0] * 8]
+    assert len(found.details.rows) == 3
+    new = [each | {"every_pattern": {**each["top_patterns"], f"{each['step']} 0": 1}} for each in old]
+    found = entry.observe(Training(new, 0.7, lambda _: Compliance(0, {})))
+    assert "Of every rollout: 23 distinct patterns" in found.said
+
+
+def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
+    entry = EXPERIMENTS["cold_start_validation"]
+    assert isinstance(entry, Observation)
+    drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
+    found = entry.observe(Training((), 0.7, drawn.__getitem__))
+    assert [row[2] for row in found.summary.rows] == ["93.0 ± 2.6", "98.0 ± 1.4"]
+    assert [row[3:] for row in found.summary.rows] == [["no", "length_mismatch 6, empty 1"], ["yes", "empty 2"]]
+    assert found.details.rows == [["length_mismatch", 6, 0], ["empty", 1, 2]]
+
+
+def test_unscorable_rows_are_said(scored: Scored) -> None:
+    from ops.core.errors import WorkerUnreachable
+
+    class Away(Table):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            if worker.name == "cid":
+                raise WorkerUnreachable("cid", "gone")
+            return await super().complete(worker, messages, sample=sample)
+
+    assert "8 rows of unreachable workers" in scored.run("one_worker", Away()).said

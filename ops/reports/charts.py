@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from ops.reports.style import FAINT, INK, SIZE, look
 
+LINE = "nobody is as good for less"
+"""How the legend calls the frontier."""
 LINE_IN = 0.2
 """Height of a line of text, in inches."""
 
@@ -176,7 +178,7 @@ class Plane(Chart):
     @property
     def keys(self) -> Sequence[str]:
         named = [f"{number} {self.points[place].label}" for number, place in enumerate(self.frontier, start=1)]
-        return [*dict.fromkeys(point.group for point in self.points), "no system is as good for less", *named]
+        return [*dict.fromkeys(point.group for point in self.points), LINE, *named]
 
     def body(self, narrow: bool) -> float:
         return 3.2
@@ -194,7 +196,7 @@ class Plane(Chart):
         line = [self.points[place] for place in self.frontier]
         axes.step(
             [point.x for point in line], [point.y for point in line], where="post", color=INK, linewidth=1.2,
-            linestyle="--", label="no system is as good for less", zorder=2,
+            linestyle="--", label=LINE, zorder=2,
         )  # fmt: skip
         for number, point in enumerate(line, start=1):
             axes.annotate(
@@ -204,4 +206,5 @@ class Plane(Chart):
             # The legend's way to say who the numbers are.
             axes.plot([], [], linestyle="none", label=f"{number} {point.label}")
         axes.set_xscale("log")
+        axes.margins(x=0.1, y=0.12)
         axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)

@@ -136,6 +136,9 @@ class Evidence:
     answers: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
     """Benchmark → question → worker → repeat, in [0, 1] with NaN for what is not known: what an oracle chooses from."""
     experiments: Mapping[str, Experiment] = field(default_factory=dict)
+    """By name, those that were run on this policy."""
+    retrained: Sequence[str] = ()
+    """Experiments that train another policy each, whose tables are not the report's."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """What could not be read → why."""
 

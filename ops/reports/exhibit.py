@@ -48,7 +48,6 @@ NEEDS = {
     "opponents": Need(lambda evidence: bool(evidence.opponents), "podium evaluate {run}"),
     "curve": Need(lambda evidence: any(evidence.curves.values()), "podium train {run}"),
     "workers": Need(lambda evidence: bool(evidence.answers), "podium evaluate {run}"),
-    "experiments": Need(lambda evidence: bool(evidence.experiments), "podium experiments --recipe {run}"),
 }
 Show = Callable[[Evidence], Shown]
 

@@ -6,15 +6,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
+from ops.config.ablations import EXPERIMENTS as CHANGES
+from ops.config.ablations import load_ablations
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.experiment import EXPERIMENTS, Observation
 from ops.evaluation.outcomes import Systems, sources
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR
+from ops.evaluation.stored_experiments import stored_findings
 from ops.precaching.profiles import best_single
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
 from ops.training.plan import read_curve
@@ -24,12 +29,7 @@ WORKER = "worker "
 Answers = dict[str, dict[str, list[list[float]]]]
 
 
-def gather(
-    setup: Setup,
-    runs: Mapping[str, Path],
-    base_policy: Path,
-    experiments: Mapping[str, Experiment] | None = None,
-) -> Evidence:
+def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
     """What is known of the policy that the last of `runs` (stage of training → its folder) came to.
 
     Nothing that is missing or of another setup is an error here: it is named in `absent`, and exhibits say so.
@@ -47,7 +47,8 @@ def gather(
         best_worker=_best_worker(setup) if workers else "",
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
         answers=_answers(rows),
-        experiments=experiments or {},
+        experiments=_experiments(setup, runs, base_policy),
+        retrained=tuple(load_ablations(setup.workspace.config, CHANGES).changes),
         absent=absent,
     )
 
@@ -87,6 +88,22 @@ def _system(name: str, rows: list[ScoreRow]) -> System:
     entry = BASELINES[name]
     source, differs = (entry.source, entry.differs) if isinstance(entry, Asking) else ("", "")
     return System.of(name, entry.title, "baseline", rows, source, differs)
+
+
+def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
+    """Those that were run on these policies."""
+    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
+    policies = {stage: folder / "policy" for stage, folder in runs.items()} | {"base_policy": base_policy}
+    last = list(runs.values())[-1] / "policy"
+    made = {}
+    for name, entry in EXPERIMENTS.items():
+        policy = policies[entry.of] if isinstance(entry, Observation) else last
+        try:
+            found = stored_findings(setup, policy, entry, questions_of)
+        except DataError:  # not run, or on another policy: the exhibit says so
+            continue
+        made[name] = Experiment(entry.title, entry.changes, found.summary, found.said)
+    return made
 
 
 def _best_worker(setup: Setup) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.reports.evidence import About, Evidence
-from ops.reports.exhibit import EXHIBITS, Exhibit, Shown
+from ops.reports.exhibit import EXHIBITS, Exhibit, Shown, Table
 
 
 class Made(NamedTuple):
@@ -35,9 +35,14 @@ def make(evidence: Evidence) -> list[Made]:
     return [make_one(exhibit, evidence) for exhibit in EXHIBITS.values()]
 
 
+def folder(workspace: Workspace) -> Path:
+    """Where reports lie, beside the scores."""
+    return workspace.outcome / "reports"
+
+
 def report_file(workspace: Workspace, about: About) -> Path:
-    """`reports/POLICY.html`, beside the scores."""
-    return workspace.outcome / "reports" / f"{about.policy or about.recipe}.html"
+    """`reports/POLICY.html`."""
+    return folder(workspace) / f"{about.policy or about.recipe}.html"
 
 
 def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> Path:
@@ -45,6 +50,20 @@ def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -
     from ops.reports.page import page
 
     file = report_file(workspace, evidence.about)
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, page(evidence, made))
     return file
+
+
+def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
+    """Every chart as `reports/POLICY/EXHIBIT-NUMBER.png`."""
+    from ops.reports.style import png
+
+    home = report_file(workspace, evidence.about).with_suffix("")
+    home.mkdir(parents=True, exist_ok=True)
+    files = []
+    for exhibit, shown in made:
+        for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
+            if not isinstance(part, Table):
+                files.append(home / f"{exhibit.name}-{number}.png")
+                files[-1].write_bytes(png(part, label(evidence.about)))
+    return files

@@ -12,11 +12,11 @@ from ops.reports.exhibit import Cell, Exhibit, Table
 from ops.reports.made import Made, label
 from ops.reports.style import NARROW_IN, WIDE_IN, svg
 
-_NUMBER = re.compile(r"^[<+−–$\s]*[\d.,]*[\d.,±…+−\s%×]*$")
+_NUMBER = re.compile(r"[<+−–$\s\d.,±…%×]*")
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 70rem; padding: 1.5rem; background: #fff; color: #1f2933;
+body { margin: 0 auto; max-width: 78rem; padding: 1.25rem; background: #fff; color: #1f2933;
   font: 1rem/1.5 system-ui, "Segoe UI", "DejaVu Sans", Arial, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 0 0 .5rem; }
@@ -28,15 +28,15 @@ section { border-top: 1px solid #9aa5b1; margin-top: 2.5rem; padding-top: 1.25re
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem 1rem; margin: .5rem 0 1rem;
   font-size: .875rem; }
 dt { color: #52606d; } dd { margin: 0; overflow-wrap: anywhere; }
-nav ol { columns: 2; padding-left: 1.5rem; } nav li { break-inside: avoid; margin: .15rem 0; }
+nav ol { columns: 2; column-gap: 3rem; padding-left: 1.5rem; } nav li { break-inside: avoid; margin: .15rem 0; }
 .label { display: inline-block; border: 1px solid #7a4b00; border-radius: .25rem; color: #7a4b00; font-size: .75rem;
   font-weight: 600; letter-spacing: .03em; padding: 0 .4rem; vertical-align: middle; white-space: nowrap; }
 .warning { border-left: 4px solid #f2b134; background: #fff8e6; padding: .6rem .9rem; max-width: none; }
 .said { font-weight: 600; }
 .missing { border: 1px dashed #7b8794; padding: .6rem .9rem; }
 .scroll { overflow-x: auto; border: 1px solid #d5dbe1; margin: .5rem 0; max-width: 100%; width: fit-content; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .65rem; text-align: left; vertical-align: top; border-bottom: 1px solid #e4e7eb; }
+table { border-collapse: collapse; font-size: .8125rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .55rem; text-align: left; vertical-align: top; border-bottom: 1px solid #e4e7eb; }
 thead th { background: #f5f7fa; vertical-align: bottom; line-height: 1.25; }
 td.number, th.number { text-align: right; white-space: nowrap; } thead th.number { white-space: normal; }
 tbody th { font-weight: 400; position: sticky; left: 0; background: #fff; min-width: 7rem; }
@@ -162,7 +162,7 @@ def _figure(chart: Chart, name: str, exhibit: Exhibit, shown_label: str) -> str:
 
 
 def _table(table: Table) -> str:
-    numeric = [all(_NUMBER.match(str(row[place])) for row in table.rows) for place in range(len(table.head))]
+    numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
     head = "".join(f'<th scope="col"{_kind(n)}>{escape(text)}</th>' for text, n in zip(table.head, numeric, strict=True))
     rows = "\n".join(_row(row, numeric, place in table.marked) for place, row in enumerate(table.rows))
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""

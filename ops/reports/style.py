@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,14 +59,16 @@ def figure(chart: Chart, width: float, label: str) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SIZE, colors=INK)
     chart.draw(axes, narrow)
-    axes.set_xlabel(chart.x, fontsize=SIZE, color=INK)
+    axes.set_xlabel(textwrap.fill(chart.x, 34 if narrow else 100), fontsize=SIZE, color=INK)
     axes.set_ylabel(chart.y, fontsize=SIZE, color=INK)
     if label:
         axes.set_title(label, loc="right", fontsize=SIZE, color=INK, style="italic")
     if chart.keys:
+        marks = {text: mark for mark, text in zip(*axes.get_legend_handles_labels(), strict=True)}
         made.legend(
-            loc="outside lower center", ncols=columns, frameon=False, fontsize=SIZE, handlelength=1.8, columnspacing=1.2
-        )
+            [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
+            fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
+        )  # fmt: skip
     return made
 
 
@@ -92,4 +95,5 @@ def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -
     text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{names[found[1]]}"', text)
     text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{names[found[1]]})", text)
     # The size is the page's to say; the viewBox keeps the proportions.
-    return re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*pt"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*pt"', r"\1", text, count=1), count=1)
+    head, rest = text.split(">", 1)
+    return re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest

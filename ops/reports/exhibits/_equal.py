@@ -36,7 +36,9 @@ def beside_the_best(
             said.append(f"{group.capitalize()} no opponent takes as little as the Conductor.")
         else:
             ahead = ours.accuracy(over).mean - within.accuracy(over).mean
-            said.append(f"{group.capitalize()} the Conductor is at {points(ahead)} points beside the best of those, {within.title}.")
+            side = "above" if ahead > 0 else "below"
+            best = f"the best at no more {unit}, {within.title}"
+            said.append(f"{group.capitalize()} the Conductor is {100 * abs(ahead):.1f} points {side} {best}.")
     head = ["benchmarks", "which", "system", "accuracy, %", f"{unit} a question", "Conductor minus it, points",
             "95 % interval", "p"]  # fmt: skip
     marked = [place for place, row in enumerate(rows) if row[1] == "Conductor"]

@@ -19,9 +19,10 @@ Curve = Sequence[Mapping[str, Any]]
 
 
 @exhibit(
-    "Reward, validity, correctness given validity, and diversity over training",
+    "Training: reward, validity, correctness given validity, diversity",
     100,
-    shows=f"Means of a step's rollouts, each point the mean of the last {WINDOW} steps.",
+    shows=f"Means of a step's rollouts, each point the mean of the last {WINDOW} steps. The reward is 0 for what is no "
+    "workflow, 0.5 for a wrong answer and 1 for a right one, before the recipe's reward terms.",
     paper="its training curves",
     needs=("curve",),
 )
@@ -36,7 +37,7 @@ def training(evidence: Evidence) -> Shown:
         name, steps = STAGES.get(stage, stage), steps + len(curve)
         rewards = {"reward": _smooth(curve, "reward")}
         parts += [
-            Lines(f"{name}: reward", "training step", "mean reward (0 invalid, 0.5 wrong, 1 right)", rewards, None),
+            Lines(f"{name}: reward", "training step", "mean reward of a rollout", rewards, None),
             Lines(f"{name}: validity and correctness", "training step", "share of rollouts in %",
                   {label: _smooth(curve, key, 100) for key, label in SHARES.items()}, 0, 103),
             Lines(f"{name}: diversity", "training step", "entropy of the patterns in bits",

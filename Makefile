@@ -30,7 +30,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in 
 lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+reproduce: $(STAMP)  ## every baseline, experiment and exhibit on the miniature, into docs/reproduction.md: SEED=1
+	@$(BIN)/podium reproduce $(if $(SEED),--seed $(SEED))
 
 seeds: $(STAMP)  ## the quickstart on five seeds, into docs/results.md: SEEDS="1 2 3 4 5"
 	@$(BIN)/podium seeds $(SEEDS)

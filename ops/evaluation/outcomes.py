@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup
+from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import of_worker, stored_answers
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
-from ops.evaluation.stored_baselines import shelves
+from ops.evaluation.stored_baselines import Shelf, shelves
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,13 +31,31 @@ COLUMNS = (
 
 def systems(setup: Setup, policy: Path, base_policy: Path) -> dict[str, list[ScoreRow]]:
     """Everything that was stored of this evaluation. Raises `DataError` where a part is missing or of another."""
+    rows: dict[str, list[ScoreRow]] = {}
+    for read in sources(setup, policy, base_policy).values():
+        rows |= {name: list(own) for name, own in read().items()}
+    return rows
+
+
+def sources(setup: Setup, policy: Path, base_policy: Path) -> dict[str, Callable[[], Systems]]:
+    """`conductor`, `cold_start`, `workers` and each baseline that asks → what reads its rows, raising `DataError`."""
     questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
-    rows = {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
+    made: dict[str, Callable[[], Systems]] = {
+        CONDUCTOR: lambda: {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
+    }
     if setup.recipe.cold_start is not None:
-        rows[COLD_START] = stored_scores(setup, base_policy, COLD_START, list(questions_of))
+        made[COLD_START] = lambda: {COLD_START: stored_scores(setup, base_policy, COLD_START, list(questions_of))}
+    made["workers"] = partial(_workers, setup)
+    return made | {shelf.entry.name: partial(_baseline, shelf, questions_of) for shelf in shelves(setup)}
+
+
+def _workers(setup: Setup) -> Systems:
     answers = stored_answers(setup, setup.pool.names)
-    rows |= {f"worker {name}": of_worker(answers, name) for name in setup.pool.names}
-    return rows | {shelf.entry.name: shelf.rows(questions_of) for shelf in shelves(setup)}
+    return {f"worker {name}": of_worker(answers, name) for name in setup.pool.names}
+
+
+def _baseline(shelf: Shelf, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
+    return {shelf.entry.name: shelf.rows(questions_of)}
 
 
 def outcomes_file(workspace: Workspace, policy: Path) -> Path:

@@ -182,6 +182,21 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
     return GateDecision.of(json.loads(text))
 
 
+def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
+    """Add files to the artifacts of every version that holds the policy of that key, replacing those of their names.
+
+    Returns the versions, oldest first; none where the policy is not registered.
+    """
+    if not store_exists(workspace):
+        return []
+    with connected(workspace) as client:
+        found = client.search_model_versions(f"name = '{MODEL}' and tags.policy = '{policy}'")
+        for model_version in found:
+            for file in files:
+                client.log_artifact(model_version.run_id, str(file), folder)
+        return sorted((str(model_version.version) for model_version in found), key=int)
+
+
 def rollback(workspace: Workspace, reason: str) -> Registered:
     """Make the version that the champion replaced champion again, noting why on the one that goes.
 

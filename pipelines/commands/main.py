@@ -16,6 +16,7 @@ SECTIONS = {
         "run": f"{HERE}.lifecycle:run",
         "train": f"{HERE}.lifecycle:train",
         "evaluate": f"{HERE}.lifecycle:evaluate",
+        "report": f"{HERE}.report:report",
         "dev": f"{HERE}.lifecycle:dev",
     },
     "Before anything is spent": {
@@ -35,6 +36,7 @@ SECTIONS = {
         "rollback": f"{HERE}.release:rollback",
     },
     "Tables and pictures of the docs": {
+        "reproduce": f"{HERE}.report:reproduce",
         "seeds": f"{HERE}.tables:seeds",
         "ablations": f"{HERE}.tables:ablations",
         "experiments": f"{HERE}.tables:experiments",

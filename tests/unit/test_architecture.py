@@ -28,7 +28,7 @@ FLOORS = (
     {"conductor", "precaching"},
     {"evaluation", "quality"},
     {"training", "release"},
-    {"stages", "planning"},
+    {"stages", "planning", "reports"},
 )
 """The rooms of `ops`, from the ground up: a room imports only rooms on lower floors."""
 

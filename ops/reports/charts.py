@@ -1,0 +1,210 @@
+"""Charts as plain data, each of which knows how to draw itself at a given width.
+
+Categories stand on the vertical axis, so that their names are read at any width and nothing is turned. Marks differ
+in lightness and in shape or hatch, so that a print without colours says the same.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ops.reports.style import FAINT, INK, SIZE, look
+
+LINE = "nobody is as good for less"
+"""How the legend calls the frontier."""
+LINE_IN = 0.2
+"""Height of a line of text, in inches."""
+
+
+class Spread(NamedTuple):
+    """A value and the two ends of its bar, all in the axis's unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Point(NamedTuple):
+    """One system in the plane."""
+
+    label: str
+    x: float
+    y: float
+    error: float
+    group: str
+
+
+@dataclass(frozen=True)
+class Chart(ABC):
+    """A picture with a title of its own and both axes named with their units."""
+
+    title: str
+    x: str
+    y: str
+
+    @property
+    @abstractmethod
+    def keys(self) -> Sequence[str]:
+        """What its legend names."""
+
+    @abstractmethod
+    def body(self, narrow: bool) -> float:
+        """Height of the axes' own part, in inches."""
+
+    @abstractmethod
+    def draw(self, axes: Any, narrow: bool) -> None:
+        """Put the marks on matplotlib axes; `narrow`: there is little room for words."""
+
+
+def wrapped(text: str, narrow: bool) -> str:
+    """A category's name in lines that leave room for its bar."""
+    return textwrap.fill(text, 15 if narrow else 34)
+
+
+def _categories(axes: Any, names: Sequence[str], narrow: bool) -> None:
+    axes.set_yticks(range(len(names)), [wrapped(name, narrow) for name in names], fontsize=SIZE)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def _lines(names: Sequence[str], narrow: bool) -> int:
+    return sum(1 + wrapped(name, narrow).count("\n") for name in names)
+
+
+@dataclass(frozen=True)
+class Stacked(Chart):
+    """Shares of a whole by category, in %."""
+
+    categories: Sequence[str] = ()
+    layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return list(self.layers)
+
+    def body(self, narrow: bool) -> float:
+        return 0.6 + 0.4 * len(self.categories)
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        begin = [0.0] * len(self.categories)
+        for place, (name, shares) in enumerate(self.layers.items()):
+            colour, hatch, _ = look(place)
+            axes.barh(
+                range(len(shares)), shares, 0.72, left=begin, label=name, color=colour, hatch=hatch,
+                edgecolor="white", linewidth=0.8,
+            )  # fmt: skip
+            begin = [start + share for start, share in zip(begin, shares, strict=True)]
+        _categories(axes, self.categories, narrow)
+        axes.set_xlim(0, 100)
+
+
+@dataclass(frozen=True)
+class Dots(Chart):
+    """Values with their bars by category, a mark for each series."""
+
+    categories: Sequence[str] = ()
+    series: Mapping[str, Sequence[Spread | None]] = field(default_factory=dict)
+    zero: bool = False
+    """Draw the line at which there is no difference."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return list(self.series) if len(self.series) > 1 else []
+
+    def body(self, narrow: bool) -> float:
+        text = _lines(self.categories, narrow) * LINE_IN
+        return 0.6 + max(text, len(self.categories) * (0.12 + 0.14 * len(self.series)))
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        if self.zero:
+            axes.axvline(0, color=INK, linewidth=1)
+        gap = 0.7 / max(1, len(self.series))
+        for place, (name, spreads) in enumerate(self.series.items()):
+            colour, _, marker = look(place)
+            offset = gap * (place - (len(self.series) - 1) / 2)
+            known = [(row + offset, each) for row, each in enumerate(spreads) if each is not None]
+            axes.errorbar(
+                [each.value for _, each in known],
+                [row for row, _ in known],
+                xerr=[[each.value - each.low for _, each in known], [each.high - each.value for _, each in known]],
+                fmt=marker, color=colour, markeredgecolor=INK, markersize=6.5, elinewidth=1.6, capsize=2.5, label=name,
+            )  # fmt: skip
+        _categories(axes, self.categories, narrow)
+        axes.grid(axis="y", visible=False)
+        for row in range(1, len(self.categories)):
+            axes.axhline(row - 0.5, color=FAINT, linewidth=0.6)
+
+
+@dataclass(frozen=True)
+class Lines(Chart):
+    """Curves over training steps."""
+
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    """Name → its x and y."""
+    bottom: float | None = 0.0
+    top: float | None = None
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return list(self.series)
+
+    def body(self, narrow: bool) -> float:
+        return 2.6
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        for place, (name, (x, y)) in enumerate(self.series.items()):
+            colour, _, marker = look(place)
+            often = max(1, len(x) // 8)
+            axes.plot(
+                x, y, color=colour, linewidth=1.8, label=name, linestyle=("-", "--", "-.", ":")[place % 4],
+                marker=marker, markersize=6, markeredgecolor=INK,
+                markevery=(place * often // max(1, len(self.series)), often),
+            )  # fmt: skip
+        axes.set_ylim(self.bottom, self.top)
+
+
+@dataclass(frozen=True)
+class Plane(Chart):
+    """Systems by price and accuracy, with the line of those that nothing cheaper beats."""
+
+    points: Sequence[Point] = ()
+    frontier: Sequence[int] = ()
+    """Places of those on the line, by x."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        named = [f"{number} {self.points[place].label}" for number, place in enumerate(self.frontier, start=1)]
+        return [*dict.fromkeys(point.group for point in self.points), LINE, *named]
+
+    def body(self, narrow: bool) -> float:
+        return 3.2
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        for place, group in enumerate(dict.fromkeys(point.group for point in self.points)):
+            colour, _, marker = look(place)
+            own = [point for point in self.points if point.group == group]
+            axes.errorbar(
+                [point.x for point in own], [point.y for point in own],
+                yerr=[0.0 if math.isnan(point.error) else point.error for point in own],
+                fmt=marker, color=colour, markeredgecolor=INK, markersize=12 if group == "Conductor" else 8,
+                elinewidth=1, capsize=2, label=group, zorder=3,
+            )  # fmt: skip
+        line = [self.points[place] for place in self.frontier]
+        axes.step(
+            [point.x for point in line], [point.y for point in line], where="post", color=INK, linewidth=1.2,
+            linestyle="--", label=LINE, zorder=2,
+        )  # fmt: skip
+        for number, point in enumerate(line, start=1):
+            axes.annotate(
+                str(number), (point.x, point.y), xytext=(-7, 7), textcoords="offset points", fontsize=SIZE,
+                fontweight="bold", ha="right", color=INK, zorder=4,
+            )  # fmt: skip
+            # The legend's way to say who the numbers are.
+            axes.plot([], [], linestyle="none", label=f"{number} {point.label}")
+        axes.set_xscale("log")
+        axes.margins(x=0.1, y=0.12)
+        axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)

@@ -1,0 +1,70 @@
+"""Accuracy of every system on every benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops.evaluation.statistics import MeanEstimate
+from ops.reports import paper
+from ops.reports.charts import Dots, Spread
+from ops.reports.evidence import Evidence, System
+from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.words import accuracy as written
+
+
+@exhibit(
+    "Accuracy by benchmark",
+    10,
+    shows="Every system's accuracy in % ± one standard error over questions; means weigh benchmarks alike.",
+    paper="its main results: systems × benchmarks, with a mean",
+    needs=("opponents",),
+)
+def accuracy(evidence: Evidence) -> Shown:
+    """All systems in a table; in the chart the Conductor, its cold start, the best worker and the best baseline."""
+    systems = list(evidence.systems.values())
+    marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
+    head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]
+    columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
+    rows = [[_title(system, evidence), *(written(system.accuracy(over)) for over in columns)] for system in systems]
+    parts: list[Table | Dots] = [
+        Dots("", "accuracy in %", "benchmark", evidence.benchmarks, _series(evidence)),
+        Table("", head, rows, marked),
+    ]
+    if evidence.ours is not None:
+        parts.append(_beside_the_paper(evidence, evidence.ours))
+    return Shown(parts, evidence.n)
+
+
+def _title(system: System, evidence: Evidence) -> str:
+    return f"{system.title} (best by the mix)" if system.name == evidence.best_worker else system.title
+
+
+def _series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
+    every = [name for names in evidence.groups.values() for name in names]
+    baselines = sorted(evidence.of_kind("baseline"), key=lambda system: -system.accuracy(every).mean)
+    best = evidence.systems.get(evidence.best_worker)
+    chosen = [*evidence.of_kind("Conductor", "cold start"), *([best] if best else []), *baselines[:1]]
+    return {
+        _title(system, evidence): [_spread(system.accuracy([name])) for name in evidence.benchmarks]
+        for system in chosen
+    }
+
+
+def _spread(estimate: MeanEstimate) -> Spread | None:
+    if not estimate.n:
+        return None
+    value = 100 * estimate.mean
+    error = 100 * estimate.standard_error if estimate.n > 1 else 0.0
+    return Spread(value, value - error, value + error)
+
+
+def _beside_the_paper(evidence: Evidence, ours: System) -> Table:
+    where = paper.head(evidence.about.as_paper)
+    head = ["benchmark", "questions", "Conductor, %", f"{where}: constrained, %", f"{where}: unconstrained, %"]
+    rows = [
+        [name, ours.accuracy([name]).n, written(ours.accuracy([name])), paper.CONSTRAINED.get(name, "–"),
+         paper.UNCONSTRAINED.get(name, "–")]
+        for name in evidence.benchmarks
+    ]  # fmt: skip
+    note = "" if evidence.about.as_paper else "The paper's are other questions, workers and policy: for the shape only."
+    return Table("The Conductor beside the paper's", head, rows, note=note)

@@ -1,0 +1,43 @@
+"""Accuracy against price."""
+
+from __future__ import annotations
+
+from ops.reports.charts import Plane, Point
+from ops.reports.evidence import Evidence, System
+from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.prices import Offer, frontier
+from ops.reports.words import accuracy as written
+from ops.reports.words import usd
+
+
+@exhibit(
+    "Accuracy against USD a question",
+    30,
+    shows="Each system by its price (a tenfold price is one step to the right) and accuracy; the dashed line joins "
+    "those that nothing cheaper is as good as.",
+    paper="its picture of performance against cost",
+    needs=("opponents",),
+)
+def accuracy_against_usd(evidence: Evidence) -> Shown:
+    """A plane and a table of its line for each group of benchmarks; what costs nothing has no place on the axis."""
+    parts: list[Plane | Table] = []
+    said = []
+    for group, over in evidence.groups.items():
+        systems = [system for system in evidence.systems.values() if system.price(over).usd > 0]
+        offers = [Offer(system.price(over).usd, system.accuracy(over).mean) for system in systems]
+        line = frontier(offers)
+        points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
+        parts.append(Plane(group, "USD a question (logarithmic)", "accuracy in %", points, line))
+        rows = [[systems[place].title, usd(offers[place].price), written(systems[place].accuracy(over))]
+                for place in line]  # fmt: skip
+        marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]
+        parts.append(Table(f"The line, {group}", ["system", "USD a question", "accuracy, %"], rows, marked))
+        on_it = "is on the line" if marked else "is not on the line"
+        if evidence.ours is not None:
+            said.append(f"{group.capitalize()} the Conductor {on_it}.")
+    return Shown(parts, evidence.n, " ".join(said))
+
+
+def _point(system: System, offer: Offer, over: list[str]) -> Point:
+    error = 100 * system.accuracy(over).standard_error
+    return Point(system.title, offer.price, 100 * offer.accuracy, error, system.kind)

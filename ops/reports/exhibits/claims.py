@@ -1,0 +1,79 @@
+"""The claims, tested one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ops.evaluation.statistics import OVERALL
+from ops.reports.charts import Dots, Spread
+from ops.reports.claims import ALPHA, FAILS, HOLDS, Claim, compared
+from ops.reports.claims import claims as all_claims
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.words import points, probability
+
+
+@exhibit(
+    "The claims, tested one by one",
+    60,
+    shows="Is the Conductor more often right than this system? Differences are paired by question; every claim of the "
+    "table counts in the adjustment (Holm).",
+    paper="what its tables say in words: better than every worker and every baseline",
+    needs=("conductor", "opponents"),
+)
+def claims(evidence: Evidence) -> Shown:
+    """A row a claim and group of benchmarks, those that fail included; then benchmark by benchmark, the best worker."""
+    made = all_claims(evidence)
+    head = ["claim", "benchmarks", "difference, points", "95 % interval", "p", "p, adjusted", "at the price of it",
+            "questions", "verdict"]  # fmt: skip
+    rows = [_row(claim) for claim in made]
+    note = (
+        f"“Holds” and “does not hold”: adjusted p below {ALPHA}, in favour of the Conductor or against it. What cannot "
+        "be told would have been found four times in five, before the adjustment, at the minimum detectable "
+        "difference, in points. A price of 2 ×: the Conductor costs twice as much a question."
+    )
+    parts: list[Dots | Table] = [_picture(made), Table("", head, rows, note=note)]
+    if singly := _by_benchmark(evidence):
+        parts.append(singly)
+    verdicts = Counter(claim.verdict.partition(" (")[0] for claim in made)
+    said = (
+        f"Claims that hold: {verdicts[HOLDS]} of {len(made)}; that do not: {verdicts[FAILS]}; of which it cannot be "
+        f"told: {len(made) - verdicts[HOLDS] - verdicts[FAILS]}."
+    )
+    return Shown(parts, f"{evidence.n}; {len(made)} claims", said)
+
+
+def _row(claim: Claim) -> list[str | int]:
+    row = claim.contrast
+    return [
+        f"Conductor over {claim.against.title}", claim.group, points(row.difference),
+        f"{points(row.low)} … {points(row.high)}", probability(row.p_value), probability(row.p_adjusted), claim.price,
+        row.n, claim.verdict,
+    ]  # fmt: skip
+
+
+def _picture(made: list[Claim]) -> Dots:
+    names = list(dict.fromkeys(claim.against.title for claim in made))
+    spreads = {(claim.against.title, claim.group): Spread(*(100 * value for value in (
+        claim.contrast.difference, claim.contrast.low, claim.contrast.high))) for claim in made}  # fmt: skip
+    series = {
+        group: [spreads.get((name, group)) for name in names] for group in dict.fromkeys(claim.group for claim in made)
+    }
+    unit = "Conductor minus the other, in points (95 % interval)"
+    return Dots("", unit, "opponent", names, series, zero=True)
+
+
+def _by_benchmark(evidence: Evidence) -> Table | None:
+    best = evidence.systems.get(evidence.best_worker)
+    if best is None or evidence.ours is None:
+        return None
+    every = [row for row in compared(evidence.ours, [best], evidence.benchmarks) if row.benchmark != OVERALL]
+    head = ["benchmark", "difference, points", "95 % interval", "p", "p, adjusted", "Conductor alone right",
+            f"{best.title} alone right", "McNemar's p", "detectable, points", "questions"]  # fmt: skip
+    rows = [
+        [row.benchmark, points(row.difference), f"{points(row.low)} … {points(row.high)}", probability(row.p_value),
+         probability(row.p_adjusted), row.mcnemar.gains, row.mcnemar.losses, probability(row.mcnemar.p_value),
+         points(row.detectable), row.n]
+        for row in every if row.mcnemar is not None
+    ]  # fmt: skip
+    return Table(f"Benchmark by benchmark: the Conductor minus the best worker ({best.title})", head, rows)

@@ -1,0 +1,46 @@
+"""Accuracy with its price taken off."""
+
+from __future__ import annotations
+
+from ops.reports.evidence import Evidence, System
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.prices import Offer, reached_by_mixing
+from ops.reports.words import accuracy, number, points, usd
+
+
+@exhibit(
+    "Cost-adjusted accuracy",
+    110,
+    shows="What a right answer costs, and by how much a system is above or below what the others reach for the same "
+    "money, questions going to one or another of them by lot.",
+    paper="its discussion of cost; the adjustment is ours",
+    needs=("opponents",),
+)
+def cost_adjusted(evidence: Evidence) -> Shown:
+    """A table for each group, the best for its price first; answering nothing costs nothing."""
+    tables = []
+    for group, over in evidence.groups.items():
+        systems = list(evidence.systems.values())
+        offers = {each.name: Offer(each.price(over).usd, each.accuracy(over).mean) for each in systems}
+        beyond = {name: _beyond(name, offers) for name in offers}
+        systems.sort(key=lambda system: -beyond[system.name])
+        head = ["system", "accuracy, %", "USD a question", "USD a right answer", "right answers a USD",
+                "beyond the others at its price, points"]  # fmt: skip
+        rows = [_row(system, over, beyond[system.name]) for system in systems]
+        marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
+        tables.append(Table(group.capitalize(), head, rows, marked))
+    return Shown(tables, evidence.n)
+
+
+def _beyond(name: str, offers: dict[str, Offer]) -> float:
+    others = [offer for other, offer in offers.items() if other != name]
+    return offers[name].accuracy - reached_by_mixing(others, offers[name].price)
+
+
+def _row(system: System, over: list[str], beyond: float) -> list[Cell]:
+    price, mean = system.price(over).usd, system.accuracy(over).mean
+    a_right = usd(price / mean) if mean else "–"
+    return [
+        system.title, accuracy(system.accuracy(over)), usd(price), a_right,
+        number(mean / price) if price else "–", points(beyond),
+    ]  # fmt: skip

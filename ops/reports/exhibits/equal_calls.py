@@ -1,0 +1,20 @@
+"""The Conductor beside whom the same number of calls buys."""
+
+from __future__ import annotations
+
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Shown, exhibit
+from ops.reports.exhibits._equal import beside_the_best
+from ops.reports.words import number
+
+
+@exhibit(
+    "At equal calls",
+    50,
+    shows="The best opponent with no more calls a question than the Conductor makes, and the best with any number.",
+    paper="its baselines, each held to five calls (Mixture-of-Agents to eight)",
+    needs=("conductor", "opponents"),
+)
+def equal_calls(evidence: Evidence) -> Shown:
+    """Opponents as at equal price."""
+    return beside_the_best(evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: number(calls, 2))

@@ -1,0 +1,19 @@
+"""The Conductor beside whom the same money buys."""
+
+from __future__ import annotations
+
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Shown, exhibit
+from ops.reports.exhibits._equal import beside_the_best
+from ops.reports.words import usd
+
+
+@exhibit(
+    "At equal price",
+    40,
+    shows="The best opponent at no more than the Conductor's USD a question, and the best at any price.",
+    needs=("conductor", "opponents"),
+)
+def equal_price(evidence: Evidence) -> Shown:
+    """Opponents are all workers and baselines, chosen by the very questions they are compared on."""
+    return beside_the_best(evidence, lambda spent: spent.usd, "USD", "price", usd)

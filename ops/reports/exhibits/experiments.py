@@ -1,0 +1,41 @@
+"""What was changed, and what came of it."""
+
+from __future__ import annotations
+
+from ops.evaluation.experiment import EXPERIMENTS
+from ops.reports import paper
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Shown, Table, exhibit
+
+
+@exhibit(
+    "Experiments and ablations",
+    130,
+    shows="One thing changed or looked at, each on this policy; the paper's own ablations stand last, for their "
+    "direction.",
+    paper=f"its ablations (workers, subtasks, few-shots, access); {paper.ONE_WORKER}",
+)
+def experiments(evidence: Evidence) -> Shown:
+    """A table of each that was run, and one of those that were not, with the command that would."""
+    run = [
+        Table(made.title, made.table.head, made.table.rows, note=f"{made.changes[:1].upper()}{made.changes[1:]}. {made.said}")
+        for made in evidence.experiments.values()
+    ]
+    absent = _absent(evidence)
+    head = ["change", *(f"{name}, %" for name in ("math500", "mmlu", "rlpr", "livecodebench"))]
+    theirs = [[name, *(f"{value:.2f}" for value in values)] for name, values in paper.ABLATIONS.items()]
+    reference = Table(f"Ablations: {paper.head(evidence.about.as_paper)}", head, theirs)
+    parts = [*run, *([Table("Not in this report", ["experiment", "command"], absent)] if absent else []), reference]
+    return Shown(parts, f"{len(run)} of {len(EXPERIMENTS)} experiments on this policy")
+
+
+def _absent(evidence: Evidence) -> list[list[str]]:
+    here = [
+        [entry.title, f"not run: podium experiments {name} --recipe {evidence.about.argument}"]
+        for name, entry in EXPERIMENTS.items()
+        if name not in evidence.experiments
+    ]
+    return here + [
+        [f"{name.replace('_', ' ')} (trains another policy)", f"podium experiments {name} (into docs/results.md)"]
+        for name in evidence.retrained
+    ]

@@ -1,0 +1,50 @@
+"""What a question takes, in-domain."""
+
+from __future__ import annotations
+
+from ops.reports import paper
+from ops.reports.evidence import IN_DOMAIN, Evidence, System
+from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.words import accuracy, number, usd
+
+
+@exhibit(
+    "In-domain: accuracy, and what a question takes",
+    20,
+    shows="Accuracy, tokens, calls, USD and seconds a question on the benchmarks that are trained on, the most accurate "
+    "first.",
+    paper="its efficiency comparison under constrained workers: mean of four tasks, tokens, USD",
+    needs=("opponents",),
+)
+def in_domain(evidence: Evidence) -> Shown:
+    """Unweighted means over the in-domain benchmarks."""
+    over = evidence.groups.get(IN_DOMAIN, [])
+    systems = sorted(evidence.systems.values(), key=lambda system: -system.accuracy(over).mean)
+    where = paper.head(evidence.about.as_paper)
+    head = ["system", "accuracy, %", "tokens", "calls", "USD", "latency, s", f"{where}: accuracy, %",
+            f"{where}: tokens", f"{where}: USD"]  # fmt: skip
+    rows = [[*_ours(system, over), *_theirs(system, evidence)] for system in systems]
+    marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
+    note = (
+        "Tokens and USD are the workers', prompts and completions together; what the Conductor writes itself is not "
+        "counted. Latency is the critical path's."
+    )
+    questions = max((system.accuracy(over).n for system in systems), default=0)
+    return Shown([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")
+
+
+def _ours(system: System, over: list[str]) -> list[str]:
+    spent = system.price(over)
+    return [
+        system.title, accuracy(system.accuracy(over)), number(spent.tokens), number(spent.calls, 2), usd(spent.usd),
+        number(spent.latency_s, 2),
+    ]  # fmt: skip
+
+
+def _theirs(system: System, evidence: Evidence) -> list[str]:
+    name = paper.BEST_WORKER if system.name == evidence.best_worker else system.name
+    known = paper.SYSTEMS.get(name)
+    if known is None:
+        return ["–"] * 3
+    tokens = "–" if known.tokens is None else f"{known.tokens:,.0f}"
+    return [f"{known.accuracy:.2f}", tokens, "–" if known.usd is None else usd(known.usd)]

@@ -1,0 +1,37 @@
+"""Which strategies the workflows follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ops.reports.charts import Stacked
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibits._shares import shares
+from ops.workflow.strategy import SHAPES, diversity
+
+
+@exhibit(
+    "Shapes by benchmark",
+    90,
+    shows="Which strategies the Conductor's valid workflows follow, and how varied they are.",
+    paper="its examples of strategies that emerge: planning, verification, aggregation, debate",
+    needs=("conductor",),
+)
+def shapes(evidence: Evidence) -> Shown:
+    """Shares in %; patterns (who works on what is seen by whom) with their entropy in bits."""
+    valid = [row for row in evidence.conductor if row.format_ok]
+    counts = {name: Counter(row.shape for row in valid if row.benchmark == name) for name in evidence.benchmarks}
+    found = [shape for shape in SHAPES if any(own[shape] for own in counts.values())]
+    layers = shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
+    rows: list[list[Cell]] = []
+    for place, name in enumerate(counts):
+        varied = diversity(row.pattern for row in valid if row.benchmark == name)
+        several = [len(set(row.workers)) > 1 for row in valid if row.benchmark == name]
+        both = f"{100 * sum(several) / len(several):.0f}" if several else "–"
+        rows.append([name, counts[name].total(), *(f"{layer[place]:.0f}" for layer in layers.values()), both,
+                     varied.distinct, f"{varied.entropy:.2f}"])  # fmt: skip
+    head = ["benchmark", "valid workflows", *(f"{name}, %" for name in layers), "more than one worker, %", "patterns",
+            "entropy, bits"]  # fmt: skip
+    chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
+    return Shown([chart, Table("", head, rows)], f"{len(valid):,} valid workflows")

@@ -1,0 +1,36 @@
+"""How long workflows are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ops.evaluation.statistics import mean_estimate
+from ops.reports import paper
+from ops.reports.charts import Stacked
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibits._shares import shares
+
+
+@exhibit(
+    "Steps by benchmark",
+    80,
+    shows="How many steps the Conductor's valid workflows have.",
+    paper=f"its account of workflow lengths: {paper.STEPS}",
+    needs=("conductor",),
+)
+def steps(evidence: Evidence) -> Shown:
+    """Shares in %, and means ± standard error."""
+    counts = {name: Counter(row.steps for row in evidence.conductor if row.benchmark == name and row.format_ok)
+              for name in evidence.benchmarks}  # fmt: skip
+    lengths = sorted({length for own in counts.values() for length in own})
+    layers = shares(counts, {length: f"{length} step{'s' * (length != 1)}" for length in lengths})
+    rows: list[list[Cell]] = []
+    for place, (name, own) in enumerate(counts.items()):
+        mean = mean_estimate(list(own.elements()))
+        shown = f"{mean.mean:.2f} ± {mean.standard_error:.2f}" if mean.n > 1 else "–"
+        rows.append([name, own.total(), shown, *(f"{layer[place]:.0f}" for layer in layers.values())])
+    head = ["benchmark", "valid workflows", "mean steps", *(f"{name}, %" for name in layers)]
+    total = sum(own.total() for own in counts.values())
+    chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
+    return Shown([chart, Table("", head, rows)], f"{total:,} valid workflows of {len(evidence.conductor):,} written")

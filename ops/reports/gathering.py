@@ -1,0 +1,134 @@
+"""Evidence from what is stored: whatever can be read, and why the rest cannot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.registry import BENCHMARKS
+from ops.conductor.policy import policy_key
+from ops.config import Setup
+from ops.config.ablations import EXPERIMENTS as CHANGES
+from ops.config.ablations import load_ablations
+from ops.core.errors import DataError
+from ops.core.rows import load_responses
+from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.experiment import EXPERIMENTS, Observation
+from ops.evaluation.outcomes import Systems, sources
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.stored import COLD_START, CONDUCTOR
+from ops.evaluation.stored_experiments import stored_findings
+from ops.precaching.profiles import best_single
+from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
+from ops.training.run.plan import read_curve
+
+WORKER = "worker "
+"""What the name of a worker alone begins with (`ops.evaluation.outcomes`)."""
+Answers = dict[str, dict[str, list[list[float]]]]
+
+
+def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
+    """What is known of the policy that the last of `runs` (stage of training → its folder) came to.
+
+    Nothing that is missing or of another setup is an error here: it is named in `absent`, and exhibits say so.
+    """
+    policy = list(runs.values())[-1] / "policy"
+    rows, absent = _readable(setup, policy, base_policy)
+    systems = {name: _system(name, own) for name, own in rows.items()}
+    if workers := [system for system in systems.values() if system.kind == "worker"]:
+        random = drawn_at_random(workers)
+        systems[random.name] = random
+    return Evidence(
+        about=_about(setup, runs, policy),
+        systems=systems,
+        conductor=rows.get(CONDUCTOR, ()),
+        best_worker=_best_worker(setup) if workers else "",
+        curves={stage: read_curve(folder) for stage, folder in runs.items()},
+        answers=_answers(rows),
+        experiments=_experiments(setup, runs, base_policy),
+        retrained=tuple(load_ablations(setup.workspace.config, CHANGES).changes),
+        absent=absent,
+    )
+
+
+def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, list[ScoreRow]], dict[str, str]]:
+    rows: dict[str, list[ScoreRow]] = {}
+    absent: dict[str, str] = {}
+    for name, read in sources(setup, policy, base_policy).items():
+        try:
+            rows |= {system: list(own) for system, own in read().items()}
+        except DataError as error:
+            absent[name] = str(error)
+    return rows, absent
+
+
+def _about(setup: Setup, runs: Mapping[str, Path], policy: Path) -> About:
+    recipe = setup.recipe
+    miniature = any(source.source == "embedded" for source in recipe.benchmarks.values())
+    return About(
+        recipe=recipe.name,
+        seed=recipe.seed,
+        policy=policy_key(policy) if policy.is_dir() else "",
+        pool=setup.pool.name,
+        repeats=recipe.evaluation.repeats,
+        miniature=miniature,
+        as_paper=not miniature and recipe.policy_name == "paper" and setup.pool.name == "paper",
+    )
+
+
+def _system(name: str, rows: list[ScoreRow]) -> System:
+    if name == CONDUCTOR:
+        return System.of(name, "Conductor", "Conductor", rows)
+    if name == COLD_START:
+        return System.of(name, "cold start", "cold start", rows)
+    if name.startswith(WORKER):
+        return System.of(name, name, "worker", rows)
+    entry = BASELINES[name]
+    source, differs = (entry.source, entry.differs) if isinstance(entry, Asking) else ("", "")
+    return System.of(name, entry.title, "baseline", rows, source, differs)
+
+
+def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
+    """Those that were run on these policies."""
+    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
+    policies = {stage: folder / "policy" for stage, folder in runs.items()} | {"base_policy": base_policy}
+    last = list(runs.values())[-1] / "policy"
+    made = {}
+    for name, entry in EXPERIMENTS.items():
+        policy = policies[entry.of] if isinstance(entry, Observation) else last
+        try:
+            found = stored_findings(setup, policy, entry, questions_of)
+        except DataError:  # not run, or on another policy: the exhibit says so
+            continue
+        made[name] = Experiment(entry.title, entry.changes, found.summary, found.said)
+    return made
+
+
+def _best_worker(setup: Setup) -> str:
+    trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    return WORKER + best_single(trained).worker if trained else ""
+
+
+def _answers(rows: Systems) -> Answers:
+    """What every worker gave on every repeat of every question."""
+    workers = [name for name in rows if name.startswith(WORKER)]
+    given = {(row.benchmark, row.problem_id, name, row.repeat): row for name in workers for row in rows[name]}
+    repeats = 1 + max((row.repeat for row in given.values()), default=0)
+    questions: dict[str, list[str]] = defaultdict(list)
+    for benchmark, question in dict.fromkeys(key[:2] for key in given):
+        questions[benchmark].append(question)
+
+    def right(key: tuple[str, str, str, int]) -> float:
+        row = given.get(key)
+        return float("nan") if row is None or row.unscorable else float(row.correct)
+
+    return {
+        name: {
+            question: [[right((name, question, worker, repeat)) for repeat in range(repeats)] for worker in workers]
+            for question in questions[name]
+        }
+        for name in BENCHMARKS
+        if name in questions
+    }

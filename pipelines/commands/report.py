@@ -1,0 +1,49 @@
+"""`podium report`, `podium reproduce`: what was measured as one page, and everything that it is made of first."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.lifecycle import STOPPED
+from pipelines.commands.options import recipe_argument, seed_option
+
+
+@click.command()
+@recipe_argument
+@seed_option
+def report(recipe: str, seed: int | None) -> None:
+    """Write what was measured as one HTML page.
+
+    Of the Conductor that RECIPE trained: nobody is asked, and what was not run is named with its command. Goes into
+    .podium/reports, and to its versions in MLflow.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.reproduction import write_report
+
+    click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
+
+
+@click.command()
+@seed_option
+def reproduce(seed: int | None) -> None:
+    """Measure the miniature against every baseline.
+
+    Runs the recipe reproduction, its experiments and its report; the tables go into docs/reproduction.md. What was
+    done before is not done again.
+    """
+    from pipelines.home import quiet
+
+    quiet()
+    from pipelines.reproduction import reproduced
+
+    try:
+        page, table = reproduced(Workspace.find(), seed)
+    except KeyboardInterrupt:
+        click.echo("Stopped. The same command goes on from here; what was paid for is kept.", err=True)
+        sys.exit(STOPPED)
+    click.echo(f"written to {page} and {table}")

@@ -1,0 +1,41 @@
+"""The report of a recipe, and the reproduction: the miniature beside every baseline, with experiments, as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assets.reports import PAGE, asset_name, evidence_of, publish
+from assets.resources import Podium
+from ops.core.workspace import Workspace
+from ops.evaluation.experiment import EXPERIMENTS
+from ops.reports.exhibit import EXHIBITS
+from ops.reports.made import make, report_file
+from ops.reports.markdown import markdown
+from pipelines.pages import write_between
+from pipelines.run import live, materialize
+
+RECIPE = "reproduction"
+FILE = Path("docs") / "reproduction.md"
+MARK = "<!-- made by `make reproduce` -->"
+
+
+def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
+    """The page of what is there of a recipe's last policy. Raises `DataError` where there is none."""
+    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
+    evidence = evidence_of(podium)
+    page, _ = publish(podium, evidence, make(evidence))
+    return page
+
+
+def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Path]:
+    """Live the recipe, run the experiments on its policy, make every exhibit; its HTML and its page of the docs.
+
+    Each part keeps what it has done, so that a run that was cut short goes on and a second one asks nobody. Raises
+    `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+    """
+    live(workspace, RECIPE, seed)
+    materialize(workspace, RECIPE, seed, list(EXPERIMENTS))
+    materialize(workspace, RECIPE, seed, [*map(asset_name, EXHIBITS.values()), PAGE])
+    evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
+    write_between(workspace.root / FILE, MARK, markdown(evidence, make(evidence)))
+    return report_file(workspace, evidence.about), FILE

@@ -23,7 +23,7 @@ from tests.unit.training.tiny import ROOT, tiny_plan
 
 pytestmark = [
     pytest.mark.soak,  # DeepSpeed compiles, and starts two ranks
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]
 NAMES = load_pool(ROOT / "config", load_recipe(ROOT / "config", "quickstart").pool).names

@@ -26,7 +26,8 @@ EXIT_ERROR = 1
 
 def main() -> int:
     """Train, or go on, or find it done; 0 on success, 1 with one line on stderr on a known error."""
-    parser = argparse.ArgumentParser(description="Train a Conductor by GRPO as the plan in a run's folder says.")
+    what = "Train a Conductor by GRPO as the plan in a run's folder says."
+    parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
     for number in REQUESTS:  # before there is a step to finish; a shell's background ignores SIGINT

@@ -8,6 +8,7 @@ from assets.benchmark_scores import benchmark_scores
 from assets.recursive_conductor import final_run
 from assets.resources import Podium
 from ops.evaluation.comparison import compare
+from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_bars, reach_tables, tables
 from ops.training.cold_start import base_policy_folder
 
@@ -17,11 +18,13 @@ def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()
     made = compare(setup, final_run(podium) / "policy", base_policy_folder(setup))
+    outcomes = write_outcomes(setup, final_run(podium) / "policy", base_policy_folder(setup))
     board = made.board
     return dg.MaterializeResult(
         metadata={
             **{name: metadata.table(*columns) for name, columns in tables(board).items() if columns.rows},
             **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
             "accuracy": metadata.picture("accuracy", accuracy_bars(board)),
+            "outcomes": dg.MetadataValue.path(outcomes),
         }
     )

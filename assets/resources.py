@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,11 +32,13 @@ class OnProgress(Protocol):
     def __call__(self, done: int, total: int, note: str = "", /) -> None: ...
 
 
-def servers(setup: Setup, needed: bool = True) -> AbstractContextManager[object]:
+@contextmanager
+def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
     """While in the block the workers that Podium serves itself answer; nothing is started unless `needed`."""
-    if not (needed and setup.recipe.asks_workers):
-        return nullcontext()
-    return serving(setup.pool, setup.workspace)
+    with ExitStack() as stack:
+        for pool in setup.every_pool.values() if needed and setup.recipe.asks_workers else ():
+            stack.enter_context(serving(pool, setup.workspace))
+        yield
 
 
 class Podium(dg.ConfigurableResource):
@@ -97,7 +100,7 @@ class Podium(dg.ConfigurableResource):
         snapshot = self.snapshot()
         workspace = Workspace(self._workspace().root, rehearsal=snapshot.recipe.replay is not None)
         configure(snapshot.recipe.grading, workspace.root)
-        return Setup(workspace, snapshot.recipe, snapshot.pool)
+        return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:
         """Store the snapshot; tags for a run that is to work from it. Raises `ConfigError`."""

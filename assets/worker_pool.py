@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata, partitions
 from assets.resources import Podium
 from ops.workers.pool import pool_rows
-from ops.workers.providers import check_pool
+from ops.workers.providers import check_pools
 
 
 @dg.asset(group_name="workers", kinds={"yaml"})
@@ -14,7 +14,7 @@ def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materia
     setup = podium.load()
     pool = setup.pool
     if setup.recipe.asks_workers:
-        check_pool(pool, setup.pool_file)
+        check_pools(setup)
     added, removed = partitions.sync_workers(context.instance, pool.names)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"{pool.answers_key}-{pool.prices_key}"),

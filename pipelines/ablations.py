@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from subprocess import call
@@ -97,7 +98,7 @@ def _setup(setup: Setup, change: Change, file: Path, trainings: int) -> Setup:
     """With the change made. To the ledger all trainings of a seed are one run: its cap is that of so many."""
     recipe = changed(setup.recipe, change, file)
     budget = recipe.budget.model_copy(update={"run_usd": trainings * recipe.budget.run_usd})
-    return Setup(setup.workspace, recipe.model_copy(update={"budget": budget}), setup.pool)
+    return replace(setup, recipe=recipe.model_copy(update={"budget": budget}))
 
 
 def trained(setup: Setup, deepspeed: Mapping[str, Any] | None) -> Path:

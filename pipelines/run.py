@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ops.config import Setup, Snapshot, pool_file
+from ops.config import Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import WHOLE_LIFE, Need
@@ -105,12 +105,12 @@ def _snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequen
     from ops.grading import configure
     from ops.planning.readiness import check_ready
     from ops.versioning import git_commit
-    from ops.workers.providers import check_pool
+    from ops.workers.providers import check_pools
 
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root)
     if needs:
-        check_ready(Setup(workspace, snapshot.recipe, snapshot.pool), needs, snapshot.deepspeed)
+        check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:
-        check_pool(snapshot.pool, pool_file(workspace.config, snapshot.recipe.pool))
+        check_pools(snapshot.setup(workspace))
     return snapshot

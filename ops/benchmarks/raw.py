@@ -46,7 +46,24 @@ def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
 
 
 def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Benchmark → its test questions, where the recipe gives any. Raises `DataError`."""
+    """Benchmark → the test questions that are asked: all that the recipe gives, or as many as its evaluation wants.
+
+    Raises `DataError`.
+    """
+    every = held_out(workspace, recipe)
+    return {name: _some(questions, recipe.evaluation.of(name).most_questions) for name, questions in every.items()}
+
+
+def _some(questions: Sequence[Problem], most: int | None) -> list[Problem]:
+    """So many of them in their order; drawn by their keys, so that more questions hold those of fewer."""
+    if most is None or len(questions) <= most:
+        return list(questions)
+    drawn = {question.key for question in sorted(questions, key=lambda question: digest(question.key))[:most]}
+    return [question for question in questions if question.key in drawn]
+
+
+def held_out(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Benchmark → its test questions, where the recipe gives any: what no training may see. Raises `DataError`."""
     named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
     return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 

@@ -8,6 +8,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 from ops.config.adaptive import Adaptive
 from ops.config.base import STORED, Settings, digest
 from ops.config.data import BenchmarkSource, Curation
+from ops.config.evaluation import TRANSFORMERS, VLLM, Evaluation
 from ops.config.execution import Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
@@ -18,14 +19,11 @@ from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
 from ops.config.recursive import Recursive, RoundLimits
-from ops.config.setup import Setup
+from ops.config.setup import Setup, asked_alike
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.training import (
-    TRANSFORMERS,
-    VLLM,
     ColdStart,
-    Evaluation,
     Grpo,
     Lora,
     PretrainedPolicy,
@@ -68,6 +66,7 @@ __all__ = [
     "Validation",
     "Versions",
     "Worker",
+    "asked_alike",
     "digest",
     "load",
     "load_deepspeed",

@@ -110,6 +110,18 @@ def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     return recipe if seed is None else recipe.model_copy(update={"seed": seed})
 
 
+def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str, Pool]:
+    """Name → pool, of those that the recipe's evaluation names. Raises `ConfigError`, also for one whose workers have
+    other names than `pool`'s: a Conductor knows its workers by name."""
+    pools = {name: load_pool(config, name) for name in recipe.evaluation.pools}
+    for name, other in pools.items():
+        if differing := sorted(set(other.names) ^ set(pool.names)):
+            problem = f"{name} has not the workers of {recipe.pool}: {', '.join(differing)}"
+            remedy = f"Name {recipe.pool}, a variant of it, or a pool with workers of the same names"
+            raise ConfigError(f"recipe {recipe.name!r}", "evaluation.pool", problem, remedy)
+    return pools
+
+
 def load_gate(config: Path) -> PromotionGate:
     """`config/promotion.yaml`. Raises `ConfigError`."""
     return load(PromotionGate, config / "promotion.yaml")

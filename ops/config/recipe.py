@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from ops.config.adaptive import Adaptive
 from ops.config.base import Settings
 from ops.config.data import BenchmarkSource, Curation
+from ops.config.evaluation import Evaluation
 from ops.config.execution import Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
@@ -16,7 +17,7 @@ from ops.config.guards import Guards
 from ops.config.prompting import Prompting
 from ops.config.recursive import Recursive
 from ops.config.spending import Budget, Precaching, Replay
-from ops.config.training import ColdStart, Evaluation, Grpo, PretrainedPolicy, ScratchPolicy
+from ops.config.training import ColdStart, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
 from ops.core.registry import check_names
 
@@ -26,6 +27,9 @@ class Recipe(Settings):
 
     name: str
     description: str = ""
+    trained_as: str | None = None
+    """The recipe whose policies this one shares, for one that only evaluates otherwise: policies and runs carry its
+    name. What was trained otherwise is another policy in any case. None: its own."""
     seed: int = 0
     pool: str
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants."""
@@ -50,6 +54,11 @@ class Recipe(Settings):
     grading: Grading = Grading()
     budget: Budget = Budget()
     versions: Versions = Versions()
+
+    @property
+    def policy_name(self) -> str:
+        """What the names of its policies and runs begin with."""
+        return self.trained_as or self.name
 
     @property
     def asks_workers(self) -> bool:

@@ -7,12 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ops.config.base import STORED, Settings, digest
-from ops.config.loading import load_deepspeed, load_gate, load_pool, load_recipe
+from ops.config.loading import load_deepspeed, load_evaluation_pools, load_gate, load_pool, load_recipe
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
+from ops.config.setup import Setup
 from ops.core.errors import DataError
+from ops.core.workspace import Workspace
 
 
 class Snapshot(Settings):
@@ -24,6 +28,8 @@ class Snapshot(Settings):
     """The run's own seed, where one was given; the recipe has it too."""
     recipe: Recipe
     pool: Pool
+    evaluation_pools: dict[str, Pool] = Field(default_factory=dict)
+    """By the names that the recipe's evaluation gives them."""
     gate: PromotionGate
     deepspeed: dict[str, Any] | None = None
     """What the recipe's DeepSpeed file says."""
@@ -33,11 +39,13 @@ class Snapshot(Settings):
     def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
         """Read the files below `config` as they are now. Raises `ConfigError`."""
         recipe = load_recipe(config, recipe_file, seed)
+        pool = load_pool(config, recipe.pool)
         return cls(
             recipe_file=recipe_file,
             seed=seed,
             recipe=recipe,
-            pool=load_pool(config, recipe.pool),
+            pool=pool,
+            evaluation_pools=load_evaluation_pools(config, recipe, pool),
             gate=load_gate(config),
             deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
@@ -52,6 +60,10 @@ class Snapshot(Settings):
         except (OSError, ValueError) as error:
             remedy = "It is what the run works from: start a new run"
             raise DataError(file, "(file)", f"is no snapshot of a run ({error})", remedy) from None
+
+    def setup(self, workspace: Workspace) -> Setup:
+        """What its run works with, in that checkout."""
+        return Setup(workspace, self.recipe, self.pool, self.evaluation_pools)
 
     @property
     def key(self) -> str:

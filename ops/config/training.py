@@ -1,10 +1,9 @@
-"""The policy, its cold start, GRPO and the evaluation of a recipe."""
+"""The policy, its cold start and GRPO of a recipe."""
 
 from __future__ import annotations
 
 from math import lcm
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,8 +11,6 @@ from ops.config.base import Settings
 from ops.config.secret import find_in_url
 from ops.core.registry import check_names
 
-TRANSFORMERS, VLLM = "transformers", "vllm"
-"""Who writes in this process; anything else that may write is a vLLM server's URL."""
 PACKAGE = "package:"
 
 
@@ -262,41 +259,3 @@ class Grpo(Settings):
                 f"max_completion_tokens = {self.max_completion_tokens}"
             )
         return self
-
-
-class Evaluation(Settings):
-    repeats: int = Field(default=1, ge=1)
-    """Workflows written and executed per question (sample indices 0 … repeats-1)."""
-    temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
-    batch: int = Field(default=128, ge=1)
-    """Workflows written at once; workers answer those of one batch while the next is written."""
-    writer: str = TRANSFORMERS
-    """Who writes them: `transformers`; `vllm`, in this process (the `gpu` extra), many times faster on a GPU; or a vLLM
-    server's URL, `http://HOST:PORT`, which serves the policy under its key (docs/training.md). In no key: scores are
-    the policy's, whoever wrote."""
-    baselines: tuple[str, ...] | None = None
-    """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: those that are
-    computed from what the workers answered alone, and cost nothing more."""
-
-    @field_validator("writer")
-    @classmethod
-    def _can_write(cls, writer: str) -> str:
-        if writer in (TRANSFORMERS, VLLM):
-            return writer
-        if urlsplit(writer).scheme not in ("http", "https") or not urlsplit(writer).hostname:
-            raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM} nor a server's URL (http://HOST:PORT)")
-        if secret := find_in_url(writer):
-            raise ValueError(secret)
-        return writer
-
-    @property
-    def server(self) -> str | None:
-        """The server's URL, where one writes."""
-        return None if self.writer in (TRANSFORMERS, VLLM) else self.writer
-
-    @field_validator("baselines")
-    @classmethod
-    def _known(cls, baselines: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        check_names("baseline", "ops.evaluation.baselines", baselines or ())
-        return baselines

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ops.core.rows import ResponseRow
+from ops.benchmarks.raw import evaluation_questions
+from ops.config import Setup
+from ops.core.origin import check_origin
+from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.evaluation.runner import ScoreRow, Usage
+from ops.precaching.stored import answers_origin, evaluation_folder
+from ops.workers.pricing import at_prices
 
 
 def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[ScoreRow]:
@@ -41,3 +46,19 @@ def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[Sc
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[ScoreRow]:
     """The score rows of one worker of that name; empty when it has no responses."""
     return score_rows(row for row in responses if row.worker == worker)
+
+
+def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
+    """What these workers answered alone to the evaluation questions, at the prices of those who were asked.
+
+    Raises `DataError` where a benchmark was not answered yet, or what lies there is of something else.
+    """
+    rows = []
+    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+        asked = setup.asked_on(name)
+        for worker in workers if questions else ():
+            file = response_file(evaluation_folder(setup.workspace), worker, name)
+            origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats)
+            check_origin(file, origin, f"Materialize baselines for {name}")
+            rows += at_prices(load_responses(file), asked.pool)
+    return rows

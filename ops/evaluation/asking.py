@@ -116,4 +116,5 @@ def _row(problem: Problem, traces: Sequence[Trace], index: int, grade: Grade | N
         shape=shape(trace.workflow),
         pattern=pattern(trace.workflow),
         usage=tuple(use for each in traces for use in usage_of(each)),
+        trace=trace.id,
     )

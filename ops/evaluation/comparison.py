@@ -15,10 +15,9 @@ from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
-from ops.core.origin import check_origin
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import of_worker, score_rows
+from ops.evaluation.alone import of_worker, score_rows, stored_answers
 from ops.evaluation.baseline import Answers, Asking, Standing, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
@@ -27,8 +26,6 @@ from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
 from ops.evaluation.stored_baselines import shelves
 from ops.precaching.profiles import best_single
-from ops.precaching.stored import answers_origin, evaluation_folder
-from ops.workers.pricing import at_prices
 
 _REMEDY = "Materialize leaderboard"
 
@@ -56,7 +53,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     """
     domains = _domains(setup)
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
-    alone = _answers(setup, setup.pool.names)
+    alone = stored_answers(setup, setup.pool.names)
     trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, _kept(setup))
@@ -101,7 +98,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         board=_board(facts["systems"]),
         conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(_answers(setup, [best]), best), domains),
+        best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
     )
 
@@ -120,8 +117,10 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
     files += [shelf.file(name) for shelf in shelves(setup) for name in asked]
     return {
-        "origin": digest([scores_origin(setup, policy, questions_of[name]) for name in sorted(questions_of)]),
-        "prices": setup.pool.prices_key,
+        "origin": digest([
+            scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)
+        ]),
+        "prices": " ".join(pool.prices_key for pool in (setup.pool, *setup.pools.values())),
         "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
     }
 
@@ -130,18 +129,6 @@ def _domains(setup: Setup) -> dict[str, str]:
     """Benchmark → its domain, for those with questions."""
     every = evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions[0].domain for name, questions in every.items() if questions}
-
-
-def _answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
-    """What the workers answered alone to the evaluation questions, at the pool's prices. Raises `DataError`."""
-    rows = []
-    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
-        for worker in workers if questions else ():
-            file = response_file(evaluation_folder(setup.workspace), worker, name)
-            origin = answers_origin(setup.pool.worker(worker), questions, setup.recipe.evaluation.repeats)
-            check_origin(file, origin, f"Materialize baselines for {name}")
-            rows += load_responses(file)
-    return at_prices(rows, setup.pool)
 
 
 def _with_domains(rows: Sequence[ScoreRow], domains: dict[str, str]) -> list[ScoreRow]:

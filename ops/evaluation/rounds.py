@@ -87,4 +87,5 @@ def _row(rollout: RecursiveRollout, problem: Problem, repeat: int) -> ScoreRow:
         usage=tuple(use for trace in rounds.traces for use in usage_of(trace)),
         rounds=len(rounds.rounds),
         stop=rounds.stop,
+        trace=rounds.id,
     )

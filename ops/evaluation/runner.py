@@ -86,6 +86,9 @@ class ScoreRow:
     """Completions written, where the Conductor works in rounds."""
     stop: str = ""
     """Why the rounds ended (`ops.workflow.recursion.Stop`); empty where there are none."""
+    trace: str = ""
+    """The execution's id (`ops.workflow.trace.Trace.id`), the tag `trace` of those that MLflow shows; empty where
+    nothing was run, or a worker was asked alone."""
 
     @property
     def problem_key(self) -> str:
@@ -208,6 +211,7 @@ def row_of(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
         shape=shape(workflow) if workflow else "",
         pattern=pattern(workflow) if workflow else "",
         usage=usage_of(trace) if trace else (),
+        trace=trace.id if trace else "",
     )
 
 

@@ -26,15 +26,15 @@ def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[st
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
     rows = []
     for benchmark in benchmarks:
-        file = score_file(setup.workspace, name, policy, benchmark)
+        asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
-        check_origin(file, scores_origin(setup, policy, questions_of[benchmark]), remedy)
-        rows += load_rows(file)
-    return at_prices(rows, setup.pool)
+        check_origin(file, scores_origin(asked, policy, questions_of[benchmark]), remedy)
+        rows += at_prices(load_rows(file), asked.pool)
+    return rows
 
 
 def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Origin:
-    """What a policy's scores on a benchmark are scores of: all that can change them."""
+    """What a policy's scores on a benchmark are scores of: all that can change them, in the setup `asked_on` it."""
     return {
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,

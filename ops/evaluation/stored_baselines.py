@@ -63,23 +63,30 @@ class Shelf(NamedTuple):
     def file(self, benchmark: str) -> Path:
         return self.folder / f"{benchmark}.parquet"
 
-    def origin(self, questions: Sequence[Problem]) -> Origin:
-        """What the scores on a benchmark of these questions are scores of."""
-        return {**self._method(), "questions": questions_key(questions)}
+    def origin(self, benchmark: str, questions: Sequence[Problem]) -> Origin:
+        """What the scores on a benchmark, asked these questions, are scores of."""
+        asked = self.setup.asked_on(benchmark)
+        return {
+            **self._method(),
+            "answers": asked.pool.answers_key,
+            "settings": settings_key(asked, "repeats"),
+            "questions": questions_key(questions),
+        }
 
     def _method(self) -> dict[str, str]:
+        """What it was learned from."""
         return {
             "baseline": f"{self.entry.name} {self.entry.version}",
             "pool": self.setup.pool.answers_key,
-            "settings": settings_key(self.setup, "repeats"),
             "known": self.known.key,
+            "seed": str(self.setup.recipe.seed),
         }
 
     def keep(self, rows: Sequence[ScoreRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
         """Store the rows of whole benchmarks, and what the method chose or learned."""
         for benchmark, questions in questions_of.items():
             own = [row for row in rows if row.benchmark == benchmark]
-            save_rows(own, self.file(benchmark), origin=self.origin(questions))
+            save_rows(own, self.file(benchmark), origin=self.origin(benchmark, questions))
         write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[ScoreRow]:
@@ -88,9 +95,9 @@ class Shelf(NamedTuple):
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"
-                check_origin(self.file(benchmark), self.origin(questions), remedy)
-                rows += load_rows(self.file(benchmark))
-        return at_prices(rows, self.setup.pool)
+                check_origin(self.file(benchmark), self.origin(benchmark, questions), remedy)
+                rows += at_prices(load_rows(self.file(benchmark)), self.setup.asked_on(benchmark).pool)
+        return rows
 
     def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
         """As it stands on the leaderboard. Raises as `rows` does."""

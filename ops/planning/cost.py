@@ -207,7 +207,9 @@ class Stages:
         rows: list[ResponseRow],
     ) -> None:
         self._setup, self._prices = setup, Prices(setup, known, rows)
-        self._questions = {name: count or 0 for name, count in questions.items()}
+        settings = {name: setup.recipe.evaluation.of(name) for name in questions}
+        self._questions = {name: _most(count or 0, settings[name].most_questions) for name, count in questions.items()}
+        self._answers = {name: count * settings[name].repeats for name, count in self._questions.items()}
         self._trained = training_benchmarks(setup.recipe.benchmarks)
         self._scratch = setup.recipe.policy.kind == "scratch"
 
@@ -270,24 +272,26 @@ class Stages:
 
     def baselines(self) -> StageCost:
         """Every worker alone on the test questions."""
-        repeats, workers = self._setup.recipe.evaluation.repeats, len(self._setup.pool.workers)
-        asked = {name: float(count * repeats) for name, count in self._questions.items()}
-        what = f"{sum(self._questions.values()):,} questions × {workers} workers × {repeats}"
-        return self._alone("every worker alone", what, asked)
+        what = f"{self._asked()} × {len(self._setup.pool.workers)} workers"
+        return self._alone("every worker alone", what, {name: float(count) for name, count in self._answers.items()})
 
     def evaluation(self) -> StageCost:
         """The Conductor on the test questions; with a cold start, what it was before GRPO too."""
         recipe = self._setup.recipe
         policies = 1 + (recipe.cold_start is not None)
-        asked = sum(self._questions.values())
-        shares = {name: count / asked for name, count in self._questions.items()} if asked else {}
-        both = ", before and after GRPO" if policies > 1 else ""
-        what = f"{asked:,} questions × {recipe.evaluation.repeats}{both}"
+        asked = sum(self._answers.values())
+        shares = {name: count / asked for name, count in self._answers.items()} if asked else {}
+        what = self._asked() + (", before and after GRPO" if policies > 1 else "")
         runs = Span.of(policies)
         if recipe.recursive is not None and recipe.recursive.limits.rounds:  # the last policy goes on
             more = recipe.recursive.limits.calls_ratio - 1
             runs, what = runs.plus(Span(0.0, more / 2, more)), f"{what}, in rounds"
-        return self._workflows("evaluation", what, runs.times(asked * recipe.evaluation.repeats), shares)
+        return self._workflows("evaluation", what, runs.times(asked), shares)
+
+    def _asked(self) -> str:
+        repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
+        times = str(repeats.pop()) if len(repeats) == 1 else f"{min(repeats)} to {max(repeats)}"
+        return f"{sum(self._questions.values()):,} questions × {times}"
 
     def workflow_usd(self) -> Span:
         """One workflow, the domains that are trained on weighing the same."""
@@ -347,3 +351,7 @@ class Stages:
 
 def _mean(calls: Mapping[str, Call], of: Callable[[Call], Span]) -> Span:
     return reduce(Span.plus, map(of, calls.values())).times(1 / len(calls))
+
+
+def _most(count: int, limit: int | None) -> int:
+    return count if limit is None else min(count, limit)

@@ -189,7 +189,7 @@ class Plan:
         """All of it, less the checkpoints of this recipe's runs that lie there already."""
         lying = sum(
             file.stat().st_size
-            for file in self.setup.workspace.runs.glob(f"{self.recipe.name}-*/checkpoints/**/*")
+            for file in self.setup.workspace.runs.glob(f"{self.recipe.policy_name}-*/checkpoints/**/*")
             if file.is_file()
         )
         return max(0.0, self.checkpoints * self.checkpoint_gib - lying / GIB) + self.weights_gib

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.conductor.policy import PACKAGE_REMEDY
 from ops.conductor.served import WriterAway, command, served
-from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy
+from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy, pool_file
 from ops.core.errors import ConfigError
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.cost import total
@@ -127,9 +127,10 @@ def keys(plan: Plan) -> Iterator[Missing]:
     """Of the providers."""
     if not plan.recipe.asks_workers:
         return
-    by_key: dict[str, list[str]] = {}
-    for worker, key in plan.pool.missing_keys().items():
-        by_key.setdefault(key, []).append(worker)
+    by_key: dict[str, dict[str, None]] = {}
+    for pool in plan.setup.every_pool.values():
+        for worker, key in pool.missing_keys().items():
+            by_key.setdefault(key, {})[worker] = None
     for key, workers in by_key.items():
         yield Missing(
             key, f"{', '.join(workers)} cannot be asked without it", "Set it (.env.example lists all of them)"
@@ -141,9 +142,10 @@ def living_models(plan: Plan) -> Iterator[Missing]:
     """A model that is switched off answers nothing."""
     if not plan.recipe.asks_workers:
         return
-    for worker in plan.pool.workers:
+    everybody = {worker.model: (worker, pool) for pool in plan.setup.every_pool.values() for worker in pool.workers}
+    for worker, pool in everybody.values():
         end = retirement(worker)
-        remedy = f"Take {worker.name} out of the pool {plan.pool.name}, or name its successor there"
+        remedy = f"Take {worker.name} out of the pool {pool.name}, or name its successor there"
         if end is not None and end <= plan.today:
             yield Missing(f"{worker.model}", f"its provider retired it on {end}", remedy)
         elif end is not None and end <= plan.today + SOON:
@@ -163,7 +165,8 @@ def prices(plan: Plan) -> Iterator[Missing]:
 @requirement("workers")
 def servers(plan: Plan) -> Iterator[Missing]:
     """Workers that Podium serves itself need vLLM's environment."""
-    served = [worker.name for worker in plan.pool.workers if worker.serve]
+    pools = plan.setup.every_pool.values()
+    served = list(dict.fromkeys(worker.name for pool in pools for worker in pool.workers if worker.serve))
     if not (served and plan.recipe.asks_workers):
         return
     try:
@@ -410,8 +413,9 @@ def _has_token() -> bool:
 
 
 def _unpriced(plan: Plan) -> Iterator[Missing]:
-    for worker in plan.pool.workers:
+    config, pools = plan.setup.workspace.config, plan.setup.every_pool
+    for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
-            worst_price(worker, plan.setup.pool_file)
+            worst_price(worker, file)
         except ConfigError as error:
             yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.quarantine import failing_gold
-from ops.benchmarks.raw import SPLITS, evaluation_questions, raw_files
+from ops.benchmarks.raw import SPLITS, held_out, raw_files
 from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems
 from ops.config import Setup
@@ -129,6 +129,6 @@ def _raw(
 
 
 def _held_out(setup: Setup) -> HeldOut:
-    by_benchmark = evaluation_questions(setup.workspace, setup.recipe)
+    by_benchmark = held_out(setup.workspace, setup.recipe)
     problems = [problem for questions in by_benchmark.values() for problem in questions]
     return HeldOut(problems, setup.recipe.curation.near_duplicate_jaccard)

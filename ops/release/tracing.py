@@ -108,6 +108,7 @@ class TraceSample:
                         "problem": problem.key,
                         "system": system,
                         "outcome": outcome,
+                        "trace": trace.id,
                         "shape": "" if trace.workflow is None else shape(trace.workflow),
                     },
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from ops.benchmarks.raw import evaluation_questions, training_candidates
+from ops.benchmarks.raw import held_out, training_candidates
 from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import Setup
@@ -41,7 +41,7 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
     """
     chosen = shortlist(
         training_candidates(setup.workspace, setup.recipe),
-        evaluation_questions(setup.workspace, setup.recipe),
+        held_out(setup.workspace, setup.recipe),
         setup.recipe.curation,
         setup.recipe.seed,
         training_domains(setup.recipe.benchmarks),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Setup
+from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.evaluation.asking import evaluate_method
@@ -26,6 +26,7 @@ from ops.workflow.team import Team
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
     from ops.conductor.rounds import RecursiveRollout
+    from ops.conductor.writer import AnyConductor
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -45,37 +46,55 @@ def score_policy(
     Raises `DataError`, `OverBudget`, `ConfigError`;
     then no file of `name` changes.
     """
-    workspace, recipe = setup.workspace, setup.recipe
     from ops.conductor.writer import load_conductor
 
-    questions_of = evaluation_questions(workspace, recipe)
-    questions = [question for benchmark in benchmarks for question in questions_of.get(benchmark, ())]
-    sample, done = TraceSample(recipe.execution.traces), 0
+    questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
+    sample, done, total = TraceSample(setup.recipe.execution.traces), 0, _answers(setup, questions_of)
 
     def count(rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
         nonlocal done
         sample.take(rollouts, problems)
         done += len(rollouts)
         if on_progress is not None:
-            on_progress(done, len(questions) * recipe.evaluation.repeats, name)
+            on_progress(done, total, name)
 
-    settings = recipe.evaluation
-    with closing(load_conductor(policy, settings.writer)) as conductor:
-        team, limits = conductor.card.team(setup.pool, workspace.data, recipe.execution, client), conductor.card.rounds
-        if limits is None:
-            scoring = evaluate(conductor, questions, team, settings, seed=recipe.seed, on_rollouts=count)
-        else:
-            scoring = evaluate_in_rounds(
-                conductor, questions, team, settings, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
-            )
-        rows = asyncio.run(scoring)
-    scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in benchmarks}
+    rows: list[ScoreRow] = []
+    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+        for asked, names in asked_alike(setup, questions_of):
+            questions = [question for benchmark in names for question in questions_of[benchmark]]
+            rows += asyncio.run(_scoring(conductor, questions, asked, client, count))
+    scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in questions_of}
     for benchmark, own in scores.items():
-        if own:
-            origin = scores_origin(setup, policy, questions_of[benchmark])
-            save_rows(own, score_file(workspace, name, policy, benchmark), origin=origin)
-    sample.export(workspace, name)
-    return {benchmark: at_prices(own, setup.pool) for benchmark, own in scores.items() if own}
+        origin = scores_origin(setup.asked_on(benchmark), policy, questions_of[benchmark])
+        save_rows(own, score_file(setup.workspace, name, policy, benchmark), origin=origin)
+    sample.export(setup.workspace, name)
+    return {benchmark: at_prices(own, setup.asked_on(benchmark).pool) for benchmark, own in scores.items()}
+
+
+def _scoring(
+    conductor: AnyConductor,
+    questions: Sequence[Problem],
+    asked: Setup,
+    client: WorkerClient,
+    count: Callable[[Sequence[Rollout | RecursiveRollout], Sequence[Problem]], None],
+) -> Coroutine[Any, Any, list[ScoreRow]]:
+    recipe = asked.recipe
+    team = conductor.card.team(asked.pool, asked.workspace.data, recipe.execution, client)
+    if (limits := conductor.card.rounds) is None:
+        return evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count)
+    return evaluate_in_rounds(
+        conductor, questions, team, recipe.evaluation, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
+    )
+
+
+def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
+    """That one system is to give."""
+    return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
+
+
+def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
+    every = evaluation_questions(setup.workspace, setup.recipe)
+    return {name: every[name] for name in benchmarks if every.get(name)}
 
 
 def score_baselines(
@@ -86,8 +105,7 @@ def score_baselines(
     Baseline → its rows at the pool's prices. What is stored for the same pool, mix, questions and settings is not
     asked again. Raises `DataError`, `OverBudget`, `ConfigError`; a baseline's files change together or not at all.
     """
-    every = evaluation_questions(setup.workspace, setup.recipe)
-    questions_of = {name: every[name] for name in benchmarks if every.get(name)}
+    questions_of = _questions(setup, benchmarks)
     return {shelf.entry.name: _score_baseline(shelf, client, questions_of, on_progress) for shelf in shelves(setup)}
 
 
@@ -98,24 +116,30 @@ def _score_baseline(
         return shelf.rows(questions_of)
     except DataError:  # none yet, or of something else
         pass
-    setup, name = shelf.setup, shelf.entry.name
-    settings = setup.recipe.evaluation
-    team = Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
+    setup, team = shelf.setup, _team(shelf.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[ScoreRow]:
-        once = settings.model_copy(update={"repeats": 1})
+        once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
 
     method = shelf.entry.prepare(Known(team, shelf.known.problems, shelf.known.responses, setup.recipe.seed, run))
-    questions = [question for own in questions_of.values() for question in own]
-    done, total = 0, len(questions) * settings.repeats
+    done, total = 0, _answers(setup, questions_of)
 
     def count(more: int) -> None:
         nonlocal done
         done += more
         if on_progress is not None:
-            on_progress(done, total, name)
+            on_progress(done, total, shelf.entry.name)
 
-    rows = asyncio.run(evaluate_method(method, questions, team, settings, count))
+    rows: list[ScoreRow] = []
+    for name, questions in questions_of.items():
+        asked = setup.asked_on(name)
+        rows += asyncio.run(
+            evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count)
+        )
     shelf.keep(rows, method.detail, questions_of)
-    return at_prices(rows, setup.pool)
+    return shelf.rows(questions_of)
+
+
+def _team(setup: Setup, client: WorkerClient) -> Team:
+    return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)

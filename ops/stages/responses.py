@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import read_problems
-from ops.config import Pool, Setup
+from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
@@ -93,15 +93,19 @@ def answer_evaluation(
 ) -> dict[Cell, list[ResponseRow]]:
     """Let every worker answer the questions of `benchmarks` alone; one file per worker and benchmark.
 
-    As many samples as the Conductor gets repeats. Raises as `materialize_responses` does.
+    The workers are those that the evaluation asks there; as many samples as the Conductor gets repeats. Raises as
+    `materialize_responses` does.
     """
-    pool, repeats = setup.pool, setup.recipe.evaluation.repeats
     questions = evaluation_questions(setup.workspace, setup.recipe)
-    wanted = [Cell(worker, benchmark) for worker in pool.names for benchmark in benchmarks]
-    rows = _ask(questions, pool, wanted, client, repeats, on_progress)
-    for cell in wanted:
-        origin = answers_origin(pool.worker(cell.worker), questions.get(cell.benchmark, ()), repeats)
-        write_responses(rows[cell], response_file(evaluation_folder(setup.workspace), *cell), origin)
+    rows: dict[Cell, list[ResponseRow]] = {}
+    for asked, names in asked_alike(setup, benchmarks):
+        wanted = [Cell(worker, name) for worker in asked.pool.names for name in names]
+        rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
+    for cell, own in rows.items():
+        asked = setup.asked_on(cell.benchmark)
+        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
+        origin = answers_origin(worker, questions.get(cell.benchmark, ()), repeats)
+        write_responses(own, response_file(evaluation_folder(setup.workspace), *cell), origin)
     return rows
 
 

@@ -46,7 +46,7 @@ def base_policy_folder(setup: Setup) -> Path:
         *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
         *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
     ])  # fmt: skip
-    return setup.workspace.policies / f"{recipe.name}-{key}"
+    return setup.workspace.policies / f"{recipe.policy_name}-{key}"
 
 
 def _later(recipe: Recipe) -> dict[str, object]:

@@ -149,7 +149,7 @@ def write_run(
         *([{"adaptive": adaptive.model_dump()}] if adaptive else []),
         *([{"recursive": recursive.model_dump()}] if recursive else []),
     ])  # fmt: skip
-    folder = workspace.runs / f"{recipe.name}-{key}"
+    folder = workspace.runs / f"{recipe.policy_name}-{key}"
     if (folder / RESULT).is_file():
         return folder
     plan = RunPlan(

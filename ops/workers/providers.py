@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.config import Pool, Worker
+from ops.config import Pool, Setup, Worker, pool_file
 from ops.core.errors import ConfigError
 from ops.core.response import Message
 
@@ -53,6 +53,12 @@ def check_pool(pool: Pool, file: Path | str) -> None:
     for worker in pool.workers:
         request_settings(worker, file)
         worst_price(worker, file)
+
+
+def check_pools(setup: Setup) -> None:
+    """`check_pool` for the recipe's pool and those that its evaluation asks. Raises `ConfigError`."""
+    for name, pool in setup.every_pool.items():
+        check_pool(pool, pool_file(setup.workspace.config, name))
 
 
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from ops.benchmarks.prompts import worker_prompt
-from ops.config import RoundLimits
+from ops.config import RoundLimits, digest
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.workflow.carry import carried
@@ -80,6 +80,11 @@ class RecursiveTrace:
 
     rounds: tuple[Round, ...]
     stop: Stop
+
+    @property
+    def id(self) -> str:
+        """As a trace's own, of all executions."""
+        return digest([trace.id for trace in self.traces])
 
     @property
     def traces(self) -> tuple[Trace, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
+from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Workflow
 
@@ -88,6 +89,11 @@ class Trace:
     began: float = 0.0
     carried_tokens: int | None = None
     previous: Previous | None = None
+
+    @property
+    def id(self) -> str:
+        """Hash (12 hex digits) of what was asked, step by step: equal executions have one, whenever they ran."""
+        return digest([step.key for step in self.steps])
 
     @property
     def prompt_tokens(self) -> int:

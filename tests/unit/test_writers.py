@@ -18,7 +18,7 @@ from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
 from ops.conductor.writer import ENV, load_conductor
 from ops.config import Evaluation, Generation, Pool, Prompting, ScratchPolicy, Worker
-from ops.config.training import VLLM
+from ops.config.evaluation import VLLM
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release.serving import Service

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from ops.benchmarks.raw import evaluation_questions
+from ops.conductor.policy import policy_key
 from ops.config import Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.origin import OtherOriginError
@@ -18,6 +19,7 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
+from ops.evaluation.outcomes import COLUMNS, write_outcomes
 from ops.evaluation.runner import ScoreRow, Usage
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
@@ -189,3 +191,17 @@ def test_rows_keep_their_usage_on_disk_and_older_files_have_none(tmp_path: Path)
     assert load_rows(tmp_path / "rows.parquet") == rows
     pd.read_parquet(tmp_path / "rows.parquet").drop(columns=["usage"]).to_parquet(tmp_path / "older.parquet")
     assert [row.usage for row in load_rows(tmp_path / "older.parquet")] == [(), ()]
+
+
+def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) -> None:
+    import pandas as pd
+
+    setup = Setup(evaluated.workspace, RECIPE, POOL)
+    table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
+    assert tuple(table.columns) == COLUMNS
+    assert list(table["system"].unique()) == ["conductor", "cold_start", "worker ann", "worker bob"]
+    assert (table.groupby("system")["problem"].count() == 3 * len(TRAINED)).all()
+    assert set(table.loc[table["system"] == "conductor", "policy"]) == {policy_key(evaluated.policy)}
+    assert set(table["pool"]) == {POOL.answers_key} and not table["unscorable"].any()
+    own = table[table["system"] == "conductor"]
+    assert own["correct"].mean() == pytest.approx(sum(r.correct for r in evaluated.compare().conductor) / len(own))

@@ -31,8 +31,6 @@ def from_paper(name: str) -> dict[str, Any]:
 def test_the_authors_configuration_is_the_papers_but_for_what_they_released() -> None:
     assert from_paper("paper-code") == {
         "seed": 42,
-        "benchmarks.mmlu.test": 2000,
-        "benchmarks.rlpr.test": 2000,
         "curation.selector": "uniform",
         "curation.shortlist_factor": 1.0,
         "prompting.shuffle_ordinals": False,
@@ -43,6 +41,8 @@ def test_the_authors_configuration_is_the_papers_but_for_what_they_released() ->
         "grpo.vllm_correction": "none",
         "grpo.checkpoint_every": 20,
         "evaluation.repeats": 3,
+        "evaluation.questions": 2000,
+        "evaluation.benchmarks.bigcodebench": {"repeats": 5, "questions": None, "target_error": None, "pool": None},
         "budget.run_usd": 2500.0,
     }
 
@@ -53,6 +53,12 @@ def test_the_scale_study_and_the_server_change_the_machine_alone() -> None:
     server = {"grpo.vllm_mode": "server", "grpo.vllm_server_url": "http://127.0.0.1:8000"}
     assert from_paper("paper-server") == server
     assert from_paper("paper-async") == server | {"grpo.staleness": 1}
+
+
+def test_the_unconstrained_evaluation_changes_who_answers_it_alone() -> None:
+    pools = from_paper("paper-unconstrained")
+    assert pools.pop("evaluation.benchmarks.bigcodebench")["pool"] == "paper:unconstrained-bigcodebench"
+    assert pools == {"trained_as": "paper", "evaluation.pool": "paper:unconstrained"}
 
 
 def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> None:

@@ -1,0 +1,76 @@
+"""Every answer of every system in one table, for whoever draws, tests or doubts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.conductor.policy import policy_key
+from ops.config import Setup
+from ops.core.workspace import Workspace
+from ops.evaluation.alone import of_worker, stored_answers
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
+from ops.evaluation.stored_baselines import shelves
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Systems = Mapping[str, Sequence[ScoreRow]]
+"""System → its rows: `conductor`, `cold_start`, `worker NAME`, and a baseline that asks by its name."""
+COLUMNS = (
+    "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
+    "format_ok", "steps", "calls", "tokens", "cost_usd", "latency_s", "shape", "trace",
+)  # fmt: skip
+
+
+def systems(setup: Setup, policy: Path, base_policy: Path) -> dict[str, list[ScoreRow]]:
+    """Everything that was stored of this evaluation. Raises `DataError` where a part is missing or of another."""
+    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
+    rows = {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
+    if setup.recipe.cold_start is not None:
+        rows[COLD_START] = stored_scores(setup, base_policy, COLD_START, list(questions_of))
+    answers = stored_answers(setup, setup.pool.names)
+    rows |= {f"worker {name}": of_worker(answers, name) for name in setup.pool.names}
+    return rows | {shelf.entry.name: shelf.rows(questions_of) for shelf in shelves(setup)}
+
+
+def outcomes_file(workspace: Workspace, policy: Path) -> Path:
+    """`scores/outcomes/POLICY.parquet`, POLICY the policy's key."""
+    return workspace.scores / "outcomes" / f"{policy_key(policy)}.parquet"
+
+
+def write_outcomes(setup: Setup, policy: Path, base_policy: Path) -> Path:
+    """The table as `outcomes_file`, whole or not at all; no question, answer or workflow is in it. Raises as `systems`
+    does."""
+    file = outcomes_file(setup.workspace, policy)
+    policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    table(setup, systems(setup, policy, base_policy), policies).to_parquet(half, index=False)
+    half.replace(file)
+    return file
+
+
+def table(setup: Setup, rows: Systems, policies: Mapping[str, str]) -> DataFrame:
+    """A line an answer, by `COLUMNS`: tokens, USD and seconds (of the critical path) are the answer's own.
+
+    `correct` is empty where nothing is known; `pool` is the answers key of those asked; `policy` is that of systems
+    that have one; `trace` is what MLflow's traces are tagged with.
+    """
+    import pandas as pd
+
+    pools = {name: setup.asked_on(name).pool.answers_key for name in setup.recipe.benchmarks}
+    lines = [
+        (
+            system, policies.get(system, ""), pools[row.benchmark], row.benchmark, row.problem_key, row.domain,
+            row.repeat, None if row.unscorable else bool(row.correct), row.unscorable, row.status, row.format_ok,
+            row.steps, len(row.usage), row.tokens, row.cost_usd, row.latency_s, row.shape, row.trace,
+        )
+        for system, own in rows.items()
+        for row in own
+    ]  # fmt: skip
+    return pd.DataFrame(lines, columns=list(COLUMNS)).astype({"correct": "boolean"})

@@ -104,8 +104,11 @@ def _carried_out(
         own = [each for each in written if each.problem.benchmark in names]
         team = card.team(asked.pool, asked.workspace.data, asked.recipe.execution, client)
         before = len(rows)
-        carrying = carry_out(own, team, asked.recipe.evaluation.batch, lambda done, before=before: count(before + done))
-        rows += asyncio.run(carrying)
+
+        def counted(done: int, before: int = before) -> None:
+            count(before + done)
+
+        rows += asyncio.run(carry_out(own, team, asked.recipe.evaluation.batch, counted))
     return rows
 
 

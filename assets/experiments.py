@@ -47,7 +47,7 @@ def _asset_of(entry: Experiment) -> dg.AssetsDefinition:
         if asks:
             gate.ready(podium, "workers", "evaluation")
         setup = podium.load()
-        client = open_client(setup, "experiment")
+        client = open_client(setup, "experiment", beside=entry.name)
         with servers(setup, needed=asks):
             found = run_experiment(setup, policy_of(entry, podium), entry, client, reporter.progress(context))
         reporter.calls(context, Calls.of(client.counts))

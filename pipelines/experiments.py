@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from assets.experiments import policy_of
 from assets.resources import Podium
@@ -61,6 +62,11 @@ def _text(podium: Podium) -> str:
             found = stored_findings(setup, policy_of(entry, podium), entry, questions_of)
         except DataError:  # not run
             continue
-        head = f"**{entry.title}** (`{entry.name}`): {entry.changes}."
-        parts.append("\n\n".join(each for each in (head, markdown(found.summary).strip(), found.said) if each))
+        head = _wrapped(f"**{entry.title}** (`{entry.name}`): {entry.changes}.")
+        said = (head, markdown(found.summary).strip(), _wrapped(found.said))
+        parts.append("\n\n".join(each for each in said if each))
     return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)

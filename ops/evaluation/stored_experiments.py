@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.raw import questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
-from ops.evaluation.experiment import Experiment, Findings, Intervention
+from ops.evaluation.experiment import Experiment, Findings, Intervention, Observation
 from ops.evaluation.experiment_report import AS_IT_IS, ArmRows, intervention_picture, intervention_table
 from ops.evaluation.report import Columns
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.scores import at_prices, load_rows, save_rows
-from ops.evaluation.stored import settings_key
+from ops.evaluation.stored import scores_origin
 
 _ARMS, _FINDINGS, _PICTURE = "arms.json", "findings.json", "picture.png"
 Questions = Mapping[str, Sequence[Problem]]
@@ -39,11 +38,13 @@ class Shelf:
         return self.setup.workspace.scores / "experiments" / self.entry.name / digest(self._method())
 
     def _method(self) -> dict[str, str]:
+        """What it is of, whatever is asked: `drawing` is the seed of the dice, and how an observed policy writes."""
+        recipe = self.setup.recipe
+        drawing = [recipe.grpo.temperature, recipe.grpo.max_completion_tokens, recipe.generation.model_dump()]
         return {
             "experiment": f"{self.entry.name} {self.entry.version}",
             "policy": policy_key(self.policy),
-            "pool": self.setup.pool.answers_key,
-            "settings": settings_key(self.setup, "repeats", "temperature"),
+            "drawing": digest([recipe.seed, *(drawing if isinstance(self.entry, Observation) else [])]),
         }
 
     @property
@@ -58,7 +59,7 @@ class ArmShelf(Shelf):
         """Store the rows of the arm at that place; the policy as it is stands at 0."""
         for benchmark, questions in questions_of.items():
             own = [row for row in rows if row.benchmark == benchmark]
-            save_rows(own, self._file(place, benchmark), origin=self._origin(name, questions))
+            save_rows(own, self._file(place, benchmark), origin=self._origin(name, benchmark, questions))
 
     def kept(self, place: int, name: str, questions_of: Questions) -> list[ScoreRow]:
         """The rows of the arm of that name at that place, at the pool's prices. Raises `DataError` where there are
@@ -66,9 +67,9 @@ class ArmShelf(Shelf):
         rows: list[ScoreRow] = []
         for benchmark, questions in questions_of.items():
             file = self._file(place, benchmark)
-            check_origin(file, self._origin(name, questions), self._remedy)
-            rows += load_rows(file)
-        return at_prices(rows, self.setup.pool)
+            check_origin(file, self._origin(name, benchmark, questions), self._remedy)
+            rows += at_prices(load_rows(file), self.setup.asked_on(benchmark).pool)
+        return rows
 
     def close(self, arms: Sequence[ArmRows]) -> None:
         """Say that these are all arms."""
@@ -91,8 +92,9 @@ class ArmShelf(Shelf):
     def _file(self, place: int, benchmark: str) -> Path:
         return self.folder / str(place) / f"{benchmark}.parquet"
 
-    def _origin(self, name: str, questions: Sequence[Problem]) -> Origin:
-        return {**self._method(), "arm": name, "questions": questions_key(questions)}
+    def _origin(self, name: str, benchmark: str, questions: Sequence[Problem]) -> Origin:
+        scored = scores_origin(self.setup.asked_on(benchmark), self.policy, questions)
+        return {**self._method(), **scored, "arm": name}
 
 
 class FindingsShelf(Shelf):

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from ops.precaching.replay import Recorded
 
 
-def open_client(setup: Setup, purpose: str) -> WorkerClient:
-    """A client on the checkout's cache and ledger; recipe, seed and pool name the run that its cap bounds.
+def open_client(setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
+    """A client on the checkout's cache and ledger; recipe, seed and pool name the run that its cap bounds, and what is
+    asked `beside` that run has a cap of its own.
 
     A recipe with a `replay` section gets one that answers from what was recorded. Raises `ConfigError`
     (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
     """
     recipe = setup.recipe
     cache, ledger = open_cache(setup.workspace.cache), Ledger(setup.workspace.ledger)
-    account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
+    run = f"{setup.run}-{beside}" if beside else setup.run
+    account = Account(run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
         return WorkerClient(cache, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient

@@ -11,7 +11,7 @@ from random import Random
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import Conductor, PolicyCard
-from ops.config import Setup
+from ops.config import Setup, asked_alike
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.evaluation.changed import Written, carry_out, changed, workflows
@@ -26,7 +26,6 @@ from ops.precaching.profiles import best_single
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.plan import read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.team import Team
 
 OnProgress = Callable[[int, int, str], None]
 VALIDATED = 100
@@ -64,15 +63,16 @@ def asked(setup: Setup) -> dict[str, list[Problem]]:
 def _intervene(
     shelf: ArmShelf, entry: Intervention, client: WorkerClient, questions_of: Questions, on_progress: OnProgress | None
 ) -> None:
-    setup, card = shelf.setup, PolicyCard.read(shelf.policy)
+    setup = shelf.setup
+    card = PolicyCard.read(shelf.policy)
     if card.rounds is not None:
         raise PodiumError(
             f"{shelf.policy}: this policy goes on from its own answers. A changed workflow changes the answer, and "
             f"what it would write next was never written: {entry.name} cannot be run on it. Run it on the policy "
             "before the recursive stage (a recipe without a `recursive` section)"
         )
-    team = card.team(setup.pool, setup.workspace.data, setup.recipe.execution, client)
-    base = _as_it_is(setup, shelf.policy, team, questions_of)
+    team = card.team(setup.pool, setup.workspace.data, setup.recipe.execution)
+    base = _as_it_is(setup, shelf.policy, card, client, questions_of)
     shelf.keep(0, AS_IT_IS, base, questions_of)
     problems = {problem.key: problem for questions in questions_of.values() for problem in questions}
     written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
@@ -89,26 +89,49 @@ def _intervene(
         try:
             rows = shelf.kept(place + 1, arm.name, questions_of)
         except DataError:
-            rows = asyncio.run(carry_out(other.written, team, setup.recipe.evaluation.batch, count))
+            rows = _carried_out(setup, card, client, other.written, count)
             shelf.keep(place + 1, arm.name, rows, questions_of)
         made.append(ArmRows(arm.name, other.share, rows))
     shelf.close(made)
 
 
-def _as_it_is(setup: Setup, policy: Path, team: Team, questions_of: Questions) -> list[ScoreRow]:
+def _carried_out(
+    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
+) -> list[ScoreRow]:
+    """Each benchmark by the workers that the evaluation asks on it."""
+    rows: list[ScoreRow] = []
+    for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
+        own = [each for each in written if each.problem.benchmark in names]
+        team = card.team(asked.pool, asked.workspace.data, asked.recipe.execution, client)
+        before = len(rows)
+
+        def counted(done: int, before: int = before) -> None:
+            count(before + done)
+
+        rows += asyncio.run(carry_out(own, team, asked.recipe.evaluation.batch, counted))
+    return rows
+
+
+def _as_it_is(
+    setup: Setup, policy: Path, card: PolicyCard, client: WorkerClient, questions_of: Questions
+) -> list[ScoreRow]:
     """The policy's stored rows, with what it wrote. Of a confidential benchmark no completion is kept: it is written
     again, which asks nobody anew where it is written greedily."""
     rows = stored_scores(setup, policy, CONDUCTOR, list(questions_of))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
-    questions = [question for name in questions_of if name in veiled for question in questions_of[name]]
     from ops.conductor.writer import load_conductor
 
-    recipe = setup.recipe
-    with closing(load_conductor(policy, recipe.evaluation.writer)) as conductor:
-        again = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed))
-    return [*(row for row in rows if row.benchmark not in veiled), *at_prices(again, setup.pool)]
+    again: list[ScoreRow] = []
+    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+        for asked, names in asked_alike(setup, [name for name in questions_of if name in veiled]):
+            questions = [question for name in names for question in questions_of[name]]
+            recipe = asked.recipe
+            team = card.team(asked.pool, asked.workspace.data, recipe.execution, client)
+            made = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed))
+            again += at_prices(made, asked.pool)
+    return [*(row for row in rows if row.benchmark not in veiled), *again]
 
 
 def _training(setup: Setup, policy: Path, entry: Observation) -> Training:

@@ -158,7 +158,7 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
         base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
     )  # fmt: skip
     (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"ops\.training\.launcher --use_deepspeed") as caught:
+    with pytest.raises(ConfigError, match=r"ops\.training\.run\.launcher --use_deepspeed") as caught:
         train(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
     assert "--mixed_precision bf16" in str(caught.value)

@@ -124,7 +124,7 @@ _PRECACHE = """
 def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) -> None:
     count, concurrency = 60, 3
     loopback.delay_s = 0.03
-    worker = loopback.worker(concurrency=concurrency, max_tokens=5, timeout_s=2.0)
+    worker = loopback.worker(concurrency=concurrency, max_tokens=5, timeout_s=30.0)
     task = tmp_path / "task.json"
     rows = [problem.as_row() for problem in problems(count)]
     task.write_text(json.dumps({"problems": rows, "worker": worker.model_dump()}), encoding="utf-8")

@@ -69,6 +69,7 @@ def figure(chart: Chart, width: float, label: str) -> Any:
             [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
             fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
+    made.draw_without_rendering()  # the layout moves the ticks, whose words the layout must make room for
     return made
 
 

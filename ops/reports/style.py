@@ -30,7 +30,7 @@ LOOKS = (
     Look("#a63d40", "", "D"),
     Look("#d9e2ec", "....", "v"),
     Look("#3f7d58", "\\\\\\\\", "P"),
-    Look("#b7d3a8", "", "X"),
+    Look("#b7d3a8", "oo", "X"),
     Look("#5d4a7a", "xxxx", "<"),
     Look("#e9c7d6", "----", ">"),
     Look("#7a6a4f", "++++", "h"),

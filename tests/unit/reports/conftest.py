@@ -10,15 +10,17 @@ import pytest
 from ops.evaluation.experiment import EXPERIMENTS
 from ops.evaluation.report import Columns
 from ops.evaluation.runner import ScoreRow, Usage
-from ops.reports.made import Made, make
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
+from ops.reports.made import Made, make
 
 BENCHMARKS = {"math500": "math", "mmlu": "mmlu", "gpqa_diamond": "mmlu"}
 N = 100
 """Questions of each."""
 
 
-def rows(right: Sequence[bool], cost: float, workers: tuple[str, ...] = ("solver",), **changes: object) -> list[ScoreRow]:
+def rows(
+    right: Sequence[bool], cost: float, workers: tuple[str, ...] = ("solver",), **changes: object
+) -> list[ScoreRow]:
     """The same right answers on every benchmark; `cost` USD, 10 tokens a call."""
     base = ScoreRow(
         benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",

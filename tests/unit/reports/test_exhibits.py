@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -76,9 +77,15 @@ def test_the_line_rises_and_leaves_out_who_is_beaten_for_less(evidence: Evidence
     plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
     assert isinstance(plane, Plane)
     assert isinstance(line, Table)
-    assert [row[0] for row in line.rows] == ["worker checker", "random worker", "cold start", "Conductor", "5 × context"]
+    assert [row[0] for row in line.rows] == [
+        "worker checker",
+        "random worker",
+        "cold start",
+        "Conductor",
+        "5 × context",
+    ]
     on_it = [plane.points[place] for place in plane.frontier]
-    assert all(a.x < b.x and a.y < b.y for a, b in zip(on_it, on_it[1:], strict=False))
+    assert all(a.x < b.x and a.y < b.y for a, b in pairwise(on_it))
 
 
 @pytest.mark.parametrize("name", ["equal_price", "equal_calls"])

@@ -140,7 +140,7 @@ def words(drawn: Any) -> list[Any]:
         if min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
     ]
     legends = [text for legend in drawn.legends for text in legend.get_texts()]
-    shown = [*ticks, axes.xaxis.label, axes.yaxis.label, axes._right_title, *legends]
+    shown = [*ticks, *axes.texts, axes.xaxis.label, axes.yaxis.label, axes._right_title, *legends]
     return [text for text in shown if text.get_text()]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ OFFERS = st.lists(st.builds(Offer, st.floats(1e-6, 10), st.floats(0, 1)), min_si
 @given(OFFERS)
 def test_the_frontier_rises_and_nobody_is_above_it(offers: list[Offer]) -> None:
     line = [offers[place] for place in frontier(offers)]
-    assert all(a.price < b.price and a.accuracy < b.accuracy for a, b in zip(line, line[1:], strict=False))
+    assert all(a.price < b.price and a.accuracy < b.accuracy for a, b in pairwise(line))
     for offer in offers:
         assert any(each.price <= offer.price and each.accuracy >= offer.accuracy for each in line)
 

@@ -55,7 +55,7 @@ figure { margin: .75rem 0; } figure svg { display: block; width: 100%; height: a
   @page { size: A4 landscape; margin: 12mm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   section { break-before: page; border-top: 0; margin-top: 0; padding-top: 0; }
-  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 8pt; width: 100%; }
+  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 8pt; max-width: 100%; }
   th, td { padding: 1.5pt 4pt; } td.number { white-space: normal; } tbody th { position: static; min-width: 0; }
   td.long { min-width: 0; }
   tr, figure { break-inside: avoid; } thead { display: table-header-group; } h2, h3 { break-after: avoid; }

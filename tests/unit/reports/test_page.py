@@ -15,7 +15,7 @@ from ops.core.workspace import Workspace
 from ops.reports.charts import Chart
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Shown, Table
-from ops.reports.made import Made, make_one, write_page, write_pictures
+from ops.reports.made import Made, make_one, report_file, write_page, write_pictures
 from ops.reports.markdown import markdown
 from ops.reports.page import page
 from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN, figure, svg
@@ -119,6 +119,8 @@ def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None
 def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[Made]) -> None:
     workspace, made = Workspace(tmp_path), made[:3]
     assert write_page(workspace, evidence, made) == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
+    other = evidence.about._replace(recipe="reproduction")
+    assert report_file(workspace, other).name == "quickstart-0123-reproduction.html"
     pictures = write_pictures(workspace, evidence, made)
     assert [file.name for file in pictures] == [
         "accuracy-1.png", "accuracy_against_usd-1.png", "accuracy_against_usd-3.png"

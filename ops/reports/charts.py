@@ -11,12 +11,15 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from ops.reports.style import FAINT, INK, SIZE, look
 
 LINE = "nobody is as good for less"
 """How the legend calls the frontier."""
+LETTERS = ascii_uppercase
+"""Of those on the frontier; of more than so many the dearest have none."""
 LINE_IN = 0.2
 """Height of a line of text, in inches."""
 
@@ -177,7 +180,7 @@ class Plane(Chart):
 
     @property
     def keys(self) -> Sequence[str]:
-        named = [f"{number} {self.points[place].label}" for number, place in enumerate(self.frontier, start=1)]
+        named = [f"{letter}  {self.points[place].label}" for letter, place in zip(LETTERS, self.frontier, strict=False)]
         return [*dict.fromkeys(point.group for point in self.points), LINE, *named]
 
     def body(self, narrow: bool) -> float:
@@ -198,13 +201,31 @@ class Plane(Chart):
             [point.x for point in line], [point.y for point in line], where="post", color=INK, linewidth=1.2,
             linestyle="--", label=LINE, zorder=2,
         )  # fmt: skip
-        for number, point in enumerate(line, start=1):
-            axes.annotate(
-                str(number), (point.x, point.y), xytext=(-7, 7), textcoords="offset points", fontsize=SIZE,
-                fontweight="bold", ha="right", color=INK, zorder=4,
-            )  # fmt: skip
-            # The legend's way to say who the numbers are.
-            axes.plot([], [], linestyle="none", label=f"{number} {point.label}")
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.12)
+        for letter, point, beside in zip(LETTERS, line, _beside(axes, line), strict=False):
+            axes.annotate(
+                letter, (point.x, point.y), xytext=beside, textcoords="offset points", fontsize=SIZE,
+                fontweight="bold", ha="center", va="center", color=INK, zorder=4,
+            )  # fmt: skip
+            # The legend's way to say who the letters are.
+            axes.plot([], [], linestyle="none", label=f"{letter}  {point.label}")
         axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)
+
+
+def _beside(axes: Any, points: Sequence[Point]) -> list[tuple[float, float]]:
+    """For each point where its letter stands, in typographic points from it: the first of four places that is free."""
+    taken: list[tuple[float, float]] = []
+    chosen = []
+    size = axes.figure.dpi / 72
+    for point in points:
+        x, y = (each / size for each in axes.transData.transform((point.x, point.y)))
+        free = [
+            (dx, dy)
+            for dx, dy in ((-10, 10), (11, -11), (-10, 23), (24, -11))
+            if all(abs(x + dx - a) > 9 or abs(y + dy - b) > 11 for a, b in taken)
+        ]
+        dx, dy = free[0] if free else (-10, 10)
+        taken.append((x + dx, y + dy))
+        chosen.append((float(dx), float(dy)))
+    return chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm
@@ -29,7 +29,9 @@ class Claim(NamedTuple):
         if self.contrast.p_adjusted < ALPHA:
             return HOLDS if self.contrast.difference > 0 else FAILS
         smallest = self.contrast.detectable
-        shown = "no difference could be" if math.isnan(smallest) else f"minimum detectable difference {100 * smallest:.1f}"
+        shown = (
+            "no difference could be" if math.isnan(smallest) else f"minimum detectable difference {100 * smallest:.1f}"
+        )
         return f"cannot be told ({shown})"
 
     @property
@@ -55,7 +57,7 @@ def claims(evidence: Evidence) -> list[Claim]:
         for row in compared(ours, opponents(evidence), over)
         if row.benchmark == OVERALL
     ]
-    adjusted = holm([claim.contrast.p_value for claim in made]) if made else []
+    adjusted: Iterable[float] = holm([claim.contrast.p_value for claim in made]) if made else ()
     return [
         claim._replace(contrast=claim.contrast._replace(p_adjusted=float(p)))
         for claim, p in zip(made, adjusted, strict=True)

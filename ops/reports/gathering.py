@@ -60,7 +60,7 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
         try:
             rows |= {system: list(own) for system, own in read().items()}
         except DataError as error:
-            absent[name] = str(error)
+            absent[name] = str(error).replace(f"{setup.workspace.root}/", "")
     return rows, absent
 
 

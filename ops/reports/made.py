@@ -41,8 +41,10 @@ def folder(workspace: Workspace) -> Path:
 
 
 def report_file(workspace: Workspace, about: About) -> Path:
-    """`reports/POLICY.html`."""
-    return folder(workspace) / f"{about.policy or about.recipe}.html"
+    """`reports/POLICY.html`; of a recipe that evaluates another's policy `reports/POLICY-RECIPE.html`."""
+    policy = about.policy or about.recipe
+    own = policy.startswith(about.recipe)
+    return folder(workspace) / f"{policy if own else f'{policy}-{about.recipe}'}.html"
 
 
 def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> Path:

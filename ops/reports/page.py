@@ -28,10 +28,11 @@ section { border-top: 1px solid #9aa5b1; margin-top: 2.5rem; padding-top: 1.25re
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem 1rem; margin: .5rem 0 1rem;
   font-size: .875rem; }
 dt { color: #52606d; } dd { margin: 0; overflow-wrap: anywhere; }
-nav ol { columns: 2; column-gap: 3rem; padding-left: 1.5rem; } nav li { break-inside: avoid; margin: .15rem 0; }
+nav ol { columns: 2; column-gap: 3rem; padding-left: 2rem; } nav li { break-inside: avoid; margin: .15rem 0; }
 .label { display: inline-block; border: 1px solid #7a4b00; border-radius: .25rem; color: #7a4b00; font-size: .75rem;
   font-weight: 600; letter-spacing: .03em; padding: 0 .4rem; vertical-align: middle; white-space: nowrap; }
-.warning { border-left: 4px solid #f2b134; background: #fff8e6; padding: .6rem .9rem; max-width: none; }
+.warning { border-left: 4px solid #f2b134; background: #fff8e6; padding: .6rem .9rem; max-width: none;
+  overflow-wrap: anywhere; }
 .said { font-weight: 600; }
 .missing { border: 1px dashed #7b8794; padding: .6rem .9rem; }
 .scroll { overflow-x: auto; border: 1px solid #d5dbe1; margin: .5rem 0; max-width: 100%; width: fit-content; }
@@ -54,7 +55,7 @@ figure { margin: .75rem 0; } figure svg { display: block; width: 100%; height: a
   @page { size: A4 landscape; margin: 12mm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   section { break-before: page; border-top: 0; margin-top: 0; padding-top: 0; }
-  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 8pt; width: 100%; }
+  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 8pt; max-width: 100%; }
   th, td { padding: 1.5pt 4pt; } td.number { white-space: normal; } tbody th { position: static; min-width: 0; }
   td.long { min-width: 0; }
   tr, figure { break-inside: avoid; } thead { display: table-header-group; } h2, h3 { break-after: avoid; }
@@ -163,7 +164,9 @@ def _figure(chart: Chart, name: str, exhibit: Exhibit, shown_label: str) -> str:
 
 def _table(table: Table) -> str:
     numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
-    head = "".join(f'<th scope="col"{_kind(n)}>{escape(text)}</th>' for text, n in zip(table.head, numeric, strict=True))
+    head = "".join(
+        f'<th scope="col"{_kind(n)}>{escape(text)}</th>' for text, n in zip(table.head, numeric, strict=True)
+    )
     rows = "\n".join(_row(row, numeric, place in table.marked) for place, row in enumerate(table.rows))
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""

@@ -19,7 +19,12 @@ class Reported(NamedTuple):
     usd: float | None = None
 
 
-CONSTRAINED = {"math500": "89.33 ± 0.58", "mmlu": "93.14 ± 0.36", "rlpr": "42.63 ± 0.65", "livecodebench": "64.29 ± 2.01"}
+CONSTRAINED = {
+    "math500": "89.33 ± 0.58",
+    "mmlu": "93.14 ± 0.36",
+    "rlpr": "42.63 ± 0.65",
+    "livecodebench": "64.29 ± 2.01",
+}
 """The Conductor, workers constrained as in training."""
 UNCONSTRAINED = {
     "math500": "99.4", "mmlu": "94.1", "rlpr": "44.75", "livecodebench": "83.93", "aime25": "93.3",

@@ -30,7 +30,7 @@ LOOKS = (
     Look("#a63d40", "", "D"),
     Look("#d9e2ec", "....", "v"),
     Look("#3f7d58", "\\\\\\\\", "P"),
-    Look("#b7d3a8", "", "X"),
+    Look("#b7d3a8", "oo", "X"),
     Look("#5d4a7a", "xxxx", "<"),
     Look("#e9c7d6", "----", ">"),
     Look("#7a6a4f", "++++", "h"),
@@ -69,6 +69,7 @@ def figure(chart: Chart, width: float, label: str) -> Any:
             [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
             fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
+    made.draw_without_rendering()  # the layout moves the ticks, whose words the layout must make room for
     return made
 
 

@@ -1,4 +1,4 @@
-"""`podium seeds`, `ablations`, `experiments`, `subsets`, `depths`, `baselines`: measurements that end as tables."""
+"""`podium seeds`, `ablations`, `experiments`, `subsets`, `depths`, `baselines`: what ends as tables in docs."""
 
 from __future__ import annotations
 

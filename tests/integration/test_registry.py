@@ -193,6 +193,23 @@ def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, poli
         registry.challenger_of(workspace, "test-2")
 
 
+def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
+    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("one", encoding="utf-8")
+    assert registry.attach(workspace, "test-1", [page], "report") == []
+    assert not workspace.state.exists()
+    version = register(workspace, policy, pool, right=6)
+    assert registry.attach(workspace, "test-2", [page], "report") == []
+    assert registry.attach(workspace, "test-1", [page], "report") == [version.version]
+    page.write_text("two", encoding="utf-8")
+    registry.attach(workspace, "test-1", [page], "report")
+    with registry.connected(workspace) as client:
+        kept = Path(client.download_artifacts(version.run_id, "report/page.html", str(tmp_path)))
+    assert kept.read_text(encoding="utf-8") == "two"
+
+
 def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
     first, second = (register(workspace, policy, pool, right=right) for right in (6, 8))
     assert registry.look_at(workspace, None, first.version) == 1

@@ -43,7 +43,14 @@ EXPERIMENTS = {
     "cold_start_validation": {"base_policy"},
     "strategy_emergence": {"conductor"},
 }
-"""Materialized when a person asks for it, by no job."""
+REPORTS = {
+    f"report_{name}": {"leaderboard"}
+    for name in (
+        "accuracy", "in_domain", "accuracy_against_usd", "equal_price", "equal_calls", "claims", "worker_use", "steps",
+        "shapes", "training", "cost_adjusted", "oracle", "experiments", "opponents", "page",
+    )
+}  # fmt: skip
+"""Both are materialized when a person asks for them, by no job."""
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +69,18 @@ def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> Non
         key.to_user_string(): {parent.to_user_string() for parent in graph.get(key).parent_keys}
         for key in graph.get_all_asset_keys()
     }
-    assert parents == DEPENDENCIES | EXPERIMENTS
-    group = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).group_name == "experiments"}
-    assert group == set(EXPERIMENTS)
+    assert parents == DEPENDENCIES | EXPERIMENTS | REPORTS
+    for group, members in {"experiments": EXPERIMENTS, "reports": REPORTS}.items():
+        keys = (key for key in graph.get_all_asset_keys() if graph.get(key).group_name == group)
+        assert {key.to_user_string() for key in keys} == set(members)
 
 
 def test_every_asset_says_what_it_is_and_belongs_to_a_group(graph: dg.AssetGraph) -> None:
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description, key
-        assert node.group_name in {"data", "workers", "training", "evaluation", "experiments", "release"}, key
+        groups = {"data", "workers", "training", "evaluation", "experiments", "release", "reports"}
+        assert node.group_name in groups, key
 
 
 def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.AssetGraph) -> None:
@@ -108,7 +117,7 @@ def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(
         assert GUARDS[spec.name].remedy in str(spec.description)
 
 
-def test_the_lifecycle_holds_every_asset_but_experiments_once_and_after_its_parents() -> None:
+def test_the_lifecycle_holds_every_asset_but_experiments_and_reports_once_and_after_its_parents() -> None:
     order = [name for stage in STAGES for name in stage.assets]
     assert sorted(order) == sorted(DEPENDENCIES)
     place = {name: index for index, name in enumerate(order)}

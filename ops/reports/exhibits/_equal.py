@@ -30,7 +30,10 @@ def beside_the_best(
         means = measure(ours.price(over))
         within = best_within(evidence.opponents, over, measure, means)
         rows.append([group, "Conductor", ours.title, accuracy(ours.accuracy(over)), written(means), "", "", ""])
-        lines = {f"best at no more {unit}": within, f"best at any {whole}": best_within(evidence.opponents, over, measure)}
+        lines = {
+            f"best at no more {unit}": within,
+            f"best at any {whole}": best_within(evidence.opponents, over, measure),
+        }
         rows += [_row(evidence, ours, group, label, chosen, measure, written) for label, chosen in lines.items()]
         if within is None:
             said.append(f"{group.capitalize()} no opponent takes as little as the Conductor.")

@@ -8,7 +8,7 @@ from ops.evaluation.statistics import MeanEstimate
 from ops.reports import paper
 from ops.reports.charts import Dots, Spread
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
 from ops.reports.words import accuracy as written
 
 
@@ -61,7 +61,7 @@ def _spread(estimate: MeanEstimate) -> Spread | None:
 def _beside_the_paper(evidence: Evidence, ours: System) -> Table:
     where = paper.head(evidence.about.as_paper)
     head = ["benchmark", "questions", "Conductor, %", f"{where}: constrained, %", f"{where}: unconstrained, %"]
-    rows = [
+    rows: list[list[Cell]] = [
         [name, ours.accuracy([name]).n, written(ours.accuracy([name])), paper.CONSTRAINED.get(name, "–"),
          paper.UNCONSTRAINED.get(name, "–")]
         for name in evidence.benchmarks

@@ -9,7 +9,7 @@ from ops.reports.charts import Dots, Spread
 from ops.reports.claims import ALPHA, FAILS, HOLDS, Claim, compared
 from ops.reports.claims import claims as all_claims
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
 from ops.reports.words import points, probability
 
 
@@ -70,7 +70,7 @@ def _by_benchmark(evidence: Evidence) -> Table | None:
     every = [row for row in compared(evidence.ours, [best], evidence.benchmarks) if row.benchmark != OVERALL]
     head = ["benchmark", "difference, points", "95 % interval", "p", "p, adjusted", "Conductor alone right",
             f"{best.title} alone right", "McNemar's p", "detectable, points", "questions"]  # fmt: skip
-    rows = [
+    rows: list[list[Cell]] = [
         [row.benchmark, points(row.difference), f"{points(row.low)} … {points(row.high)}", probability(row.p_value),
          probability(row.p_adjusted), row.mcnemar.gains, row.mcnemar.losses, probability(row.mcnemar.p_value),
          points(row.detectable), row.n]

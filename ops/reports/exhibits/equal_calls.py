@@ -17,4 +17,6 @@ from ops.reports.words import number
 )
 def equal_calls(evidence: Evidence) -> Shown:
     """Opponents as at equal price."""
-    return beside_the_best(evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: number(calls, 2))
+    return beside_the_best(
+        evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: number(calls, 2)
+    )

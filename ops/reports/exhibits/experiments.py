@@ -18,7 +18,12 @@ from ops.reports.exhibit import Shown, Table, exhibit
 def experiments(evidence: Evidence) -> Shown:
     """A table of each that was run, and one of those that were not, with the command that would."""
     run = [
-        Table(made.title, made.table.head, made.table.rows, note=f"{made.changes[:1].upper()}{made.changes[1:]}. {made.said}")
+        Table(
+            made.title,
+            made.table.head,
+            made.table.rows,
+            note=f"{made.changes[:1].upper()}{made.changes[1:]}. {made.said}",
+        )
         for made in evidence.experiments.values()
     ]
     absent = _absent(evidence)

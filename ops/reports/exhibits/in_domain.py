@@ -11,8 +11,8 @@ from ops.reports.words import accuracy, number, usd
 @exhibit(
     "In-domain: accuracy, and what a question takes",
     20,
-    shows="Accuracy, tokens, calls, USD and seconds a question on the benchmarks that are trained on, the most accurate "
-    "first.",
+    shows="Accuracy, tokens, calls, USD and seconds a question on the benchmarks that are trained on, the most "
+    "accurate first.",
     paper="its efficiency comparison under constrained workers: mean of four tasks, tokens, USD",
     needs=("opponents",),
 )

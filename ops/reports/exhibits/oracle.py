@@ -26,8 +26,16 @@ def oracle(evidence: Evidence) -> Shown:
     }
     best = evidence.systems.get(evidence.best_worker)
     systems = [system for system in (evidence.ours, best) if system]
-    head = ["benchmark", "questions", "oracle with hindsight, %", "without, %", *(f"{each.title}, %" for each in systems)]
-    groups = {name: [name] for name in by_benchmark} | {f"{group} mean": over for group, over in evidence.groups.items()}
+    head = [
+        "benchmark",
+        "questions",
+        "oracle with hindsight, %",
+        "without, %",
+        *(f"{each.title}, %" for each in systems),
+    ]
+    groups = {name: [name] for name in by_benchmark} | {
+        f"{group} mean": over for group, over in evidence.groups.items()
+    }
     rows = [_row(label, over, by_benchmark, systems) for label, over in groups.items()]
     said = "" if any(each.cross_fitted for each in by_benchmark.values()) else (
         "The oracle without hindsight was not run: it takes two answers of a worker to a question "
@@ -41,4 +49,10 @@ def _row(label: str, over: list[str], by_benchmark: dict[str, OracleEstimate], s
     plain = mean_of([each.plain for each in known])
     fitted = [each.cross_fitted for each in known if each.cross_fitted is not None]
     without = mean_of(fitted) if len(fitted) == len(known) else NONE
-    return [label, plain.n, accuracy(plain), accuracy(without), *(accuracy(system.accuracy(over)) for system in systems)]
+    return [
+        label,
+        plain.n,
+        accuracy(plain),
+        accuracy(without),
+        *(accuracy(system.accuracy(over)) for system in systems),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.evaluation.report import worker_counts
 from ops.reports.charts import Stacked
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.exhibit import Cell, Shown, Table, exhibit
 
 
 @exhibit(
@@ -22,7 +22,7 @@ def worker_use(evidence: Evidence) -> Shown:
     totals = {domain: counts[domain].total() for domain in domains}
     workers = sorted({name for used in counts.values() for name in used})
     layers = {name: [100 * counts[domain][name] / totals[domain] for domain in domains] for name in workers}
-    rows = [
+    rows: list[list[Cell]] = [
         [domain, totals[domain], *(f"{layers[name][place]:.0f}" for name in workers)]
         for place, domain in enumerate(domains)
     ]

@@ -1,0 +1,213 @@
+"""Each exhibit on an evidence of known numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from ops.evaluation.experiment import EXPERIMENTS
+from ops.reports.charts import Dots, Lines, Plane, Stacked
+from ops.reports.claims import FAILS, HOLDS, claims
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import EXHIBITS, Exhibit, Shown, Table, exhibit
+from ops.reports.made import Made, make
+from tests.unit.reports.conftest import first, rows, system
+
+
+def tables(shown: Shown) -> list[Table]:
+    return [part for part in shown.parts if isinstance(part, Table)]
+
+
+def cells(table: Table) -> dict[str, dict[str, object]]:
+    """First cell → head → cell."""
+    return {str(row[0]): dict(zip(table.head, row, strict=True)) for row in table.rows}
+
+
+def without_breaks(cell: object) -> str:
+    return str(cell).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_every_exhibit_is_whole(name: str, made: list[Made]) -> None:
+    assert EXHIBITS[name].shows.endswith(".")
+    (shown,) = (each.shown for each in made if each.exhibit.name == name)
+    assert isinstance(shown, Shown)
+    assert shown.n
+    assert shown.parts
+    for part in shown.parts:
+        if isinstance(part, Table):
+            assert len(set(part.head)) == len(part.head)
+            assert part.rows
+            assert all(len(row) == len(part.head) for row in part.rows)
+        else:
+            assert part.x
+            assert part.y
+        if isinstance(part, Stacked):
+            assert [sum(shares) for shares in zip(*part.layers.values(), strict=True)] == pytest.approx(
+                [100.0] * len(part.categories)
+            )
+
+
+def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_own(evidence: Evidence) -> None:
+    systems, beside = tables(EXHIBITS["accuracy"].show(evidence))
+    shown = cells(systems)
+    assert without_breaks(shown["Conductor"]["math500"]) == "80.0 ± 4.0"
+    assert without_breaks(shown["worker solver (best by the mix)"]["in-domain mean"]) == "50.0 ± 3.6"
+    assert without_breaks(shown["random worker"]["unseen mean"]).startswith("35.0 ± ")
+    assert systems.marked == [0]
+    theirs = "paper, its own setting: constrained, %"
+    assert (cells(beside)["mmlu"][theirs], cells(beside)["mmlu"]["questions"]) == ("93.14 ± 0.36", 100)
+    as_paper = replace(evidence, about=evidence.about._replace(miniature=False, as_paper=True))
+    assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].show(as_paper))[1].head
+
+
+def test_what_a_question_takes(evidence: Evidence) -> None:
+    (table,) = tables(EXHIBITS["in_domain"].show(evidence))
+    assert [row[0] for row in table.rows][:2] == ["5 × context", "Conductor"]
+    ours = cells(table)["Conductor"]
+    assert (ours["tokens"], ours["calls"], ours["USD"], ours["latency, s"]) == ("20", "2.00", "$2.00", "1.50")
+    assert ours["paper, its own setting: tokens"] == "1,820"
+    assert cells(table)["5 × context"]["paper, its own setting: accuracy, %"] == "67.60"
+
+
+def test_the_line_rises_and_leaves_out_who_is_beaten_for_less(evidence: Evidence) -> None:
+    plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
+    assert isinstance(plane, Plane)
+    assert isinstance(line, Table)
+    assert [row[0] for row in line.rows] == [
+        "worker checker",
+        "random worker",
+        "cold start",
+        "Conductor",
+        "5 × context",
+    ]
+    on_it = [plane.points[place] for place in plane.frontier]
+    assert all(a.x < b.x and a.y < b.y for a, b in pairwise(on_it))
+
+
+@pytest.mark.parametrize("name", ["equal_price", "equal_calls"])
+def test_the_opponent_is_the_best_that_takes_no_more(name: str, evidence: Evidence) -> None:
+    shown = EXHIBITS[name].show(evidence)
+    (table,) = tables(shown)
+    in_domain = [row for row in table.rows if row[0] == "in-domain"]
+    assert [row[2] for row in in_domain] == ["Conductor", "worker solver", "5 × context"]
+    assert [row[5] for row in in_domain] == ["", "+30.0", "−15.0"]
+    assert "In-domain the Conductor is 30.0 points above the best at no more" in shown.said
+
+
+def test_nobody_may_be_as_cheap(evidence: Evidence) -> None:
+    cheapest = system("conductor", "Conductor", rows(first(80), 0.01), "Conductor")
+    alone = replace(evidence, systems=evidence.systems | {"conductor": cheapest})
+    shown = EXHIBITS["equal_price"].show(alone)
+    assert tables(shown)[0].rows[1][2] == "none"
+    assert "no opponent takes as little" in shown.said
+
+
+def test_claims_hold_fail_or_cannot_be_told(evidence: Evidence) -> None:
+    tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
+    assert tested["worker solver", "in-domain"].verdict == HOLDS
+    assert tested["five_context", "in-domain"].verdict == FAILS
+    assert tested["cold_start", "unseen"].verdict.startswith("cannot be told (minimum detectable difference ")
+    assert tested["five_context", "in-domain"].price == "0.20 ×"
+    assert all(claim.contrast.p_adjusted >= claim.contrast.p_value for claim in tested.values())
+    assert "worker checker" not in {name for name, _ in tested}  # of the workers the best by the mix only
+
+
+def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
+    (shown,) = (each.shown for each in made if each.exhibit.name == "claims")
+    assert isinstance(shown, Shown)
+    verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
+    assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
+    assert verdicts["Conductor over worker solver", "unseen"] == "holds"
+    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; of which it cannot be told: 2."
+    picture = shown.parts[0]
+    assert isinstance(picture, Dots)
+    assert picture.zero
+
+
+def test_worker_use_steps_and_shapes_are_the_conductors(evidence: Evidence) -> None:
+    use = cells(tables(EXHIBITS["worker_use"].show(evidence))[0])
+    assert use["mmlu"] == {"domain": "mmlu", "steps": 400, "checker, %": "50", "solver, %": "50"}
+    steps = cells(tables(EXHIBITS["steps"].show(evidence))[0])
+    assert steps["math500"]["mean steps"] == "2.00 ± 0.00"
+    shapes = cells(tables(EXHIBITS["shapes"].show(evidence))[0])
+    assert (shapes["mmlu"]["chain, %"], shapes["mmlu"]["more than one worker, %"]) == ("100", "100")
+    invalid = [replace(row, format_ok=row.benchmark != "mmlu", shape="", steps=0) for row in evidence.conductor]
+    without = cells(tables(EXHIBITS["steps"].show(replace(evidence, conductor=invalid)))[0])
+    assert (without["mmlu"]["valid workflows"], without["mmlu"]["mean steps"]) == (0, "–")
+
+
+def test_training_shows_both_ends_and_skips_steps_without_a_reward(evidence: Evidence) -> None:
+    rows = [row | ({"reward": None} if row["step"] == 2 else {}) for row in evidence.curves["conductor"]]
+    shown = EXHIBITS["training"].show(replace(evidence, curves={"conductor": rows}))
+    before, after = tables(shown)[0].rows
+    assert (before[3], after[3]) == ("50.0", "100.0")
+    assert (before[4], after[4]) == ("50.0", "50.0")
+    assert (before[6], after[6]) == ("3.45", "1.45")
+    reward = shown.parts[0]
+    assert isinstance(reward, Lines)
+    x, y = reward.series["reward"]
+    assert list(x[:2]) == [1, 3]
+    assert y[1] == pytest.approx(0.02)
+    assert shown.n == "30 steps, 480 rollouts"
+
+
+def test_cost_is_taken_off_against_what_the_others_reach_for_it(evidence: Evidence) -> None:
+    shown = cells(tables(EXHIBITS["cost_adjusted"].show(evidence))[0])
+    # From the cold start (1 USD, 79 %) to 5 × context (10 USD, 95 %): at 2 USD 79 + 16 / 9 = 80.8 %.
+    assert shown["Conductor"]["beyond the others at its price, points"] == "−0.8"
+    assert shown["Conductor"]["USD a right answer"] == "$2.50"
+    assert shown["worker checker"]["right answers a USD"] == "2"
+
+
+def test_the_oracle_with_and_without_hindsight(evidence: Evidence) -> None:
+    shown = EXHIBITS["oracle"].show(evidence)
+    mmlu = cells(tables(shown)[0])["mmlu"]
+    # On 50 to 59 only the second worker is ever right, once of twice: with hindsight half right, without by the other
+    # answer's lot, where both workers were as good and share the score.
+    assert without_breaks(mmlu["oracle with hindsight, %"]).startswith("55.0 ")
+    assert without_breaks(mmlu["without, %"]).startswith("50.0 ") or without_breaks(mmlu["without, %"]) < "55"
+    assert shown.said == ""
+    once = {name: {key: [worker[:1] for worker in own] for key, own in every.items()}
+            for name, every in evidence.answers.items()}  # fmt: skip
+    single = EXHIBITS["oracle"].show(replace(evidence, answers=once))
+    assert "was not run" in single.said
+    assert cells(tables(single)[0])["mmlu"]["without, %"] == "–"
+
+
+def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Evidence) -> None:
+    *_, absent, paper = tables(EXHIBITS["experiments"].show(replace(evidence, experiments={})))
+    assert [row[1] for row in absent.rows] == [
+        *(f"not run: podium experiments {name} --recipe quickstart --seed 1" for name in EXPERIMENTS),
+        "podium experiments without_subtasks (into docs/results.md)",
+    ]
+    assert paper.title == "Ablations: paper, its own setting"
+    whole = tables(EXHIBITS["experiments"].show(evidence))
+    assert [table.title for table in whole[: len(EXPERIMENTS)]] == [entry.title for entry in EXPERIMENTS.values()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"curves": {"conductor": []}}, {"training": "not run: podium train quickstart --seed 1"}),
+        ({"answers": {}}, {"oracle": "not run: podium evaluate quickstart --seed 1"}),
+    ],
+)
+def test_what_is_missing_is_said(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
+    less = replace(evidence, **changes)  # type: ignore[arg-type]
+    assert {name: said for name, entry in EXHIBITS.items() if (said := entry.missing(less))} == missing
+
+
+def test_without_any_score_only_training_and_what_to_run_is_left(evidence: Evidence) -> None:
+    made = make(replace(evidence, systems={}, conductor=(), answers={}, best_worker=""))
+    shown = {each.exhibit.name for each in made if not isinstance(each.shown, str)}
+    assert shown == {"training", "experiments"}
+
+
+def test_an_exhibit_cannot_need_what_there_is_not(evidence: Evidence) -> None:
+    register: Callable[..., Exhibit]
+    with pytest.raises(ValueError, match="unknown need scores; known: conductor"):
+        register = exhibit("title", shows="What.", needs=("scores",))  # noqa: F841

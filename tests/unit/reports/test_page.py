@@ -1,0 +1,183 @@
+"""The HTML: whole, alone, and silent about questions; its pictures at two widths."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.core.workspace import Workspace
+from ops.reports.charts import Chart
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import EXHIBITS, Shown, Table
+from ops.reports.made import Made, make_one, report_file, write_page, write_pictures
+from ops.reports.markdown import markdown
+from ops.reports.page import page
+from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN, figure, svg
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+LOADING = {"script", "link", "img", "iframe", "object", "embed", "image"}
+DRAWN = ("accuracy", "accuracy_against_usd", "claims", "worker_use", "steps", "shapes", "training")
+"""Exhibits with pictures."""
+
+
+class Reader(HTMLParser):
+    """Notes what a page holds, and fails where its tags do not match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "xlink:href", "src", "srcset", "data", "action"):
+                self.references.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def html(evidence: Evidence, made: list[Made]) -> str:
+    return page(evidence, made)
+
+
+def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    assert reader.open == []
+    assert reader.tags & LOADING == set()
+    assert all(reference.startswith("#") for reference in reader.references)
+    assert {reference[1:] for reference in reader.references} <= set(reader.ids)
+    assert len(set(reader.ids)) == len(reader.ids)
+    used = set(re.findall(r"url\(([^)]*)\)", html))
+    assert used
+    assert all(each.startswith("#") and each[1:] in reader.ids for each in used)
+    assert "@import" not in html
+
+
+def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -> None:
+    sections = re.findall(r'<section id="([a-z_]+)">(.*?)</section>', html, re.DOTALL)
+    assert [name for name, _ in sections] == list(EXHIBITS)
+    for _, text in sections:
+        assert '<span class="label">miniature</span>' in text
+        assert "<dt>n</dt>" in text
+        assert "<code>podium report quickstart --seed 1</code>" in text
+    assert re.findall(r'<a href="#([a-z_]+)">', html) == list(EXHIBITS)
+
+
+def test_no_question_answer_or_workflow_is_shown(html: str, evidence: Evidence, made: list[Made]) -> None:
+    assert any(row.benchmark == "gpqa_diamond" and "SECRET" in row.problem_id for row in evidence.conductor)
+    assert "SECRET" not in html
+    assert "SECRET" not in markdown(evidence, made)
+
+
+def test_what_was_not_run_or_read_is_said(evidence: Evidence) -> None:
+    less = replace(evidence, curves={}, absent={"five_context": "a.parquet: <is> missing"})
+    training = [make_one(EXHIBITS["training"], less)]
+    shown = page(less, training)
+    assert '<p class="missing">not run: podium train quickstart --seed 1</p>' in shown
+    assert "Not read: five_context (a.parquet: &lt;is&gt; missing)" in shown
+    text = markdown(less, training)
+    assert "Not read: five_context (a.parquet: <is> missing)." in text
+    assert "not run: podium train quickstart --seed 1" in text
+
+
+def test_a_run_of_real_problems_has_no_label(evidence: Evidence) -> None:
+    real = replace(evidence, about=evidence.about._replace(miniature=False))
+    shown = page(real, [make_one(EXHIBITS["steps"], real)])
+    assert 'class="label"' not in shown
+    assert "<strong>Miniature" not in shown
+
+
+def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None:
+    lines = markdown(evidence, made).splitlines()
+    for above, line in pairwise(lines):
+        if above.startswith("|") and line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", above)) == len(re.findall(r"(?<!\\)\|", line))
+    assert sum(line.startswith("## ") for line in lines) == len(EXHIBITS)
+
+
+def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[Made]) -> None:
+    workspace, made = Workspace(tmp_path), made[:3]
+    assert write_page(workspace, evidence, made) == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
+    other = evidence.about._replace(recipe="reproduction")
+    assert report_file(workspace, other).name == "quickstart-0123-reproduction.html"
+    pictures = write_pictures(workspace, evidence, made)
+    assert [file.name for file in pictures] == [
+        "accuracy-1.png", "accuracy_against_usd-1.png", "accuracy_against_usd-3.png"
+    ]  # fmt: skip
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in pictures)
+
+
+def charts(shown: Shown) -> list[Chart]:
+    return [part for part in shown.parts if not isinstance(part, Table)]
+
+
+def words(drawn: Any) -> list[Any]:
+    """The texts of a figure that are drawn: ticks within their axis, what the axes are, the label, the legend."""
+    axes = drawn.axes[0]
+    ticks = [
+        tick.label1
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in axis.get_major_ticks()
+        if min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+    ]
+    legends = [text for legend in drawn.legends for text in legend.get_texts()]
+    shown = [*ticks, *axes.texts, axes.xaxis.label, axes.yaxis.label, axes._right_title, *legends]
+    return [text for text in shown if text.get_text()]
+
+
+@pytest.mark.parametrize("width", [WIDE_IN, NARROW_IN], ids=["wide", "narrow"])
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_words_of_a_picture_overlap_or_leave_it(name: str, width: float, made: list[Made]) -> None:
+    (shown,) = (each.shown for each in made if each.exhibit.name == name)
+    assert isinstance(shown, Shown)
+    for chart in charts(shown):
+        drawn = figure(chart, width, "miniature")
+        drawn.canvas.draw()
+        boxes = {f"{number} {text.get_text()}": text.get_window_extent() for number, text in enumerate(words(drawn))}
+        for text, box in boxes.items():
+            assert box.x0 >= drawn.bbox.x0 - 1 and box.x1 <= drawn.bbox.x1 + 1, text
+            assert box.y0 >= drawn.bbox.y0 - 1 and box.y1 <= drawn.bbox.y1 + 1, text
+        for (one, a), (other, b) in combinations(boxes.items(), 2):
+            apart = a.x1 <= b.x0 + 1 or b.x1 <= a.x0 + 1 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
+            assert apart, f"{one} on {other}"
+
+
+def test_without_colours_no_two_look_alike() -> None:
+    def lightness(colour: str) -> float:
+        red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    for one, other in combinations(LOOKS, 2):
+        assert one.marker != other.marker
+        assert one.hatch != other.hatch or abs(lightness(one.colour) - lightness(other.colour)) > 0.08
+
+
+def test_two_pictures_share_no_id_and_the_same_one_is_drawn_alike(evidence: Evidence) -> None:
+    chart = charts(EXHIBITS["worker_use"].show(evidence))[0]
+    one, again, other = (svg(chart, prefix) for prefix in ("a", "a", "b"))
+    assert one == again
+    ids = [set(re.findall(r' id="([^"]+)"', text)) for text in (one, other)]
+    assert ids[0] and not ids[0] & ids[1]
+    assert one.startswith("<svg")
+    assert "<metadata>" not in one

@@ -27,7 +27,7 @@ def in_domain(evidence: Evidence) -> Shown:
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     note = (
         "Tokens and USD are the workers', prompts and completions together; what the Conductor writes itself is not "
-        "counted. Latency is the critical path's."
+        "counted, what a prompted one writes is. Latency is the critical path's."
     )
     questions = max((system.accuracy(over).n for system in systems), default=0)
     return Shown([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")

@@ -193,7 +193,7 @@ def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str
         found = client.search_model_versions(f"name = '{MODEL}' and tags.policy = '{policy}'")
         for model_version in found:
             for file in files:
-                client.log_artifact(model_version.run_id, str(file), folder)
+                client.log_artifact(str(model_version.run_id), str(file), folder)
         return sorted((str(model_version.version) for model_version in found), key=int)
 
 

@@ -12,7 +12,7 @@ from ops.reports.exhibit import Cell, Exhibit, Table
 from ops.reports.made import Made, label
 from ops.reports.style import NARROW_IN, WIDE_IN, svg
 
-_NUMBER = re.compile(r"[<+−–$\s\d.,±…%×]*")
+_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }

@@ -143,9 +143,9 @@ def gold(recipe: str) -> None:
 @click.argument("response", type=click.File(encoding="utf-8"), default="-")
 @recipe_option
 def grade(problem: str, response: TextIO, recipe: str) -> None:
-    """Grade one response to one problem; exit code 1 where it is wrong.
+    """Grade one response to one problem.
 
-    PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file (default: what is piped in). Of a program
+    The exit code is 1 where it is wrong. PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file (default: what is piped in). Of a program
     the first test that it fails is told, of a confidential benchmark never what the test holds.
     """
     from pipelines.commands.quality import grade_one

@@ -145,8 +145,9 @@ def gold(recipe: str) -> None:
 def grade(problem: str, response: TextIO, recipe: str) -> None:
     """Grade one response to one problem.
 
-    The exit code is 1 where it is wrong. PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file (default: what is piped in). Of a program
-    the first test that it fails is told, of a confidential benchmark never what the test holds.
+    The exit code is 1 where it is wrong. PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file
+    (default: what is piped in). Of a program the first test that it fails is told, of a confidential benchmark never
+    what the test holds.
     """
     from pipelines.commands.quality import grade_one
 

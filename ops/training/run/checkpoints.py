@@ -20,7 +20,9 @@ CHECKPOINTS = "checkpoints"
 UNFINISHED = ("policy", "extensions")
 """Folders of a run that count for nothing until it has its result."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_CUT_SHORT = (*map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ")
+_CUT_SHORT = (
+    *map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ", "iostream error",
+)  # fmt: skip
 """How writers say it that raise no `OSError`: safetensors, SQLite, and torch's own, which does not say why."""
 
 

@@ -37,6 +37,7 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
         ("results", "make ablations"),
         ("results", "podium depths"),
         ("results", "make pretrained"),
+        ("results", "make real-rows"),
         ("training", "podium subsets"),
         ("quality", "make gold"),
         ("curation", "make selectors"),

@@ -30,7 +30,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -156,6 +156,9 @@ $(LOCAL_MODEL)/config.json: | $(VLLM_STAMP)
 
 vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM and serve a pool's own models until Ctrl-C: POOL=local-llm
 	@$(BIN)/podium pools serve $(POOL)
+
+real-rows: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## a real language model on real rows (../shared), into docs/results.md
+	@$(BIN)/python -m tests.bench.real_rows
 
 test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm

@@ -17,12 +17,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
 from filelock import FileLock
 
 from ops.config import Pool, Worker
+from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
@@ -69,9 +71,9 @@ def command(worker: Worker, workspace: Workspace) -> list[str]:
 def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> Iterator[list[str]]:
     """Every worker of `pool` that has a `serve` section answers while in the block; gives the names started.
 
-    A server that answers at that address already, with that model, is used and left alone. Raises
-    `ConfigError` (no environment, no port, another program at the port) and `WorkerUnreachable` with the
-    end of the server's log when it dies or does not answer in time.
+    A server that answers at that address already, with that model, is used. One that Podium did not start is left
+    alone; another is ended by whoever leaves last. Raises `ConfigError` (no environment, no port, another program at
+    the port) and `WorkerUnreachable` with the end of the server's log when it dies or does not answer in time.
     """
     with ExitStack() as stack:
         yield [
@@ -105,35 +107,65 @@ def is_up(worker: Worker) -> bool:
 
 @contextmanager
 def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[bool]:
-    """Gives whether this process has to end the server: it started it, or the run that did was killed."""
-    folder = workspace.state / "vllm"
+    """Gives whether the server is this process's: it started it, or the runs that used it were killed.
+
+    Several processes may use one server that Podium started. Whoever leaves last ends it.
+    """
+    folder, me = workspace.state / "vllm", name_of(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
     note, log = folder / f"{worker.name}.json", folder / f"{worker.name}.log"
-    with FileLock(folder / f"{worker.name}.lock"):  # of two that find it down, one starts it
-        server = _left_behind(note) if is_up(worker) else _start(worker, workspace, log)
+    lock = FileLock(folder / f"{worker.name}.lock")
+    with lock:  # of two that find it down, one starts it
+        users, up = _users(note), is_up(worker)
+        server = _noted(note) if up else _start(worker, workspace, log)
         if server:
-            note.write_text(json.dumps({"server": server.pid, "owner": name_of(os.getpid())}), encoding="utf-8")
+            _write(note, server, [*users, me])
+        if server and not up:
             try:
                 _wait(worker, server, log, start_s)
             except BaseException:
                 _stop(server)
+                note.unlink()
                 raise
     try:
-        yield server is not None
+        yield server is not None and not (up and users)
     finally:
         if server:
-            _stop(server)
-            note.unlink(missing_ok=True)
+            with lock:
+                _leave(note, me, server)
 
 
-def _left_behind(note: Path) -> psutil.Process | None:
-    """The server's process when a run that is dead has left it running."""
-    if not note.is_file():
-        return None
-    record = json.loads(note.read_text(encoding="utf-8"))
-    pid, owner = int(record["server"]), str(record["owner"])
-    dead = name_of(int(owner.partition(":")[0])) != owner
-    return psutil.Process(pid) if dead and psutil.pid_exists(pid) else None
+def _leave(note: Path, me: str, server: psutil.Process) -> None:
+    """Take `me` from the server's users once, and end it when nobody is left."""
+    users, there = _users(note), _noted(note)
+    if me in users:
+        users.remove(me)
+    if there and users:
+        _write(note, there, users)
+        return
+    if there:
+        _stop(server if server.pid == there.pid else there)
+    note.unlink(missing_ok=True)
+
+
+def _noted(note: Path) -> psutil.Process | None:
+    """The server that Podium started, if it is still there."""
+    pid = _read(note).get("server")
+    return psutil.Process(pid) if pid is not None and psutil.pid_exists(pid) else None
+
+
+def _users(note: Path) -> list[str]:
+    """The living processes that use it, each as often as it does."""
+    return [user for user in _read(note).get("users", ()) if name_of(int(user.partition(":")[0])) == user]
+
+
+def _read(note: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
+    return record
+
+
+def _write(note: Path, server: psutil.Process, users: Sequence[str]) -> None:
+    write_text(note, json.dumps({"server": server.pid, "users": users}))
 
 
 def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:

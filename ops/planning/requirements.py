@@ -311,8 +311,11 @@ def vllm_server(plan: Plan) -> Iterator[Missing]:
 
 @requirement("training")
 def gpus(plan: Plan) -> Iterator[Missing]:
-    """A large policy is trained on GPUs, one a rank."""
+    """A large policy is trained on GPUs, one a rank; any beside vLLM, whose CPU build takes no new weights, on one."""
     grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
+    if grpo.vllm and not here and not plan.needs_gpu:
+        why = "grpo.vllm hands a vLLM the policy's new weights at every step, which its build for CPUs cannot take"
+        yield Missing("a GPU", why, "Set grpo.vllm: false, and transformers writes; or run it where a GPU is")
     if not plan.needs_gpu or here >= grpo.processes:
         return
     assert plan.known is not None and plan.memory is not None

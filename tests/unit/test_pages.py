@@ -38,6 +38,7 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
         ("results", "make ablations"),
         ("results", "podium depths"),
         ("results", "make pretrained"),
+        ("results", "make real-rows"),
         ("training", "podium subsets"),
         ("evaluation", "podium baselines"),
         ("evaluation", "podium baselines --score reproduction"),

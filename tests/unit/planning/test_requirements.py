@@ -104,6 +104,22 @@ def test_one_gpu_is_one_too_few_and_another_size_may_do(
     assert refused(paper, **states, machine=smaller(2, 139.6)) == []
 
 
+def test_a_small_policy_is_trained_on_a_cpu_but_not_beside_vllm(paper: Sound) -> None:
+    bare, model = replace(MACHINE, gpus=()), {"model": "SmolLM2-135M-Instruct"}
+
+    def plan(machine: Machine, **grpo: Any) -> list[Any]:
+        alone = {"deepspeed": None, "processes": 1, "vllm_memory": 0.5, "vllm_max_model_length": 9216}
+        recipe = {"policy": model, "grpo": alone | grpo}
+        return missing(paper.plan(machine=machine, recipe=recipe, deepspeed=None), ("training",))
+
+    [found] = plan(bare)
+    assert found.what == "a GPU"
+    assert "grpo.vllm" in found.why
+    assert "grpo.vllm: false" in found.remedy
+    assert plan(bare, vllm=False) == []
+    assert plan(MACHINE) == []
+
+
 def test_a_server_of_vllm_is_asked_for_and_takes_nothing_of_these_gpus(paper: Sound) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

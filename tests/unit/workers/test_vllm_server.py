@@ -14,6 +14,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,24 +158,59 @@ def test_a_server_of_another_model(workspace: Workspace) -> None:
         pass
 
 
-def test_what_a_killed_run_left_behind_is_used_and_then_stopped(workspace: Workspace) -> None:
-    port = free_port()
+@contextmanager
+def another_run(workspace: Workspace, port: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that uses the server until a line comes to its standard input, or until it is killed."""
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom ops.config import Pool\n"
+        "import sys\nfrom pathlib import Path\nfrom ops.config import Pool\n"
         "from ops.local_models.vllm_server import serving\nfrom ops.core.workspace import Workspace\n"
         "with serving(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
-        "    print('up', flush=True)\n    time.sleep(600)\n"
+        "    print('up', flush=True)\n    sys.stdin.readline()\n"
     )
     arguments = [sys.executable, "-c", script, pool(port).model_dump_json(), str(workspace.root)]
-    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "up\n"
+        yield run
+
+
+def test_what_a_killed_run_left_behind_is_used_and_then_stopped(workspace: Workspace) -> None:
+    port = free_port()
+    with another_run(workspace, port) as run:
         os.kill(run.pid, signal.SIGKILL)
     assert is_up(pool(port).worker("small"))
     with serving(pool(port), workspace) as started:
         assert started == ["small"]
     assert not is_up(pool(port).worker("small"))
     assert all(gone(engine) for engine in engines(workspace))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_of_two_runs_with_one_server_the_last_ends_it(workspace: Workspace, killed: bool) -> None:
+    port = free_port()
+    with another_run(workspace, port) as first:
+        with serving(pool(port), workspace) as started:
+            assert started == []
+            if killed:
+                first.kill()
+            else:
+                first.communicate("done\n")
+            first.wait()
+            assert is_up(pool(port).worker("small")), "whoever started it has left, and it is still in use"
+        assert not is_up(pool(port).worker("small"))
+    [engine] = engines(workspace)
+    assert gone(engine)
+
+
+def test_who_did_not_start_it_leaves_it_to_the_others(workspace: Workspace) -> None:
+    port = free_port()
+    with another_run(workspace, port) as first:
+        with serving(pool(port), workspace):
+            pass
+        assert is_up(pool(port).worker("small"))
+        first.communicate("done\n")
+    assert not is_up(pool(port).worker("small"))
 
 
 def test_what_is_executed(workspace: Workspace) -> None:

@@ -1,0 +1,154 @@
+"""`python -m tests.bench.real_rows` (`make real-rows`): a real language model on real rows, into docs/results.md.
+
+SmolLM2-135M-Instruct, the pool `local-llm`'s own, behind vLLM on this machine: asked alone, as precaching asks, through
+the client and the checkout's response cache; graded as everything is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from ops.benchmarks.base import EVALUATION_SEED, sample
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import BenchmarkSource, Grading, Setup, Worker
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
+from ops.evaluation.report import percent
+from ops.evaluation.statistics import clustered
+from ops.grading import configure
+from ops.local_models.vllm_server import serving
+from ops.precaching.opening import open_client
+from ops.precaching.precache import precache
+from ops.quality.gold import grade_gold
+from ops.workers.client import WorkerClient
+from pipelines.pages import write_between
+
+DOC, MARK = Path("docs") / "results.md", "<!-- made by `make real-rows` -->"
+ROWS = Path("..") / "shared" / "benchmarks"
+POOL, WORKER = "local-llm", "smollm2-135m"
+QUESTIONS, SAMPLES = 100, 3
+
+
+class Rows(NamedTuple):
+    """A file of rows, and the benchmark whose test split reads it."""
+
+    benchmark: str
+    file: str
+
+
+SETS = {"MMLU test": Rows("mmlu", "mmlu_test_part"), "WebInstruct subset, test": Rows("rlpr", "webinstruct_test")}
+
+
+class Answers(NamedTuple):
+    """A worker's graded answers to one set, and the seconds that asking took."""
+
+    rows: Sequence[ResponseRow]
+    seconds: float
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens written a second while calls were made; None where all answers came from the cache."""
+        written = sum(row.response.completion_tokens for row in self.rows if not row.response.cached)
+        return written / self.seconds if written else None
+
+
+def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]:
+    """So many of a file's rows, the same for every run; none whose gold answer its grader misses.
+
+    Raises `DataError` where the file cannot be read.
+    """
+    source = BenchmarkSource(source="file", test_file=str((folder / f"{rows.file}.jsonl.gz").resolve()))
+    problems = BENCHMARKS[rows.benchmark].read("test", source, Workspace(folder), EVALUATION_SEED).problems
+    grades = grade_gold(problems)
+    sound = [problem for problem, grade in zip(problems, grades, strict=True) if grade.score == 1]
+    return sample(sound, count, EVALUATION_SEED)
+
+
+def ask(problems: Sequence[Problem], worker: Worker, client: WorkerClient, samples: int = SAMPLES) -> Answers:
+    """Every question at every sample index, as many at once as the worker takes."""
+    began = time.monotonic()
+    rows = asyncio.run(precache(problems, worker, client, samples, _progress(len(problems) * samples)))
+    return Answers(rows, time.monotonic() - began)
+
+
+def table(sets: dict[str, Answers], worker: Worker) -> str:
+    """A line for each set; percentages, errors over questions, of which each has several answers."""
+    head = (
+        "rows", "questions", "answers", "right, %", f"cut at {worker.max_tokens} tokens, %", "no answer found, %",
+        "unscorable", "tokens an answer", "tokens/s",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    for name, answers in sets.items():
+        lines.append(f"| {name} | {' | '.join(_cells(answers))} |")
+    return "\n".join(lines)
+
+
+def _cells(answers: Answers) -> tuple[str, ...]:
+    by_question: dict[str, list[ResponseRow]] = defaultdict(list)
+    for row in answers.rows:
+        by_question[row.problem_key].append(row)
+    reached = [row for row in answers.rows if row.status != "unreachable"]
+
+    def share(of: Callable[[ResponseRow], float]) -> str:
+        rows = [[of(row) for row in own if row.status != "unreachable"] for own in by_question.values()]
+        return percent(clustered(rows))
+
+    return (
+        str(len(by_question)),
+        str(len(answers.rows)),
+        share(lambda row: row.score),
+        share(lambda row: row.response.finish_reason == "length"),
+        share(lambda row: not row.extracted),
+        str(len(answers.rows) - len(reached)),
+        f"{fmean(row.response.completion_tokens for row in reached):.0f}" if reached else "–",
+        "–" if answers.speed is None else f"{answers.speed:.0f}",
+    )
+
+
+def _progress(total: int) -> Callable[[ResponseRow], None]:
+    done = 0
+
+    def count(_: ResponseRow) -> None:
+        nonlocal done
+        done += 1
+        if done % 50 == 0 or done == total:
+            print(f"{done} of {total} answers", flush=True)
+
+    return count
+
+
+def main() -> int:
+    """Ask, print the table and write it between its marks; 1 where there are no rows."""
+    workspace = Workspace.find()
+    folder = (workspace.root / ROWS).resolve()
+    if not folder.is_dir():
+        print(f"error: no real benchmark rows at {folder}", file=sys.stderr)
+        return 1
+    configure(Grading(), workspace.root)
+    asked = {name: questions(folder, rows) for name, rows in SETS.items()}
+    setup = Setup.read(workspace, POOL)
+    pool = setup.pool.model_copy(update={"workers": (setup.pool.worker(WORKER),)})
+    client = open_client(setup, "evaluation")
+    with serving(pool, workspace):
+        sets = {name: ask(own, pool.worker(WORKER), client) for name, own in asked.items()}
+    text = table(sets, pool.worker(WORKER))
+    write_between(workspace.root / DOC, MARK, text)
+    print(f"{text}\nwritten to {DOC}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -48,7 +48,7 @@ def open_graph(served: Served, tab: Tab) -> None:
 
 def node(tab: Tab, text: str) -> Locator:
     """What the graph (not the list beside it) calls `text`: a name too long for its box has dots in its middle."""
-    shortened = rf"|{re.escape(text[:6])}\w*…\w*{re.escape(text[-6:])}" if len(text) > 12 else ""
+    shortened = rf"|{re.escape(text[:4])}\w*…\w*{re.escape(text[-6:])}" if len(text) > 12 else ""
     return tab.page.locator("foreignObject").get_by_text(re.compile(rf"^(?:{re.escape(text)}{shortened})$")).first
 
 

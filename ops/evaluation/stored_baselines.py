@@ -42,17 +42,21 @@ class TrainingAnswers:
     def read(cls, setup: Setup) -> Self:
         """At the pool's prices. Raises `DataError`, and `ConfigError` for examples that cannot be read."""
         problems = read_problems(setup.workspace.data / "training_mix.jsonl")
-        keys = {problem.key for problem in problems}
-        rows = load_responses(setup.workspace.data / "responses")
-        own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
-        few_shots = load_few_shots(setup.workspace.data, FEW_SHOTS)
-        return cls(problems, responses_at_prices(own, setup.pool), few_shots)
+        return cls(problems, answers_to(problems, setup), load_few_shots(setup.workspace.data, FEW_SHOTS))
 
     @cached_property
     def key(self) -> str:
         """Changes with a problem, a grade or an example, not with a price or a latency."""
         grades = sorted((row.worker, row.problem_key, row.sample, row.status, row.score) for row in self.responses)
         return digest([questions_key(self.problems), grades, [shot.model_dump() for shot in self.few_shots]])
+
+
+def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
+    """What the pool's workers were recorded to answer to these problems alone, at its prices. Raises `DataError`."""
+    keys = {problem.key for problem in problems}
+    rows = load_responses(setup.workspace.data / "responses")
+    own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
+    return responses_at_prices(own, setup.pool)
 
 
 class Shelf(NamedTuple):

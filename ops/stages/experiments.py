@@ -20,7 +20,7 @@ from ops.evaluation.experiment_report import AS_IT_IS, ArmRows
 from ops.evaluation.runner import ScoreRow, evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
-from ops.evaluation.stored_baselines import TrainingAnswers
+from ops.evaluation.stored_baselines import answers_to
 from ops.evaluation.stored_experiments import ArmShelf, FindingsShelf, Questions, stored_findings
 from ops.precaching.profiles import best_single
 from ops.training.cold_start.validation import held_out, validate
@@ -76,7 +76,8 @@ def _intervene(
     shelf.keep(0, AS_IT_IS, base, questions_of)
     problems = {problem.key: problem for questions in questions_of.values() for problem in questions}
     written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
-    best = team.names.index(best_single(TrainingAnswers.read(setup).responses).worker)
+    mix = read_problems(setup.workspace.data / "training_mix.jsonl")
+    best = team.names.index(best_single(answers_to(mix, setup)).worker)
     arms = entry.arms(Habits.of(workflows(written, team), team.names, best))
     made = []
     for place, arm in enumerate(arms):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ops.config import Grading
 from ops.core.workspace import Workspace
@@ -35,8 +36,12 @@ CARRIED = (
 """What a checkout needs to live through a lifecycle."""
 
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 def pytest_configure(config: pytest.Config) -> None:
     quiet()
+    settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
     os.environ.pop("PODIUM_CACHE_URL", None)  # no test writes into a team's cache
     if isolation() != "bubblewrap":  # the tests' own programs are known; those about the wall skip

@@ -30,7 +30,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint fuzz pictures selectors landing plans gold forms bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint audit fuzz pictures selectors landing plans gate gold forms bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(DVC_STAMP)
 $(DVC_STAMP): constraints-dvc.txt
 	@$(NEED_PYTHON)
 	@test -x $(DVC_VENV)/bin/python || $(PYTHON) -m venv $(DVC_VENV)
-	$(DVC_VENV)/bin/python -m pip install --quiet --constraint constraints-dvc.txt dvc
+	$(DVC_VENV)/bin/python -m pip install --quiet --constraint constraints-dvc.txt 'dvc[s3]'
 	@touch $@
 
 $(BROWSER_STAMP): $(STAMP)
@@ -91,6 +91,12 @@ lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+audit:  ## advisories for every version in constraints*.txt, secrets in tracked files; needs the network
+	@$(NEED_PYTHON)
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && .venv-audit/bin/python -m pip install --quiet pip-audit detect-secrets; }
+	git ls-files -z | xargs -0 .venv-audit/bin/detect-secrets-hook --baseline .secrets.baseline
+	for file in constraints*.txt; do .venv-audit/bin/pip-audit --no-deps --disable-pip --strict --requirement $$file || exit 1; done
+
 reproduce: $(STAMP)  ## every baseline, experiment and exhibit on the miniature, into docs/reproduction.md: SEED=1
 	@$(BIN)/podium reproduce $(if $(SEED),--seed $(SEED))
 
@@ -115,6 +121,9 @@ landing: $(STAMP)  ## where the embedded pool lands, workflow by workflow, into 
 
 plans: $(STAMP)  ## what the GPU recipes need, cost and lack, into docs/planning.md and docs/plans.md
 	@$(BIN)/python -m tests.bench.plans
+
+gate: $(STAMP)  ## the promotion gate over simulated challengers, into docs/release.md
+	@$(BIN)/python -m tests.bench.gate
 
 gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders, into docs/quality.md
 	@$(BIN)/python -m tests.bench.gold

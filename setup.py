@@ -17,6 +17,7 @@ FILES = (
     "config/*.yaml",
     "config/pools/*.yaml",
     "config/recipes/*.yaml",
+    "config/team/*.yaml",
     "dagster.yaml",
     "data/cold_start/*.yaml",
     "data/few_shots/*.yaml",

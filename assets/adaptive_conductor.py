@@ -4,7 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.conductor import conductor, kept, run_folder, trained
+from assets import placement
+from assets.conductor import conductor, has_stage, kept, run_folder, trained
 from assets.resources import Podium, Reporter
 from ops.training.run.plan import write_run
 
@@ -14,12 +15,18 @@ NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `cond
 def adaptive_run(podium: Podium) -> Path:
     """The folder of the run of this stage, or without the section of the one before."""
     setup, before = podium.load(), run_folder(podium)
-    if setup.recipe.adaptive is None:
+    if not has_stage(podium, "adaptive"):
         return before
     return write_run(setup, before / "policy", podium.snapshot().deepspeed, setup.recipe.adaptive)
 
 
-@dg.asset(deps=[conductor], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+@dg.asset(
+    deps=[conductor],
+    group_name="training",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"pytorch", "huggingface", "litellm"},
+)
 def adaptive_conductor(
     context: dg.AssetExecutionContext,
     podium: Podium,
@@ -28,6 +35,6 @@ def adaptive_conductor(
 ) -> dg.MaterializeResult:
     """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
     folder = adaptive_run(podium)
-    if podium.load().recipe.adaptive is None:
+    if not has_stage(podium, "adaptive"):
         return kept(context, folder, NO_SECTION)
     return trained(context, podium, reporter, trainer, folder)

@@ -1,8 +1,10 @@
 """`base_policy`: what GRPO starts from, a small policy taught the grammar or a model from a hub."""
 
+from pathlib import Path
+
 import dagster as dg
 
-from assets import gate, metadata
+from assets import gate, metadata, placement
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
@@ -12,9 +14,16 @@ from ops.training.cold_start.base_policy import base_policy_folder, make_base_po
 from ops.training.cold_start.validation import Lesson
 
 
+def base_of(podium: Podium) -> Path | None:
+    """The folder of the base policy of this run's Conductor; None: it is a champion or goes on from one."""
+    return base_policy_folder(podium.load()) if podium.snapshot().conductor == "as the recipe" else None
+
+
 @dg.asset(
     deps=[training_mix, worker_profiles, signal_forecast],
     group_name="training",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
     kinds={"pytorch", "huggingface"},
 )
 def base_policy(

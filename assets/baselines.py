@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from assets import gate, metadata, partitions
-from assets.base_policy import base_policy
+from assets import gate, metadata, partitions, placement
+from assets.base_policy import base_of, base_policy
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
@@ -14,13 +14,12 @@ from ops.precaching.opening import open_client
 from ops.precaching.profiles import ceiling, profile
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
-from ops.training.cold_start.base_policy import base_policy_folder
 
 
 @dg.asset(
     deps=[raw_problems, worker_pool, base_policy],
     partitions_def=partitions.benchmarks,
-    backfill_policy=partitions.one_run,
+    backfill_policy=placement.side_by_side,
     group_name="evaluation",
     kinds={"litellm"},
 )
@@ -35,8 +34,7 @@ def baselines(
     progress = reporter.progress(context)
     with servers(setup):
         alone = answer_evaluation(setup, client, benchmarks, progress)
-        if setup.recipe.cold_start is not None:
-            policy = base_policy_folder(setup)
+        if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
             score_policy(setup, policy, COLD_START, client, benchmarks, progress)
         asked = {name: summarize(rows) for name, rows in score_baselines(setup, client, benchmarks, progress).items()}
     for benchmark in benchmarks:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import dagster as dg
 
-from assets import gate, metadata, partitions
+from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
@@ -20,8 +20,10 @@ from ops.workflow.strategy import diversity
 @dg.asset(
     deps=[raw_problems, recursive_conductor],
     partitions_def=partitions.benchmarks,
-    backfill_policy=partitions.one_run,
+    backfill_policy=placement.side_by_side,
     group_name="evaluation",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
     kinds={"huggingface", "litellm"},
 )
 def benchmark_scores(

@@ -8,13 +8,14 @@ follows reads them all.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import dagster as dg
 
 from assets import metadata
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.base_policy import base_policy
-from assets.conductor import conductor, run_folder
+from assets.conductor import conductor, has_stage, run_folder
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
@@ -96,7 +97,11 @@ def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
 
 
 def _guards(
-    name: str, asset: dg.AssetsDefinition, run: Callable[[Podium], Path], section: str = "", *more: str
+    name: str,
+    asset: dg.AssetsDefinition,
+    run: Callable[[Podium], Path],
+    section: Literal["", "adaptive", "recursive"] = "",
+    *more: str,
 ) -> dg.AssetChecksDefinition:
     """The guards of a run and `more` as checks of its asset; they pass where the recipe has not that `section`."""
     watched = {guard: GUARDS[guard] for guard in GUARDS if guard != LOOPS or guard in more}
@@ -109,7 +114,7 @@ def _guards(
         ],
     )
     def check(podium: Podium) -> Iterator[dg.AssetCheckResult]:
-        if section and getattr(podium.load().recipe, section) is None:
+        if section and not has_stage(podium, section):
             for guard in watched:
                 yield dg.AssetCheckResult(
                     asset_key=asset.key, check_name=guard, passed=True, severity=dg.AssetCheckSeverity.WARN,

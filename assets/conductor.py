@@ -5,36 +5,55 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 from dagster._core.errors import DagsterPipesExecutionError
 from dagster_pipes import DagsterPipesError
 
-from assets import gate, metadata
+from assets import gate, metadata, placement
 from assets.base_policy import base_policy
 from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
+from ops.retraining.start import champion_folder, fine_tuned_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import why
-from ops.training.run.plan import RunPlan, RunResult, command, environment, read_curve, write_run
+from ops.training.run.plan import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 
-LOG = "trainer.log"
 POLL_S = 1.0
 _STATUS = re.compile(r"failed with code (-?\d+)")
 
 
 def run_folder(podium: Podium) -> Path:
-    """The folder of the training run of this configuration; its plan is written unless it is there."""
-    setup = podium.load()
-    return write_run(setup, base_policy_folder(setup), podium.snapshot().deepspeed)
+    """The folder of the training run of this configuration; its plan is written unless it is there.
+
+    In a run about a changed pool: of the champion's training, or of the one that goes on from there.
+    """
+    setup, snapshot = podium.load(), podium.snapshot()
+    if snapshot.change is not None and snapshot.conductor == "champion":
+        return champion_folder(setup.workspace, snapshot.change).parent
+    if snapshot.change is not None and snapshot.conductor == "fine-tuned":
+        return fine_tuned_run(setup, snapshot.change, snapshot.deepspeed)
+    return write_run(setup, base_policy_folder(setup), snapshot.deepspeed)
 
 
-@dg.asset(deps=[training_mix, base_policy], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
+    """Whether the configuration has that further stage of training; a fine-tuned champion is one run in any case."""
+    as_the_recipe = podium.snapshot().conductor == "as the recipe"
+    return as_the_recipe and getattr(podium.load().recipe, section) is not None
+
+
+@dg.asset(
+    deps=[training_mix, base_policy],
+    group_name="training",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"pytorch", "huggingface", "litellm"},
+)
 def conductor(
     context: dg.AssetExecutionContext,
     podium: Podium,
@@ -55,15 +74,13 @@ def trained(
 ) -> dg.MaterializeResult:
     """The run in `folder`, which its plan is written in: trained to its end now unless it has ended. Raises as
     `_train` does."""
-    setup, plan = podium.load(), RunPlan.read(folder)
     result = RunResult.read(folder)
     if result is None:
         gate.ready(podium, "workers", "training")
-        with servers(setup), _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
-            result = _train(context, trainer, plan, folder)
-        calls = Calls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
-        reporter.calls(context, calls)
-    facts = metadata.rounded(result.model_dump()) | _pictures(folder, plan)
+        with servers(podium.load()):
+            result = train(context, reporter, trainer, folder)
+        reporter.calls(context, Calls.of_run(result))
+    facts = metadata.rounded(result.model_dump()) | _pictures(folder, RunPlan.read(folder))
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 
@@ -71,6 +88,15 @@ def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.Ma
     """The run in `folder` as the stage before left it, where the recipe has none of this one."""
     context.log.info(why_not)
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": why_not})
+
+
+def train(
+    context: dg.AssetExecutionContext, reporter: Reporter, trainer: dg.PipesSubprocessClient, folder: Path
+) -> RunResult:
+    """Train the run in `folder` to its end, while its workers answer. Raises as `_train` does."""
+    plan = RunPlan.read(folder)
+    with _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
+        return _train(context, trainer, plan, folder)
 
 
 def _train(

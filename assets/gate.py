@@ -9,6 +9,7 @@ from __future__ import annotations
 import dagster as dg
 
 from assets.resources import Podium
+from ops.config import Setup
 from ops.core.errors import PodiumError
 from ops.planning.readiness import check_ready
 from ops.planning.requirements import Need
@@ -48,6 +49,9 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
             raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")
 
 
-def ready(podium: Podium, *needs: Need) -> None:
-    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a life."""
-    check_ready(podium.load(), needs, podium.snapshot().deepspeed)
+def ready(podium: Podium, *needs: Need, setup: Setup | None = None) -> None:
+    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a life.
+
+    `setup`: what an experiment made of it.
+    """
+    check_ready(setup or podium.load(), needs, podium.snapshot().deepspeed)

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets import metadata
+from assets.base_policy import base_of
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
 from assets.recursive_conductor import final_run
@@ -10,15 +11,14 @@ from assets.resources import Podium
 from ops.evaluation.comparison import compare
 from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_bars, reach_tables, tables
-from ops.training.cold_start.base_policy import base_policy_folder
 
 
 @dg.asset(deps=[baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()
-    made = compare(setup, final_run(podium) / "policy", base_policy_folder(setup))
-    outcomes = write_outcomes(setup, final_run(podium) / "policy", base_policy_folder(setup))
+    made = compare(setup, final_run(podium) / "policy", base_of(podium))
+    outcomes = write_outcomes(setup, final_run(podium) / "policy", base_of(podium))
     board = made.board
     return dg.MaterializeResult(
         metadata={

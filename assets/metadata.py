@@ -9,8 +9,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.resources import Calls
 from ops.benchmarks.privacy import shown
 from ops.core.problem import Problem
+from ops.evaluation.experiment import Findings
 from ops.precaching.profiles import Score
 from ops.training.cold_start.validation import Lesson, Validity
 from ops.workers.client import Counts
@@ -83,7 +85,17 @@ def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
     }
 
 
-def calls(counts: Counts) -> dict[str, dg.MetadataValue]:
+def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
+    """What an experiment came to: its tables, what was said of them, its picture."""
+    tables = {"table": found.summary, "details": found.details}
+    return {
+        **{name: table(*columns) for name, columns in tables.items() if columns.rows},
+        **({"said": found.said} if found.said else {}),
+        "picture": picture(title, found.picture),
+    }
+
+
+def calls(counts: Counts | Calls) -> dict[str, dg.MetadataValue]:
     """What the stage asked of the workers."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),

@@ -6,28 +6,27 @@ from assets import metadata
 from assets.recursive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
-from ops.evaluation.comparison import stored_comparison
-from ops.release import registry
-from ops.release.judgement import judge
+from ops.reports.style import png
+from ops.reports.verdict import checks_table, differences, pairings_table
+from ops.stages.release import try_challenger
 
 
 @dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
-    setup = podium.load()
-    scores = stored_comparison(setup, final_run(podium) / "policy")
-    challenger = registry.challenger_of(setup.workspace, scores.policy)
-    verdict = judge(setup, challenger, scores.conductor, scores.best_worker_rows, podium.snapshot().gate)
-    promoted = registry.promote(setup.workspace, challenger.version, verdict)
-    checks = [
-        ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
-        for check in verdict.checks
-    ]
-    return dg.MaterializeResult(
-        metadata={
-            "promoted": promoted,
-            "version": challenger.version,
-            "look": verdict.look,
-            "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
-        }
-    )
+    outcome = try_challenger(podium.load(), final_run(podium) / "policy", podium.snapshot().gate)
+    facts: dict[str, dg.MetadataValue | str | bool | int] = {
+        "promoted": outcome.promoted,
+        "version": outcome.version,
+        "look": outcome.decision.look,
+        "report": dg.MetadataValue.path(outcome.page),
+        "checks": metadata.table(*checks_table(outcome.decision)[1:3]),
+    }
+    if outcome.dossier is not None:
+        for opponent in outcome.dossier.opponents:
+            if opponent.pairings:
+                shown = pairings_table(opponent, outcome.dossier.confidence)
+                picture = png(differences(opponent, outcome.dossier.confidence))
+                facts[f"against_the_{opponent.name}"] = metadata.table(shown.head, shown.rows)
+                facts[f"differences_to_the_{opponent.name}"] = metadata.picture("paired differences", picture)
+    return dg.MaterializeResult(metadata=facts)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets import placement
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
-from assets.conductor import kept, run_folder, trained
+from assets.conductor import has_stage, kept, run_folder, trained
 from assets.resources import Podium, Reporter
 from ops.training.run.plan import write_run
 
@@ -15,7 +16,7 @@ NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one wo
 def final_run(podium: Podium) -> Path:
     """The folder of the last training run of this configuration, whose policy is scored and registered."""
     setup, before = podium.load(), adaptive_run(podium)
-    if setup.recipe.recursive is None:
+    if not has_stage(podium, "recursive"):
         return before
     return write_run(setup, before / "policy", podium.snapshot().deepspeed, recursive=setup.recipe.recursive)
 
@@ -23,14 +24,20 @@ def final_run(podium: Podium) -> Path:
 def training_runs(podium: Podium) -> dict[str, Path]:
     """The asset of each stage that this configuration has → its run's folder, in their order."""
     runs = {"conductor": run_folder(podium)}
-    if podium.load().recipe.adaptive is not None:
+    if has_stage(podium, "adaptive"):
         runs["adaptive_conductor"] = adaptive_run(podium)
-    if podium.load().recipe.recursive is not None:
+    if has_stage(podium, "recursive"):
         runs["recursive_conductor"] = final_run(podium)
     return runs
 
 
-@dg.asset(deps=[adaptive_conductor], group_name="training", kinds={"pytorch", "huggingface", "litellm"})
+@dg.asset(
+    deps=[adaptive_conductor],
+    group_name="training",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"pytorch", "huggingface", "litellm"},
+)
 def recursive_conductor(
     context: dg.AssetExecutionContext,
     podium: Podium,
@@ -39,6 +46,6 @@ def recursive_conductor(
 ) -> dg.MaterializeResult:
     """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
     folder = final_run(podium)
-    if podium.load().recipe.recursive is None:
+    if not has_stage(podium, "recursive"):
         return kept(context, folder, NO_SECTION)
     return trained(context, podium, reporter, trainer, folder)

@@ -32,6 +32,8 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         pool_prices_key=pool.prices_key,
         recipe=recipe.name,
         training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
+        evaluation=comparison.origin,
+        questions=" ".join(f"{name}={key}" for name, key in comparison.questions.items()),
     )
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
     version = registry.register(workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags)

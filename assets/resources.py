@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,11 +14,13 @@ import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from ops.config import Setup, Snapshot
+from ops.core.errors import ConfigError
 from ops.core.progress import time_left
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
 from ops.precaching.estimate import CostEstimate
+from ops.training.run.plan import RunResult
 from ops.versioning import git_commit
 from ops.workers.client import Counts
 
@@ -62,7 +64,7 @@ class Podium(dg.ConfigurableResource):
         """Find or take the run's snapshot. Raises `ConfigError`, `DataError`."""
         if context.run is None or context.instance is None:
             return
-        folder = self._workspace().snapshots
+        folder = self.workspace().snapshots
         if key := _snapshot_key(context.instance, context.run):
             self._of_this_run = Snapshot.read(folder, key)
             return
@@ -82,30 +84,41 @@ class Podium(dg.ConfigurableResource):
         """The snapshot that a run worked from; None where it had none. Raises `DataError`."""
         run = instance.get_run_by_id(run_id)
         key = _snapshot_key(instance, run) if run is not None else None
-        return Snapshot.read(self._workspace().snapshots, key) if key else None
+        return self.tagged({SNAPSHOT: key}) if key else None
+
+    def tagged(self, tags: Mapping[str, str]) -> Snapshot | None:
+        """The snapshot that these tags name, as `launch_tags` made them; None where they name none. Raises
+        `DataError`."""
+        key = tags.get(SNAPSHOT)
+        return Snapshot.read(self.workspace().snapshots, key) if key else None
 
     def repeating(self, snapshot: Snapshot) -> Podium:
         """The resource for a new run of the same recipe and seed, as the files are now."""
-        return self.model_copy(update={"recipe": snapshot.recipe_file, "seed": snapshot.seed})
+        # Those that `choosing` offers are no plain texts, and pydantic would warn of one.
+        offered = {str(name): name for name in type(self.recipe)} if isinstance(self.recipe, StrEnum) else {}
+        recipe = offered.get(snapshot.recipe_file, snapshot.recipe_file)
+        other = self.model_copy(update={"recipe": recipe, "seed": snapshot.seed})
+        other._of_this_run = None
+        return other
 
     def snapshot(self) -> Snapshot:
         """What the run was asked to do; outside a run, what the files say now. Raises `ConfigError`."""
         if self._of_this_run is not None:
             return self._of_this_run
-        workspace = self._workspace()
+        workspace = self.workspace()
         return Snapshot.take(workspace.config, str(self.recipe), self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
         """Where, what and with whom, of `snapshot`. Raises `ConfigError`."""
         snapshot = self.snapshot()
-        workspace = Workspace(self._workspace().root, rehearsal=snapshot.recipe.replay is not None)
+        workspace = Workspace(self.workspace().root, rehearsal=snapshot.recipe.replay is not None)
         configure(snapshot.recipe.grading, workspace.root)
         return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:
         """Store the snapshot; tags for a run that is to work from it. Raises `ConfigError`."""
         snapshot = self.snapshot()
-        snapshot.write(self._workspace().snapshots)
+        snapshot.write(self.workspace().snapshots)
         return {
             SNAPSHOT: snapshot.key,
             "podium/recipe": f"{snapshot.recipe_file}, seed {snapshot.recipe.seed}",
@@ -117,16 +130,23 @@ class Podium(dg.ConfigurableResource):
         """Run configuration that hands this resource on to another run."""
         return {"resources": {"podium": {"config": self.model_dump(mode="json", exclude_none=True)}}}
 
-    def _workspace(self) -> Workspace:
-        return Workspace(Path(self.root)) if self.root else Workspace.find()
+    def workspace(self) -> Workspace:
+        """The checkout, whatever its files say: nothing of it is read. Raises `PodiumError` outside of one."""
+        if self.root and (Path(self.root) / "config").is_dir():
+            return Workspace(Path(self.root))
+        return Workspace.find()  # also for a run that was recorded before the checkout was moved
 
 
 def choosing(podium: Podium) -> type[Podium]:
     """The resource whose `recipe` is one of the files that exist, so that a launchpad offers and checks them.
 
-    A file that is added later is offered after the code location has been reloaded.
+    A file that is added later is offered after the code location has been reloaded. Raises `ConfigError` where there
+    is none.
     """
-    files = sorted(file.stem for file in (podium._workspace().config / "recipes").glob("*.yaml"))
+    folder = podium.workspace().config / "recipes"
+    files = sorted(file.stem for file in folder.glob("*.yaml"))
+    if not files:
+        raise ConfigError(folder, "(folder)", "holds no recipe", "Restore it, or let `podium init` lay it out")
     names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
     default = names(podium.recipe) if podium.recipe in files else names(files[0])
     return type("Podium", (Podium,), {
@@ -159,6 +179,11 @@ class Calls(NamedTuple):
     def of(cls, counts: Counts) -> Calls:
         """What a client counted."""
         return cls(counts.live, counts.cached, counts.failed, counts.usd, counts.replayed)
+
+    @classmethod
+    def of_run(cls, result: RunResult) -> Calls:
+        """What a training run's last attempt counted."""
+        return cls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
 
     def plus(self, other: Calls) -> Calls:
         """Both together."""

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import gate, metadata, partitions
+from assets import gate, metadata, partitions, placement
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
@@ -16,7 +16,7 @@ from ops.stages.responses import estimate_responses, materialize_responses
 @dg.asset(
     deps=[shortlist, worker_pool],
     partitions_def=partitions.worker_by_benchmark,
-    backfill_policy=partitions.one_run,
+    backfill_policy=placement.side_by_side,
     group_name="workers",
     kinds={"litellm", "dvc"},
 )

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 import dagster as dg
 
 import assets as stages
+from assets.placement import executor
 from assets.resources import LogReporter, Podium, Reporter, choosing
-from pipelines.home import quiet
+from assets.retrained import retrained_experiments
+from pipelines.alerts import alert_on_failure
 from pipelines.lifecycle import jobs_over
-from pipelines.retraining import nightly, pool_changed
+from pipelines.quiet import quiet
+from pipelines.release import release_jobs
+from pipelines.retraining.job import retraining_job
+from pipelines.retraining.schedules import clock_jobs, schedules
+from pipelines.retraining.sensor import pool_changed
+from pipelines.team import team_job
 
 _STEP_S = 4 * 3600.0
 """No step takes as long."""
@@ -29,20 +36,27 @@ def definitions(
         "reporter": reporter or LogReporter(),
         # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
+        # What an op of `retraining` hands to the next, on the volume: a retry may be another machine's.
+        "io_manager": dg.FilesystemIOManager(base_dir=str(chosen.workspace().dagster_home / "storage")),
     }
     catalogue = dg.Definitions(
-        assets=dg.load_assets_from_package_module(stages),
+        assets=[
+            *dg.load_assets_from_package_module(stages),
+            *retrained_experiments(chosen.workspace().config),
+        ],
         asset_checks=dg.load_asset_checks_from_package_module(stages),
         resources=resources,
-        executor=dg.in_process_executor,
+        executor=executor(),
         loggers=loggers,
     )
     jobs = jobs_over(catalogue)
-    lifecycle, costs = jobs["lifecycle"], jobs["costs"]
+    retraining = retraining_job(catalogue)
     return dg.Definitions.merge(
         catalogue,
         dg.Definitions(
-            jobs=[*jobs.values()], schedules=[nightly(lifecycle)], sensors=[pool_changed(lifecycle, costs)]
+            jobs=[*jobs.values(), retraining, *clock_jobs(), *release_jobs(chosen), team_job(catalogue)],
+            schedules=schedules(),
+            sensors=[pool_changed(retraining), alert_on_failure(chosen)],
         ),
     )
 

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
-from pipelines.home import CODE_LOCATION, bury_dead_runs, prepare
+from pipelines.alerts import bury_and_tell
+from pipelines.home import CODE_LOCATION, prepare
 
 HOST = "127.0.0.1"
 GRACE_S = 15.0
@@ -31,7 +32,7 @@ def serve(workspace: Workspace) -> int:
         # Also where a shell has started this in the background, with SIGINT ignored.
         signal.signal(ending, signal.default_int_handler)
     with dg.DagsterInstance.get() as instance:
-        bury_dead_runs(instance)
+        bury_and_tell(workspace, instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
     servers = [_start(_dagster(workspace, dagster_port), workspace)]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")

@@ -8,6 +8,7 @@ from textwrap import fill
 
 from assets.experiments import policy_of
 from assets.resources import Podium
+from assets.retrained import asset_name
 from ops.config.ablations import EXPERIMENTS as FILE_OF_CHANGES
 from ops.config.ablations import load_ablations
 from ops.core.errors import DataError, PodiumError
@@ -19,8 +20,8 @@ from ops.stages.experiments import asked
 from pipelines import ablations
 from pipelines.pages import write_between
 from pipelines.run import materialize
-from pipelines.seeds import FILE
 
+FILE = ablations.FILE
 MARK = "<!-- made by `podium experiments` -->"
 """Round the tables of what trains nothing."""
 RETRAINED = "<!-- made by `podium experiments` that train -->"
@@ -33,22 +34,26 @@ def write_tables(workspace: Workspace, names: Sequence[str], recipe: str, seed: 
 
     Raises `PodiumError` for an unknown name, before anything is run, and as the experiments do.
     """
-    changes = load_ablations(workspace.config, FILE_OF_CHANGES)
-    if unknown := [name for name in names if name not in EXPERIMENTS and name not in changes.changes]:
-        raise PodiumError(
-            f"there is no experiment {', '.join(unknown)}. On a trained policy: {', '.join(EXPERIMENTS)}. Trained anew "
-            f"(config/{FILE_OF_CHANGES}): {', '.join(changes.changes)}"
-        )
-    retrained = [name for name in names if name in changes.changes]
-    if retrained and recipe != changes.recipe:
-        said = f"config/{FILE_OF_CHANGES} changes the recipe {changes.recipe!r}, not {recipe!r}"
-        raise PodiumError(f"{', '.join(retrained)}: {said}. Name that recipe there")
+    if retrained := [name for name in names if name not in EXPERIMENTS]:
+        changes = load_ablations(workspace.config, FILE_OF_CHANGES)
+        if unknown := [name for name in retrained if name not in changes.changes]:
+            raise PodiumError(
+                f"there is no experiment {', '.join(unknown)}. On a trained policy: {', '.join(EXPERIMENTS)}. Trained "
+                f"anew (config/{FILE_OF_CHANGES}): {', '.join(changes.changes)}"
+            )
+        for name in retrained:
+            changes.change(name, recipe, workspace.config / FILE_OF_CHANGES)
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
     if chosen := [name for name in EXPERIMENTS if name in (names or EXPERIMENTS)]:
         materialize(workspace, recipe, seed, chosen)
         write_between(workspace.root / FILE, MARK, _text(podium))
     if retrained:
-        ablations.write_table(workspace, retrained, [podium.load().recipe.seed], FILE_OF_CHANGES, RETRAINED)
+        own_seed = podium.load().recipe.seed
+
+        def train(name: str) -> None:
+            materialize(workspace, recipe, own_seed, [asset_name(name)])
+
+        ablations.write_table(workspace, retrained, [own_seed], FILE_OF_CHANGES, RETRAINED, train)
     return FILE
 
 

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import dagster as dg
 from filelock import FileLock, Timeout
 
+from assets.placement import TEAM
+from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
+from ops.core.moved import settle
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
-
-QUIET = {
-    "DAGSTER_DISABLE_TELEMETRY": "yes",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DVC_NO_ANALYTICS": "true",
-    "GX_ANALYTICS_ENABLED": "false",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DO_NOT_TRACK": "1",
-    # Not telemetry: without it every import of LiteLLM tries to download its price table.
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TQDM_DISABLE": "1",
-    # MLflow asks for git, and without it GitPython fills a page.
-    "GIT_PYTHON_REFRESH": "quiet",
-}
-"""No tool reports home or says what nobody asked. What the user has set stays."""
+from pipelines.quiet import quiet
 
 CODE_LOCATION = "podium"
 """What the UI calls this code; pyproject.toml says the same to `dagster dev` in the project's folder."""
@@ -39,26 +25,26 @@ PROCESS = ".dagster/podium_process"
 """Run tag: the process that executes a run, so that a later one can tell whether it still lives. No page shows it."""
 
 
-def quiet() -> None:
-    """Turn the telemetry of every tool off in this process and its children, and a known warning in this one."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
-
-
 def prepare(workspace: Workspace) -> None:
-    """Make DAGSTER_HOME with the root's dagster.yaml in it and point this process and its children there.
+    """Make DAGSTER_HOME with the root's dagster.yaml, or a team's, in it and point this process and its children
+    there. A folder that DAGSTER_HOME names already is a team's machine's own: a dagster.yaml in it stays as it is.
 
     Raises `DataError` where the root has none.
     """
-    settings = workspace.root / "dagster.yaml"
+    settings = workspace.root / ("config/team/dagster.yaml" if os.environ.get(TEAM) else "dagster.yaml")
     if not settings.is_file():
         raise DataError(settings, "(file)", "does not exist", "Restore it, or let `podium init` lay it out")
     quiet()
     os.environ["PODIUM_ROOT"] = str(workspace.root)
-    os.environ["DAGSTER_HOME"] = str(workspace.dagster_home)
-    workspace.dagster_home.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(settings, workspace.dagster_home / "dagster.yaml")
+    own = os.environ.get("DAGSTER_HOME") if os.environ.get(TEAM) else None
+    home = Path(own) if own else workspace.dagster_home
+    os.environ["DAGSTER_HOME"] = str(home)
+    home.mkdir(parents=True, exist_ok=True)
+    text, own_settings = settings.read_text(encoding="utf-8"), home / "dagster.yaml"
+    # Whole or not at all: a daemon that reads half of it takes Dagster's defaults.
+    if not own_settings.is_file() or (own is None and own_settings.read_text(encoding="utf-8") != text):
+        write_text(own_settings, text)
+    settle(workspace)
 
 
 @contextmanager
@@ -84,14 +70,11 @@ def this_process() -> dict[str, str]:
     return {PROCESS: name_of(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
 
 
-def bury_dead_runs(instance: dg.DagsterInstance) -> int:
-    """Mark runs as failed whose process was killed: the UI would show them running for ever.
-
-    Returns how many there were.
-    """
+def bury_dead_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
+    """Mark runs as failed whose process was killed: the UI would show them running for ever. Returns them."""
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
     dead = [run for run in runs if (name := run.tags.get(PROCESS)) and name_of(int(name.split(":")[0])) != name]
     for run in dead:
         instance.report_run_failed(run, "The process that executed this run was killed")
-    return len(dead)
+    return dead

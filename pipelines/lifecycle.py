@@ -13,10 +13,11 @@ from uuid import uuid4
 
 import dagster as dg
 
-from assets import partitions
+from assets import partitions, placement
 from assets.resources import Podium
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from pipelines.home import only_one, this_process
+from pipelines.lives import refuse_beside_a_team
 
 LIFECYCLE_RUN = "podium/lifecycle_run"
 """Run tag: the run of `lifecycle` or `costs` that an asset run belongs to."""
@@ -58,6 +59,8 @@ STAGES = (
     EVALUATION,
     Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
 )
+ON_GPU = (TRAINING, EVALUATION)
+"""Stages that train or write workflows."""
 
 
 COSTS = (
@@ -91,12 +94,14 @@ def jobs_over(assets: dg.Definitions) -> dict[str, dg.JobDefinition]:
     stages = {stage.name: stage for part in JOBS.values() for stage in part.stages}
     ops = {name: _stage_op(assets, stage) for name, stage in stages.items()}  # one for all jobs that have the stage
     return {
-        name: _job(name, [ops[stage.name] for stage in part.stages], part.description) for name, part in JOBS.items()
+        name: _job(name, part, [ops[stage.name] for stage in part.stages]) for name, part in JOBS.items()
     }
 
 
-def _job(name: str, ops: Sequence[dg.OpDefinition], description: str) -> dg.JobDefinition:
-    @dg.job(name=name, description=description, executor_def=dg.in_process_executor)
+def _job(name: str, part: Part, ops: Sequence[dg.OpDefinition]) -> dg.JobDefinition:
+    pod = placement.on_gpu if any(stage in ON_GPU for stage in part.stages) else None
+
+    @dg.job(name=name, description=part.description, executor_def=dg.in_process_executor, tags=pod)
     def job() -> None:
         done = None
         for op in ops:
@@ -109,45 +114,68 @@ def _stage_op(assets: dg.Definitions, stage: Stage) -> dg.OpDefinition:
     @dg.op(
         name=stage.name,
         description=stage.description,
+        pool=placement.GPU_WITHIN if stage in ON_GPU else None,
         ins={"before": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
     )
     def run_stage(context: dg.OpExecutionContext, podium: Podium) -> None:
-        job = assets.resolve_implicit_global_asset_job_def()
-        tags = {
-            **this_process(), **podium.launch_tags(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name,
-        }  # fmt: skip
-        with only_one(podium.load().workspace):
-            for span in _partition_tags(stage, podium, context.instance):
-                run_id = str(uuid4())
-                context.log.info(f"/runs/{run_id} makes {', '.join(stage.assets)}")
-                job.execute_in_process(
-                    run_id=run_id,
-                    instance=context.instance,
-                    asset_selection=[dg.AssetKey(name) for name in stage.assets],
-                    run_config={
-                        **podium.run_config(),
-                        "loggers": {name: {} for name in assets.loggers or {}},
-                    },
-                    tags=tags | span,
-                )
+        execute(context, assets, podium, stage)
 
     return run_stage
 
 
-def _partition_tags(stage: Stage, podium: Podium, instance: dg.DagsterInstance) -> Sequence[dict[str, str]]:
+def execute(
+    context: dg.OpExecutionContext,
+    assets: dg.Definitions,
+    podium: Podium,
+    stage: Stage,
+    *,
+    benchmarks: Sequence[str] | None = None,
+    workers: Sequence[str] | None = None,
+) -> None:
+    """Execute asset runs of the stage, as `podium` says, over all its partitions or over those of these benchmarks and
+    workers alone. Raises what an asset raised, and `PodiumError` while another life goes on."""
+    job = assets.resolve_implicit_global_asset_job_def()
+    tags = {
+        **this_process(), **podium.launch_tags(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name,
+    }  # fmt: skip
+    with only_one(podium.load().workspace):
+        refuse_beside_a_team(context.instance)
+        for span in _partition_tags(stage, podium, context.instance, benchmarks, workers):
+            run_id = str(uuid4())
+            context.log.info(f"/runs/{run_id} makes {', '.join(stage.assets)}")
+            job.execute_in_process(
+                run_id=run_id,
+                instance=context.instance,
+                asset_selection=[dg.AssetKey(name) for name in stage.assets],
+                run_config={
+                    **podium.run_config(),
+                    "loggers": {name: {} for name in assets.loggers or {}},
+                },
+                tags=tags | span,
+            )
+
+
+def _partition_tags(
+    stage: Stage,
+    podium: Podium,
+    instance: dg.DagsterInstance,
+    benchmarks: Sequence[str] | None,
+    workers: Sequence[str] | None,
+) -> Sequence[dict[str, str]]:
     if stage.along == "nothing":
         return [{}]
-    named = podium.load().recipe.benchmarks
+    named = podium.load().recipe.benchmarks if benchmarks is None else benchmarks
     if stage.along == "benchmark":
         spans = partitions.ranges(list(BENCHMARKS), list(named))
     else:
-        workers = instance.get_dynamic_partitions("worker")
+        known = instance.get_dynamic_partitions("worker")
         spans = [
             (
-                dg.MultiPartitionKey({"worker": workers[0], "benchmark": first}),
-                dg.MultiPartitionKey({"worker": workers[-1], "benchmark": last}),
+                dg.MultiPartitionKey({"worker": one, "benchmark": first}),
+                dg.MultiPartitionKey({"worker": other, "benchmark": last}),
             )
+            for one, other in partitions.ranges(known, known if workers is None else workers)
             for first, last in partitions.ranges(training_benchmarks(), training_benchmarks(named))
         ]
     return [{RANGE_START: first, RANGE_END: last} for first, last in spans]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from rich.console import Console
 
@@ -34,20 +35,27 @@ NEEDS: dict[str, Sequence[Need]] = {
 def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle") -> None:
     """Run one of `pipelines.lifecycle.JOBS`. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
     console, began = _console(), time.monotonic()
-    with _here(workspace, recipe, seed, NEEDS[job], console) as here:
-        here.execute(here.definitions.resolve_job_def(job))
+    with here(workspace, recipe, seed, NEEDS[job], console) as place:
+        place.execute(place.definitions.resolve_job_def(job))
     from pipelines.summary import print_summary
 
-    print_summary(console, here.podium, here.terminal.total, time.monotonic() - began, job)
+    print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job)
 
 
-def materialize(workspace: Workspace, recipe: str, seed: int | None, assets: Sequence[str]) -> None:
-    """Materialize assets without partitions, and nothing before them. Raises as `live` does."""
+def materialize(
+    workspace: Workspace,
+    recipe: str,
+    seed: int | None,
+    assets: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Materialize assets without partitions, and nothing before them; `settings`: of an asset, by its name. Raises as
+    `live` does."""
     import dagster as dg
 
-    with _here(workspace, recipe, seed, (), _console()) as here:
-        chosen = [dg.AssetKey(name) for name in assets]
-        here.execute(here.definitions.resolve_implicit_global_asset_job_def(), chosen)
+    with here(workspace, recipe, seed, (), _console()) as place:
+        chosen = [dg.AssetKey.from_user_string(name) for name in assets]
+        place.execute(place.definitions.resolve_implicit_global_asset_job_def(), chosen, settings=settings)
 
 
 def _console() -> Console:
@@ -55,7 +63,7 @@ def _console() -> Console:
 
 
 @dataclass(frozen=True)
-class _Here:
+class Here:
     """What it takes to execute a job in this process, shown to a person."""
 
     definitions: dg.Definitions
@@ -63,44 +71,105 @@ class _Here:
     podium: Podium
     terminal: Terminal
 
-    def execute(self, job: dg.JobDefinition, assets: Sequence[dg.AssetKey] | None = None) -> None:
-        """Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
+    def of(self, podium: Podium) -> Here:
+        """The same with another resource."""
+        return replace(self, podium=podium)
+
+    def execute(
+        self,
+        job: dg.JobDefinition,
+        assets: Sequence[dg.AssetKey] | None = None,
+        tags: Mapping[str, str] | None = None,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """People are told of a run that fails (`pipelines/alerts.py`), and of one that is stopped where nobody sees it.
+        `tags`: further ones of the run; `settings`: of its ops. Raises `PodiumError`, and `KeyboardInterrupt` after
+        Ctrl-C."""
         import dagster as dg
 
         from pipelines.home import this_process
 
+        run_id = str(uuid4())
         run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
-        tags = this_process() | self.podium.launch_tags()
+        run_config |= {"ops": {name: {"config": dict(each)} for name, each in (settings or {}).items()}}
+        tags = this_process() | self.podium.launch_tags() | dict(tags or {})
         try:
-            job.execute_in_process(instance=self.instance, run_config=run_config, tags=tags, asset_selection=assets)
+            job.execute_in_process(
+                run_id=run_id, instance=self.instance, run_config=run_config, tags=tags, asset_selection=assets
+            )
         except dg.DagsterExecutionInterruptedError:
+            if not _attended():
+                self._tell(run_id)
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a check that failed: which and why stands above already
+            self._tell(run_id)
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
+        except Exception:
+            self._tell(run_id)
+            raise
+
+    def _tell(self, run_id: str) -> None:
+        from pipelines.alerts import tell_of_failure
+
+        if run := self.instance.get_run_by_id(run_id):
+            tell_of_failure(self.podium.workspace(), self.instance, run)
 
 
 @contextmanager
-def _here(
+def here(
     workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
-) -> Iterator[_Here]:
+) -> Iterator[Here]:
+    """The checkout's lock, its instance, and the recipe's snapshot, once nothing is missing.
+
+    Raises `PodiumError`, of which people are told where nobody sees it: a night's life that does not begin.
+    """
+    with ExitStack() as stack:
+        try:
+            place = _here(stack, workspace, recipe, seed, needs, console)
+        except PodiumError as error:
+            _tell_unattended(workspace, recipe, error)
+            raise
+        yield place
+
+
+def _here(
+    stack: ExitStack, workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
+) -> Here:
     from pipelines.home import prepare
 
     prepare(workspace)
-    snapshot = _snapshot(workspace, recipe, seed, needs)  # before anything heavier is imported
+    snapshot = snapshot_of(workspace, recipe, seed, needs)  # before anything heavier is imported
     import dagster as dg
 
     from assets.resources import Podium
+    from pipelines.alerts import bury_and_tell
     from pipelines.definitions import definitions
-    from pipelines.home import bury_dead_runs, only_one
+    from pipelines.home import only_one
+    from pipelines.lives import refuse_beside_a_team
     from pipelines.terminal import Terminal
 
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
-    with only_one(workspace), dg.DagsterInstance.get() as instance, Terminal(console) as terminal:
-        bury_dead_runs(instance)
-        yield _Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)
+    stack.enter_context(only_one(workspace))
+    instance = stack.enter_context(dg.DagsterInstance.get())
+    terminal = stack.enter_context(Terminal(console))
+    bury_and_tell(workspace, instance)
+    refuse_beside_a_team(instance)
+    return Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)
 
 
-def _snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
+def _tell_unattended(workspace: Workspace, recipe: str, error: PodiumError) -> None:
+    from ops.alerts import Notice, notify
+
+    if not _attended():
+        notify(workspace, Notice("failure", f"recipe {recipe} did not begin", str(error)))
+
+
+def _attended() -> bool:
+    """Whether a person sees what this process says: not so under cron."""
+    return sys.stderr.isatty()
+
+
+def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
     """What the run is asked to do. Raises `ConfigError`, and `NotReady` with everything that is missing."""
     from ops.grading import configure
     from ops.planning.readiness import check_ready

@@ -14,24 +14,20 @@ from typing import Any, NamedTuple
 
 from assets.conductor import run_folder
 from assets.resources import Podium
-from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import Conductor
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.method import Method
-from ops.evaluation.report import Leaderboard
-from ops.evaluation.runner import ScoreRow, evaluate, summarize
+from ops.evaluation.reading import Score, entropy, questions, read, right_if_valid, score, share, valid
+from ops.evaluation.runner import ScoreRow
 from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import RunResult, read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.strategy import diversity
 from ops.workflow.team import Team
 from pipelines.pages import write_between
 from pipelines.run import live
@@ -47,14 +43,6 @@ CHOSEN_BY = 40
 HEAD = ("seed", "greedy in-domain", "unseen", "valid", "right if valid", "entropy, bits", "steps", "reward")
 """Of the table of seeds; an arrow leads from the cold start to the Conductor."""
 SYSTEMS = ("Conductor, greedy", "cold start, greedy", "Conductor, sampled", "cold start, sampled")
-
-
-class Score(NamedTuple):
-    """Accuracies in [0, 1] and USD a question in-domain."""
-
-    seen: float
-    unseen: float
-    usd: float
 
 
 class Outcome(NamedTuple):
@@ -108,47 +96,6 @@ def measured(setup: Setup, folder: Path) -> Outcome:
     return Outcome(setup.recipe.seed, rows, trained, read_curve(folder))
 
 
-def read(setup: Setup, policy: Path, temperature: float = 0.0) -> list[ScoreRow]:
-    """What a policy's workflows give on every question; temperature 0: greedily, as it is served."""
-    conductor = Conductor.load(policy)
-    team = conductor.card.team(
-        setup.pool, setup.workspace.data, setup.recipe.execution, open_client(setup, "evaluation")
-    )
-    settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
-    return asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
-
-
-def questions(setup: Setup) -> list[Problem]:
-    """Every evaluation question; they do not depend on the seed."""
-    return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
-
-
-def valid(rows: Sequence[ScoreRow]) -> float:
-    """Share of well-formed workflows."""
-    return _share(row.format_ok for row in rows)
-
-
-def right_if_valid(rows: Sequence[ScoreRow]) -> float:
-    """Share of right answers among those of well-formed workflows."""
-    return _share(row.correct for row in rows if row.format_ok)
-
-
-def entropy(rows: Sequence[ScoreRow]) -> float:
-    """Of the patterns, in bits."""
-    return diversity(row.pattern for row in rows if row.format_ok).entropy
-
-
-def _share(flags: object) -> float:
-    return statistics.mean(map(float, flags))  # type: ignore[call-overload, no-any-return]
-
-
-def score(rows: Sequence[ScoreRow]) -> Score:
-    """Means over benchmarks, trained on and unseen."""
-    board = Leaderboard({"it": summarize(rows)})
-    seen, unseen = (board.mean("it", names()).mean for names in (training_benchmarks, unseen_benchmarks))
-    return Score(seen, unseen, board.cost("it", training_benchmarks())[1])
-
-
 # ── opponents ────────────────────────────────────────────────────────────────
 
 
@@ -163,7 +110,7 @@ def opponents(setup: Setup) -> dict[str, Score]:
     Random(0).shuffle(mix)
     domains = sorted({problem.domain for problem in mix})
     known = [problem for name in domains for problem in [p for p in mix if p.domain == name][:CHOSEN_BY]]
-    best = max(flows(), key=lambda flow: _share(row.correct for row in _run(flow, known, setup, client)))
+    best = max(flows(), key=lambda flow: share(row.correct for row in _run(flow, known, setup, client)))
     chosen = {
         f"best worker ({STRONGEST})": chain("alone", (STRONGEST, SOLVE)),
         "five samples of it, voted": five_voices(),
@@ -194,7 +141,7 @@ def _tables(outcomes: Sequence[Outcome], others: Mapping[str, Score]) -> str:
     lines += ["", "| Conductor, greedy, minus | in-domain, points | unseen, points |", "| --- | --- | --- |"]
     best = [outcome.scores[SYSTEMS[0]] for outcome in outcomes]
     paired = {SYSTEMS[1]: [outcome.scores[SYSTEMS[1]] for outcome in outcomes]}
-    for name, theirs in {**paired, **{name: [score] * len(best) for name, score in others.items()}}.items():
+    for name, theirs in {**paired, **{name: [other] * len(best) for name, other in others.items()}}.items():
         pairs = list(zip(best, theirs, strict=True))
         seen = _over([ours.seen - other.seen for ours, other in pairs])
         lines.append(f"| {name} | {seen} | {_over([ours.unseen - other.unseen for ours, other in pairs])} |")
@@ -237,8 +184,8 @@ def _by_family(outcomes: Sequence[Outcome], families: Mapping[str, str]) -> str:
     for family, rows in trained.items():
         workers, times = Counter(", ".join(row.workers) for row in rows).most_common(1)[0]
         cells = (
-            f"{100 * _share(row.correct for row in cold[family]):.0f}",
-            f"{100 * _share(row.correct for row in rows):.0f}",
+            f"{100 * share(row.correct for row in cold[family]):.0f}",
+            f"{100 * share(row.correct for row in rows):.0f}",
             f"{statistics.mean(row.steps for row in rows):.1f}",
             f"{workers or 'no workflow'} ({times / len(rows):.0%})",
         )

@@ -79,7 +79,7 @@ class Terminal:
             return
         replayed = f", {calls.replayed:,} replayed" if calls.replayed else ""
         note = f"{calls.live:,} calls, {calls.cached:,} from cache{replayed}, ${calls.usd:.4f}"
-        self._note[context.asset_key.path[-1]] = note
+        self._note[context.asset_key.to_python_identifier()] = note  # as its step is called
 
     def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
         """A line before the first call; nothing where nothing will be paid."""

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dagster._core.storage.defs_state.base import _current_storage  # Dagster has no public way to it
 from hypothesis import HealthCheck, settings
 
 from ops.config import Grading
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
-from pipelines.home import quiet
+from pipelines.quiet import quiet
 
 ROOT = Path(__file__).parents[1]
 CARRIED = (
@@ -43,9 +44,18 @@ def pytest_configure(config: pytest.Config) -> None:
     quiet()
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
-    os.environ.pop("PODIUM_CACHE_URL", None)  # no test writes into a team's cache
+    for name in ("PODIUM_CACHE_URL", "PODIUM_LEDGER_URL", "PODIUM_LIMITS_URL"):
+        os.environ.pop(name, None)  # no test writes into what a team shares
     if isolation() != "bubblewrap":  # the tests' own programs are known; those about the wall skip
         configure(Grading(isolation="resource_limits"), ROOT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """No test inherits a closed Dagster instance. A context of `dg.build_asset_context()` puts an instance in force
+    when it is made and takes it away when it is collected as garbage: collected after the `with` block of another
+    instance, it leaves that one in force, closed, and whatever loads definitions next in this process fails."""
+    _current_storage.set(None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -31,6 +31,10 @@ _LOOK_AGAIN_S = 0.25
 """So long another process is taken to be in the state that it was last seen in."""
 
 
+_FARTHEST_S = 86_400.0
+"""No answer takes as long: what ends later was noted before the clock was set back, and would hold for ever."""
+
+
 class LocalClaim:
     """The claim of one key, until it is released or its process is gone."""
 
@@ -122,6 +126,8 @@ class LocalClaims:
         if state == "running":
             return False
         rest = until - time.time()
+        if rest > _FARTHEST_S:
+            return True
         if rest > 0 and not self._warned:
             self._warned = True
             log.warning(

@@ -42,11 +42,15 @@ class VllmConductor:
         except ImportError:
             remedy = "Install it where the GPUs are (`pip install 'podium[gpu]'`), or write `transformers`"
             raise ConfigError(_recipe(chats.card), setting, "is vllm, which is not installed here", remedy) from None
+        from torch import cuda
+
         engine = LLM(
             model=place,
             revision=given.get("revision"),
             dtype=precision(chats.card) or _stored(place, given),
             max_model_len=LONGEST,
+            # As in `ops.local_models.vllm_server`: not on a CPU, where it ends vLLM 0.32. None: as the model can.
+            enable_chunked_prefill=None if cuda.is_available() else False,
             gpu_memory_utilization=SHARE,
             generation_config="vllm",
             disable_log_stats=True,

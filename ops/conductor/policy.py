@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,7 +16,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.workers.types import Client
-from ops.workflow.cards import WorkerCard
+from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
@@ -45,6 +46,9 @@ class PolicyCard(Settings):
     """Where the weights come from when they do not lie in the folder."""
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
+    renumbered: bool = False
+    """Whether it was taught that a question's workers are numbered from 0, whoever they are; False: a worker keeps its
+    ordinal, and those that are not on offer are missing in the list."""
     rounds: RoundLimits | None = None
     """How far it may go on from its own answers; None: it was never trained to, and writes one workflow."""
 
@@ -60,16 +64,36 @@ class PolicyCard(Settings):
     def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NOBODY) -> Team:
         """The workers of `pool` by this policy's ordinals, shown as it learned them; `data` holds the few-shots.
 
-        Raises `KeyError` for a worker that the pool lacks, `ConfigError` where the few-shots cannot be read.
+        Those that the pool lacks are not on offer, and the others keep their ordinals; workers that the policy does
+        not know are left out (`with_newcomers`). Raises `DataError` where the pool has none of its workers,
+        `ConfigError` where the few-shots cannot be read.
         """
-        return Team(
-            workers=tuple(pool.worker(name) for name in self.offered),
+        there = [ordinal for ordinal, name in enumerate(self.offered) if name in pool.names]
+        if not there:
+            problem = f"knows {', '.join(self.offered)}, of whom pool {pool.name!r} has none"
+            raise DataError(CARD, "offered", problem, "Train a policy on that pool")
+        team = Team(
+            workers=tuple((pool if name in pool.names else self.pool).worker(name) for name in self.offered),
             client=client,
             prompting=self.prompting,
             few_shots=load_few_shots(data, self.prompting.few_shots),
             cards=self.cards,
             execution=execution,
         )
+        return team if len(there) == len(self.offered) else team.offering(there, renumbered=self.renumbered)
+
+    def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
+        """The team, and by the next ordinals the workers of `pool` that the policy does not know, each with the card
+        that `data/profiles.json` gives it. A policy that was trained without cards cannot tell a new ordinal from
+        another: to it nobody new is offered. Raises `DataError` where a newcomer was not measured.
+        """
+        new = [name for name in pool.names if name not in self.offered]
+        if not new or not self.cards:
+            return team
+        workers = (*team.workers, *(pool.worker(name) for name in new))
+        ordinals = (*team.ordinals, *range(len(team.workers), len(workers)))
+        whole = replace(team, workers=workers, cards=(*team.cards, *load_cards(data, new)), present=None)
+        return whole if len(ordinals) == len(workers) else whole.offering(ordinals)
 
     def write(self, folder: Path) -> None:
         write_text(folder / CARD, json.dumps(self.model_dump(mode="json"), indent=1))
@@ -90,7 +114,9 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
     place, given = weights(folder, card)
     tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
-    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card) or "auto", **given)
+    # The other formats of weights are pickles, which run what somebody else has written.
+    safe = {} if "gguf_file" in given else {"use_safetensors": True}
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card) or "auto", **safe, **given)
     declared = _tokens_alone(model.generation_config)
     if "gguf_file" in given:
         model = _plain_copy(model)

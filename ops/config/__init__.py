@@ -6,6 +6,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 """
 
 from ops.config.adaptive import Adaptive
+from ops.config.alerts import KINDS, AlertKind, Alerts, Mail, Slack
 from ops.config.base import STORED, Settings, digest
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.evaluation import TRANSFORMERS, VLLM, Evaluation
@@ -13,15 +14,28 @@ from ops.config.execution import Execution
 from ops.config.generation import Generation
 from ops.config.grading import Grading
 from ops.config.guards import Guards
-from ops.config.loading import load, load_deepspeed, load_gate, load_pool, load_recipe, pool_file, resolved
+from ops.config.loading import (
+    load,
+    load_alerts,
+    load_deepspeed,
+    load_gate,
+    load_pool,
+    load_recipe,
+    load_retraining,
+    pool_file,
+    resolved,
+)
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
 from ops.config.recursive import Recursive, RoundLimits
+from ops.config.retraining import Change, Probing, Retraining
+from ops.config.serving import Serving, load_serving
 from ops.config.setup import Setup, asked_alike
 from ops.config.snapshot import Snapshot
 from ops.config.spending import Budget, Precaching, Replay
+from ops.config.stage import Stage
 from ops.config.training import (
     ColdStart,
     Grpo,
@@ -33,12 +47,16 @@ from ops.config.training import (
 from ops.config.versions import Versions
 
 __all__ = [
+    "KINDS",
     "STORED",
     "TRANSFORMERS",
     "VLLM",
     "Adaptive",
+    "AlertKind",
+    "Alerts",
     "BenchmarkSource",
     "Budget",
+    "Change",
     "ColdStart",
     "Curation",
     "Evaluation",
@@ -48,31 +66,40 @@ __all__ = [
     "Grpo",
     "Guards",
     "Lora",
+    "Mail",
     "Pool",
     "Precaching",
     "PretrainedPolicy",
     "Price",
+    "Probing",
     "PromotionGate",
     "Prompting",
     "Recipe",
     "Recursive",
     "Replay",
+    "Retraining",
     "RoundLimits",
     "ScratchPolicy",
     "Serve",
+    "Serving",
     "Settings",
     "Setup",
+    "Slack",
     "Snapshot",
+    "Stage",
     "Validation",
     "Versions",
     "Worker",
     "asked_alike",
     "digest",
     "load",
+    "load_alerts",
     "load_deepspeed",
     "load_gate",
     "load_pool",
     "load_recipe",
+    "load_retraining",
+    "load_serving",
     "pool_file",
     "resolved",
 ]

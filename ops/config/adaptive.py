@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -29,3 +30,12 @@ class Adaptive(Stage):
         if self.largest is not None and self.largest < self.smallest:
             raise ValueError(f"largest = {self.largest} is below smallest = {self.smallest}")
         return self
+
+    def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
+        """The ordinals of `workers` that the problem of this key offers in this epoch: the same whenever it is asked.
+
+        How many are offered is drawn first, every size alike. In order, or shuffled where the stage reshuffles.
+        """
+        random = Random(f"{seed} {epoch} {problem}")
+        ordinals = random.sample(range(workers), random.randint(self.smallest, self.largest or workers))
+        return tuple(ordinals if self.reshuffle else sorted(ordinals))

@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from ops.config.alerts import Alerts
 from ops.config.base import Settings
 from ops.config.bases import Layer, base_of, merged, said_in
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
+from ops.config.retraining import Retraining
+from ops.config.revisions import Revisions
 from ops.config.secret import KEY_SHAPE, names_a_key
 from ops.config.variants import PoolFile
 from ops.core.errors import ConfigError
@@ -70,7 +73,7 @@ def mistake(file: Path, model: type[Settings], error: ValidationError) -> Config
         )
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
-    elif any(names_a_key(str(part)) or str(part) == "api_key_env" for part in first["loc"]) or "key" in problem:
+    elif any(names_a_key(str(part)) or str(part).endswith("_env") for part in first["loc"]) or "key" in problem:
         remedy = "Write the variable's name there, and the key itself nowhere but in the environment"
     else:
         remedy = f"Found {first['input']!r:.120}"
@@ -83,14 +86,15 @@ def pool_file(config: Path, name: str) -> Path:
 
 
 def load_pool(config: Path, name: str) -> Pool:
-    """The pool "NAME" as `config/pools/NAME.yaml` has it, or its variant "NAME:VARIANT". Raises `ConfigError`."""
+    """The pool "NAME" as `config/pools/NAME.yaml` has it, or its variant "NAME:VARIANT"; of a model that drifted, the
+    revision that `config/revisions.yaml` notes. Raises `ConfigError`."""
     file = pool_file(config, name)
     pool_of_file = load(PoolFile, file)
     variant = name.partition(":")[2]
     if variant and variant not in pool_of_file.variants:
         known = ", ".join(sorted(pool_of_file.variants)) or "none"
         raise ConfigError(file, f"variants.{variant}", "does not exist", f"Variants there: {known}")
-    return pool_of_file.resolve(variant)
+    return Revisions.read(config).of(pool_of_file.resolve(variant))
 
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
@@ -125,6 +129,18 @@ def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str,
 def load_gate(config: Path) -> PromotionGate:
     """`config/promotion.yaml`. Raises `ConfigError`."""
     return load(PromotionGate, config / "promotion.yaml")
+
+
+def load_alerts(config: Path) -> Alerts:
+    """`config/alerts.yaml`; where there is none, nobody but the log is told. Raises `ConfigError`."""
+    file = config / "alerts.yaml"
+    return load(Alerts, file) if file.exists() else Alerts()
+
+
+def load_retraining(config: Path) -> Retraining:
+    """`config/retraining.yaml`, or the defaults where a workspace has none. Raises `ConfigError`."""
+    file = config / "retraining.yaml"
+    return load(Retraining, file) if file.is_file() else Retraining()
 
 
 def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:

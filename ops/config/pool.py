@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from ops.config.base import Settings, digest
 from ops.config.secret import find_in, find_in_url
 
-Tag = Literal["closed", "code", "open", "reasoning", "tool"]
+Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """What is known of a worker: weights closed or open, a tool that is no model, what it is made for."""
 
 

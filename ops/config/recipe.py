@@ -17,6 +17,7 @@ from ops.config.guards import Guards
 from ops.config.prompting import Prompting
 from ops.config.recursive import Recursive
 from ops.config.spending import Budget, Precaching, Replay
+from ops.config.stage import Stage
 from ops.config.training import ColdStart, Grpo, PretrainedPolicy, ScratchPolicy
 from ops.config.versions import Versions
 from ops.core.registry import check_names
@@ -49,6 +50,8 @@ class Recipe(Settings):
     """None: the Conductor is trained with its whole pool on offer, and that is all."""
     recursive: Recursive | None = None
     """None: the Conductor writes one workflow for a question, and that is all."""
+    fine_tune: Stage = Stage()
+    """When the pool has changed: the recipe's last stage of training once more, from the champion."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
@@ -86,6 +89,8 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _subsets_can_be_told_apart(self) -> Self:
         if self.adaptive is None:
+            if self.cold_start is not None and self.cold_start.parts_share:
+                raise ValueError("cold_start.parts_share needs an adaptive section, which says how a part is drawn")
             return self
         if self.adaptive.reshuffle and not self.prompting.cards:
             raise ValueError(

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
+from ops.config.ablations import Ablations, experiments_now
 from ops.config.base import STORED, Settings, digest
-from ops.config.loading import load_deepspeed, load_evaluation_pools, load_gate, load_pool, load_recipe
+from ops.config.loading import (
+    load_deepspeed,
+    load_evaluation_pools,
+    load_gate,
+    load_pool,
+    load_recipe,
+    load_retraining,
+)
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
+from ops.config.retraining import Change, Retraining
 from ops.config.setup import Setup
-from ops.core.errors import DataError
+from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 
 
@@ -34,6 +43,14 @@ class Snapshot(Settings):
     deepspeed: dict[str, Any] | None = None
     """What the recipe's DeepSpeed file says."""
     git_commit: str
+    retraining: Retraining = Retraining()
+    experiments: Ablations | str = "the run is older than its experiments: start a new one"
+    """What `config/experiments.yaml` says, or what is wrong with it."""
+    change: Change | None = None
+    """The change of the pool that the run is about; None: it is about none."""
+    conductor: Literal["as the recipe", "champion", "fine-tuned"] = "as the recipe"
+    """Whose policy is scored, compared and registered: the one that the recipe's own training makes, the changed
+    pool's champion as it is, or that champion fine-tuned."""
 
     @classmethod
     def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
@@ -49,6 +66,8 @@ class Snapshot(Settings):
             gate=load_gate(config),
             deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
+            retraining=load_retraining(config),
+            experiments=experiments_now(config),
         )
 
     @classmethod
@@ -64,6 +83,12 @@ class Snapshot(Settings):
     def setup(self, workspace: Workspace) -> Setup:
         """What its run works with, in that checkout."""
         return Setup(workspace, self.recipe, self.pool, self.evaluation_pools)
+
+    def readable_experiments(self) -> Ablations:
+        """What `config/experiments.yaml` said. Raises `PodiumError` with what was wrong with it."""
+        if isinstance(self.experiments, str):
+            raise PodiumError(self.experiments)
+        return self.experiments
 
     @property
     def key(self) -> str:

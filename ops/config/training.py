@@ -75,6 +75,9 @@ class ColdStart(Settings):
     recursive_share: float = Field(default=0.0, ge=0, lt=1)
     """Share of the examples that are recursive rounds: the prompt shows a workflow that exploration or precaching tried
     and what it gave; a right answer is kept, after a wrong one another workflow follows. Half of each."""
+    parts_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the other examples that offer only a part of the pool, drawn as the adaptive stage draws it; the
+    workflow is of that part's workers. Without them a policy writes the names of workers that are not there."""
     micro_batch: int | None = Field(default=None, ge=1)
     """Examples in one forward and backward pass, where the whole batch takes too much memory; divides `batch`."""
     lora: Lora | None = None

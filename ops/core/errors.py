@@ -57,5 +57,13 @@ class OverBudget(WorkerError):
     """The next call's worst case would pass the cap: nothing was sent."""
 
 
+class LedgerUnavailable(PodiumError):
+    """The shared ledger does not answer: nothing may be spent that could not be counted."""
+
+
+class LimitsUnavailable(PodiumError):
+    """What keeps the workers' limits for a team does not answer: nobody may be asked beyond them."""
+
+
 class CacheUnavailable(PodiumError):
     """The shared response cache does not answer: nothing may be paid for that could not be kept."""

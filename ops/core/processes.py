@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, NamedTuple
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import psutil
 
 _CLOCK_SLACK_S = 5.0
-"""A process's start time is reckoned from the boot time, which moves when the clock is set."""
+"""Identities of earlier checkouts are times by the wall clock, reckoned from a boot time that moves with it."""
+_EPOCH_BELOW = float(1 << 33)
+"""They are seconds since the epoch, and below this; ours are above."""
 
 
 class ProcessId(NamedTuple):
-    """A process for all time: its pid, and when it began (seconds since the epoch)."""
+    """A process for all time: its pid, and a number that only its start had."""
 
     pid: int
     started: float
+    """On Linux which boot, and its clock ticks since then: no clock that a person or NTP sets is in it. Elsewhere
+    seconds since the epoch, as the kernel noted them."""
 
 
 State = Literal["running", "suspended", "gone"]
@@ -26,7 +36,7 @@ def this_process() -> ProcessId:
     if _own is None or _own.pid != os.getpid():
         import psutil
 
-        _own = ProcessId(os.getpid(), float(psutil.Process().create_time()))
+        _own = ProcessId(os.getpid(), _start(psutil.Process()))
     return _own
 
 
@@ -37,7 +47,7 @@ def state_of(process: ProcessId) -> State:
     try:
         there = psutil.Process(process.pid)
         status = there.status()
-        if status == psutil.STATUS_ZOMBIE or abs(there.create_time() - process.started) > _CLOCK_SLACK_S:
+        if status == psutil.STATUS_ZOMBIE or not _same(there, process.started):
             return "gone"
     except psutil.NoSuchProcess:
         return "gone"
@@ -45,7 +55,7 @@ def state_of(process: ProcessId) -> State:
 
 
 def name_of(pid: int) -> str:
-    """A process's name for all time: the pid with the second of its start, for pids are used again.
+    """A process's name for all time: the pid with what only its start had, for pids are used again.
 
     A process that is gone, or only not yet reaped, has a name that no other ever had.
     """
@@ -53,7 +63,39 @@ def name_of(pid: int) -> str:
 
     try:
         process = psutil.Process(pid)
-        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else _start(process)
     except psutil.NoSuchProcess:
         started = 0.0
     return f"{pid}:{started:.2f}"
+
+
+def _start(process: psutil.Process) -> float:
+    """`ProcessId.started` of a process that is there. Raises `psutil.NoSuchProcess`."""
+    import psutil
+
+    if not psutil.LINUX:
+        return float(process.create_time())
+    try:
+        content = Path(f"/proc/{process.pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(process.pid) from None
+    ticks = int(content.rpartition(b")")[2].split()[19])  # field 22; the name, in brackets, may hold anything
+    return float(_boot() << 33 | ticks)
+
+
+def _same(process: psutil.Process, started: float) -> bool:
+    import psutil
+
+    if psutil.LINUX and started < _EPOCH_BELOW:
+        return bool(abs(process.create_time() - started) <= _CLOCK_SLACK_S)
+    return _start(process) == started
+
+
+@cache
+def _boot() -> int:
+    """A number of up to 20 bits for this boot, never 0: pids and ticks begin again with each."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        name = b""
+    return zlib.crc32(name) % ((1 << 20) - 1) + 1

@@ -59,11 +59,20 @@ class SqliteFile:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection, in autocommit mode, for this thread alone while in the block."""
-        with self._lock:
-            if self._connection is None or self._pid != os.getpid():
-                self._connection, self._pid = self._open(), os.getpid()
-            yield self._connection
+        """The connection, in autocommit mode, for this thread alone while in the block.
+
+        Raises `DataError` where the disk is full; what was committed before is there, and nothing of what was not.
+        """
+        try:
+            with self._lock:
+                if self._connection is None or self._pid != os.getpid():
+                    self._connection, self._pid = self._open(), os.getpid()
+                yield self._connection
+        except sqlite3.OperationalError as error:
+            if "full" not in str(error):
+                raise
+            remedy = "Make room and give the same command again: what was kept is kept"
+            raise DataError(self.path, "(file)", str(error), remedy) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
@@ -43,12 +43,17 @@ class Comparison:
     """What the promotion gate pairs with the Conductor's rows."""
     reach: dict[str, Reach] = field(default_factory=dict)
     """In-domain, and on the unseen benchmarks: how far the Conductor comes."""
+    origin: str = ""
+    """Key of all that the Conductor's scores depend on: policy, pool, questions, settings."""
+    questions: dict[str, str] = field(default_factory=dict)
+    """Benchmark → the key of its questions."""
 
 
-def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
+def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     """Build the leaderboard from the stored rows of this policy, its cold start and the workers; store it.
 
-    The best single worker is chosen by the training responses, before the test is seen.
+    The best single worker is chosen by the training responses, before the test is seen. `base_policy`: None where
+    the Conductor goes on from a champion, which was taught elsewhere.
     Raises `DataError` when something was not scored yet, or what lies there is of something else.
     """
     domains = _domains(setup)
@@ -57,7 +62,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
     trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
-    cold = stored_scores(setup, base_policy, COLD_START, list(domains)) if setup.recipe.cold_start else None
+    taught = base_policy if setup.recipe.cold_start else None
+    cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
     singles = score_rows(alone)
     groups = {"in-domain": training_benchmarks(), "unseen": unseen_benchmarks()}
@@ -69,6 +75,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path) -> Comparison:
         best_worker=best,
         best_worker_rows=_with_domains(of_worker(alone, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
+        origin=_origin(setup, policy),
+        questions=_question_keys(setup),
     )
     facts = _facts(setup, policy) | {
         "best_worker": best,
@@ -100,6 +108,8 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         best_worker=best,
         best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
+        origin=_origin(setup, policy),
+        questions=_question_keys(setup),
     )
 
 
@@ -110,12 +120,20 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
     files += [shelf.file(name) for shelf in shelves(setup) for name in asked]
     return {
-        "origin": digest([
-            scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)
-        ]),
+        "origin": _origin(setup, policy),
         "prices": " ".join(pool.prices_key for pool in (setup.pool, *setup.pools.values())),
         "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
     }
+
+
+def _origin(setup: Setup, policy: Path) -> str:
+    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    return digest([scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
+
+
+def _question_keys(setup: Setup) -> dict[str, str]:
+    every = evaluation_questions(setup.workspace, setup.recipe)
+    return {name: questions_key(questions) for name, questions in sorted(every.items()) if questions}
 
 
 def _domains(setup: Setup) -> dict[str, str]:

@@ -35,7 +35,7 @@ def intervention_table(as_it_is: Sequence[ScoreRow], arms: Sequence[ArmRows]) ->
 
 def _line(arm: ArmRows, base: Sequence[ScoreRow] | None) -> list[str | int | float]:
     cells: list[str | int | float] = [arm.name, "–" if base is None else f"{100 * arm.changed:.0f}"]
-    for names in _groups(arm.rows).values():
+    for names in benchmark_groups(arm.rows).values():
         own = percent(accuracy([arm.rows], names))
         cells += [own, "–" if base is None else percent(difference([arm.rows], [base], names))]
     scored = [row for row in arm.rows if not row.unscorable]
@@ -47,9 +47,9 @@ def _line(arm: ArmRows, base: Sequence[ScoreRow] | None) -> list[str | int | flo
 
 def intervention_picture(as_it_is: Sequence[ScoreRow], arms: Sequence[ArmRows]) -> bytes:
     """PNG: each arm minus the policy as it is, in-domain and unseen, with standard errors."""
-    groups = {name: names for name, names in _groups(as_it_is).items() if names}
+    own = {name: names for name, names in benchmark_groups(as_it_is).items() if names}
     differences = {
-        arm.name: {group: difference([arm.rows], [as_it_is], names) for group, names in groups.items()} for arm in arms
+        arm.name: {group: difference([arm.rows], [as_it_is], names) for group, names in own.items()} for arm in arms
     }
     return bars(differences, "minus the policy as it is, in points")
 
@@ -84,7 +84,8 @@ def markdown(columns: Columns) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in columns.rows)]) + "\n"
 
 
-def _groups(rows: Sequence[ScoreRow]) -> dict[str, list[str]]:
+def benchmark_groups(rows: Sequence[ScoreRow]) -> dict[str, list[str]]:
+    """The benchmarks that the rows are of, trained on and unseen."""
     asked = {row.benchmark for row in rows}
     return {
         "in-domain": [name for name in training_benchmarks() if name in asked],

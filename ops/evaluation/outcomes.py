@@ -29,7 +29,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def systems(setup: Setup, policy: Path, base_policy: Path) -> dict[str, list[ScoreRow]]:
+def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, list[ScoreRow]]:
     """Everything that was stored of this evaluation. Raises `DataError` where a part is missing or of another."""
     rows: dict[str, list[ScoreRow]] = {}
     for read in sources(setup, policy, base_policy).values():
@@ -37,14 +37,14 @@ def systems(setup: Setup, policy: Path, base_policy: Path) -> dict[str, list[Sco
     return rows
 
 
-def sources(setup: Setup, policy: Path, base_policy: Path) -> dict[str, Callable[[], Systems]]:
+def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], Systems]]:
     """`conductor`, `cold_start`, `workers` and each baseline that asks → what reads its rows, raising `DataError`."""
     questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
     made: dict[str, Callable[[], Systems]] = {
         CONDUCTOR: lambda: {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
     }
-    if setup.recipe.cold_start is not None:
-        made[COLD_START] = lambda: {COLD_START: stored_scores(setup, base_policy, COLD_START, list(questions_of))}
+    if (taught := base_policy) is not None and setup.recipe.cold_start is not None:
+        made[COLD_START] = lambda: {COLD_START: stored_scores(setup, taught, COLD_START, list(questions_of))}
     made["workers"] = partial(_workers, setup)
     return made | {shelf.entry.name: partial(_baseline, shelf, questions_of) for shelf in shelves(setup)}
 
@@ -63,11 +63,11 @@ def outcomes_file(workspace: Workspace, policy: Path) -> Path:
     return workspace.scores / "outcomes" / f"{policy_key(policy)}.parquet"
 
 
-def write_outcomes(setup: Setup, policy: Path, base_policy: Path) -> Path:
+def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path:
     """The table as `outcomes_file`, whole or not at all; no question, answer or workflow is in it. Raises as `systems`
     does."""
     file = outcomes_file(setup.workspace, policy)
-    policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy)}
+    policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
     file.parent.mkdir(parents=True, exist_ok=True)
     half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     table(setup, systems(setup, policy, base_policy), policies).to_parquet(half, index=False)

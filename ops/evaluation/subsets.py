@@ -37,6 +37,24 @@ def parts(workers: int, per_size: int, seed: int) -> dict[int, list[Part]]:
     return drawn
 
 
+def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, Part]:
+    """What people call a part → the part: who has a tag, who has not, and the cheap half; each part once.
+
+    `output_usd`: worker's name → USD of an answer's token, by which half of the workers, or one more, are cheap.
+    """
+    every = range(len(workers))
+    tags = dict.fromkeys(tag for worker in workers for tag in worker.tags)
+    named = {f"{tag} only": tuple(i for i in every if tag in workers[i].tags) for tag in tags}
+    named |= {f"none {tag}": tuple(i for i in every if tag not in workers[i].tags) for tag in tags}
+    by_price = sorted(every, key=lambda i: output_usd[workers[i].name])
+    named["the cheap half"] = tuple(sorted(by_price[: (len(workers) + 1) // 2]))
+    known: dict[Part, str] = {}
+    for name, part in named.items():
+        if 0 < len(part) < len(workers):
+            known.setdefault(part, name)
+    return {name: part for part, name in known.items()}
+
+
 def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
     """The team and one more worker, by the next ordinal; `cards`: the worker's, where the team has some.
 
@@ -69,12 +87,9 @@ async def evaluate_parts(
     }
 
 
-async def accuracies_alone(
-    problems: Sequence[Problem], team: Team, settings: Evaluation, benchmarks: Sequence[str]
-) -> list[float]:
-    """Each worker's accuracy alone, by ordinal: the mean over `benchmarks`. Nothing is written: cheap, and cached."""
-    runs = [await evaluate(_Alone(ordinal), problems, team, settings) for ordinal in range(len(team.workers))]
-    return [accuracy([rows], benchmarks).mean for rows in runs]
+async def evaluate_alone(problems: Sequence[Problem], team: Team, settings: Evaluation, ordinal: int) -> list[ScoreRow]:
+    """What one worker of the team gives alone. Nothing is written."""
+    return await evaluate(_Alone(ordinal), problems, team, settings)
 
 
 class _Alone:

@@ -62,6 +62,9 @@ def command(worker: Worker, workspace: Workspace) -> list[str]:
         options += ["--max-model-len", str(serve.max_model_len)]
     if not _has_gpu():
         options.append("--enforce-eager")  # compiling takes longer than a small model's whole run
+        # A prompt that is read in two steps and has a seed ends vLLM 0.32 on a CPU: it sets its generator back, which
+        # only a GPU's can be ("CPU Generator does not use offset").
+        options.append("--no-enable-chunked-prefill")
     # Not the `vllm` script: the CPU build is a package of another name, and the script looks for its own.
     module = ["-m", "vllm.entrypoints.openai.api_server"]
     return [str(vllm_python(workspace)), *module, *options, *serve.args]

@@ -6,21 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import fmean
-from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, Setup, Worker
 from ops.core.rows import ResponseRow
 from ops.evaluation.baseline import Asking, chosen
 from ops.planning.lengths import Lengths
-from ops.precaching.estimate import SUBTASK_TOKENS, MeanTokens, measured_usage, usual_answer
-from ops.workers.providers import worst_price
+from ops.planning.prices import NOTHING, Call, Prices, Span
+from ops.precaching.estimate import SUBTASK_TOKENS
 
-FORMAT_TOKENS = 20
-"""Of the sentence that asks for a form of answer, beside the question."""
-SPEED = (100.0, 50.0, 25.0)
-"""Tokens a second of a language model that was never measured: fast, as expected, slow."""
-FIRST_TOKEN_S = 1.0
 HARD = (0.1, 0.5, 1.0)
 """Share of the training problems that no worker reliably solves alone, on which exploration tries workflows."""
 
@@ -29,29 +23,6 @@ COLD_START, ROUNDS = "cold start", "training in rounds"
 """The stages' names."""
 
 
-class Span(NamedTuple):
-    """A figure between its low and its high end."""
-
-    low: float
-    expected: float
-    high: float
-
-    def plus(self, other: Span) -> Span:
-        """Both together."""
-        return Span(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-    def times(self, other: Span | float) -> Span:
-        """End by end."""
-        factors = other if isinstance(other, Span) else (other, other, other)
-        return Span(*(mine * theirs for mine, theirs in zip(self, factors, strict=True)))
-
-    @classmethod
-    def of(cls, value: float) -> Span:
-        """A figure that is known."""
-        return cls(value, value, value)
-
-
-NOTHING = Span.of(0.0)
 DISTINCT = Span(0.1, 0.2, 1.0)
 """Share of a scratch policy's calls that are paid for: the others ask what was asked before (18 % were paid for in the
 quickstart, docs/training.md). A language model's subtasks differ."""
@@ -59,26 +30,6 @@ quickstart, docs/training.md). A language model's subtasks differ."""
 
 ANEW = Span(0.0, 0.5, 1.0)
 """Share of the recursive rounds that keep no answer and ask workers again."""
-
-
-class Call(NamedTuple):
-    """One call of one worker."""
-
-    prompt: Span
-    """Tokens."""
-    answer: Span
-    latency_s: Span
-    input_usd: float
-    """Of a token."""
-    output_usd: float
-
-    @property
-    def usd(self) -> Span:
-        return self.prompt.times(self.input_usd).plus(self.answer.times(self.output_usd))
-
-    @property
-    def tokens(self) -> Span:
-        return self.prompt.plus(self.answer)
 
 
 def refilled(grpo: Grpo) -> Span:
@@ -123,59 +74,11 @@ def total(stages: Iterable[StageCost]) -> StageCost:
     return both
 
 
-class Prices:
-    """What a call costs and takes: as measured of this worker on this benchmark, else as usual."""
-
-    def __init__(self, setup: Setup, known: Lengths, rows: list[ResponseRow]) -> None:
-        self._setup, self._known = setup, known
-        self._usage: Mapping[tuple[str, str], MeanTokens] = measured_usage(rows)
-        seconds: dict[str, list[float]] = {}
-        for row in rows:
-            if row.status == "ok":
-                seconds.setdefault(row.worker, []).append(row.response.latency_s)
-        self._seconds = {worker: fmean(values) for worker, values in seconds.items()}
-        self._price = {worker.name: worst_price(worker, setup.pool_file) for worker in setup.pool.workers}
-
-    def call(self, worker: Worker, benchmark: str) -> Call:
-        """One answer of a worker that sees the question alone."""
-        usage = self._usage.get((worker.name, benchmark)) or self._usage.get((worker.name, ""))
-        if usage is not None:
-            prompt, answer = Span.of(usage.prompt_tokens), Span.of(usage.completion_tokens)
-        else:
-            usual = usual_answer(worker, BENCHMARKS[benchmark].grader)
-            prompt = Span.of(self._known.question + FORMAT_TOKENS)
-            answer = Span(*(min(part * usual, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
-        return Call(prompt, answer, self._latency(worker, answer), *self._price[worker.name])
-
-    def workflow(self, benchmark: str, *, again: bool = False) -> tuple[Span, dict[str, Call]]:
-        """(steps, worker's name → the mean call of a step): any worker alike.
-
-        Low: one step. High: (1 + max_steps) / 2 steps, each of which sees all before it. Expected: as many, and half
-        of what they could see. `again`: of a later round, where a step could also see the answer of the one before.
-        """
-        most = (1 + self._setup.recipe.prompting.max_steps) / 2
-        alone = {worker.name: self.call(worker, benchmark) for worker in self._setup.pool.workers}
-        said = reduce(Span.plus, (call.answer for call in alone.values())).times(1 / len(alone))
-        seen = (most - 1) / 2  # of a step, in the mean: most choose 2 of most
-        seen += again
-        context = said.plus(Span.of(SUBTASK_TOKENS)).times(Span(0.0, seen / 2, seen))
-        wider = context.plus(Span.of(SUBTASK_TOKENS))
-        return Span(1.0, most, most), {
-            name: call._replace(prompt=call.prompt.plus(wider)) for name, call in alone.items()
-        }
-
-    def _latency(self, worker: Worker, answer: Span) -> Span:
-        if worker.latency_s is not None:
-            return NOTHING  # a tool, which answers at once
-        if worker.name in self._seconds:
-            return Span.of(self._seconds[worker.name])
-        return Span(*(FIRST_TOKEN_S + tokens / speed for tokens, speed in zip(answer, SPEED, strict=True)))
-
-
 @dataclass
 class _Bill:
-    """What one worker is asked in a stage."""
+    """What one worker is asked in a stage, as one pool has it."""
 
+    worker: Worker
     calls: Span = NOTHING
     tokens: Span = NOTHING
     usd: Span = NOTHING
@@ -188,14 +91,42 @@ class _Bill:
         self.usd = self.usd.plus(call.usd.times(calls))
         self.busy_s = self.busy_s.plus(call.latency_s.times(calls))
 
-    def hours(self, worker: Worker) -> Span:
+    @property
+    def hours(self) -> Span:
         """Within the worker's limits: calls in flight, requests and tokens a minute."""
+        worker = self.worker
         limits = [self.busy_s.times(1 / worker.concurrency / 3600)]
         if worker.requests_per_minute:
             limits.append(self.calls.times(1 / worker.requests_per_minute / 60))
         if worker.tokens_per_minute:
             limits.append(self.tokens.times(1 / worker.tokens_per_minute / 60))
         return Span(*map(max, zip(*limits, strict=True)))
+
+
+class _Bills:
+    """What the workers are asked in a stage."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, str], _Bill] = {}
+
+    def of(self, prices: Prices, name: str) -> _Bill:
+        """The worker of that name in the pool of these prices."""
+        known = self._of.get((id(prices), name))
+        if known is None:
+            [worker] = [worker for worker in prices.workers if worker.name == name]
+            known = self._of[id(prices), name] = _Bill(worker)
+        return known
+
+    def sum(self, figure: Callable[[_Bill], Span]) -> Span:
+        """Of all workers together."""
+        return reduce(Span.plus, map(figure, self._of.values()), NOTHING)
+
+    def hours(self) -> dict[str, Span]:
+        """Worker's name → hours: two pools are asked one after the other."""
+        hours: dict[str, Span] = {}
+        for bill in self._of.values():
+            hours[bill.worker.name] = hours.get(bill.worker.name, NOTHING).plus(bill.hours)
+        return hours
 
 
 class Stages:
@@ -209,6 +140,11 @@ class Stages:
         rows: list[ResponseRow],
     ) -> None:
         self._setup, self._prices = setup, Prices(setup, known, rows)
+        priced = {setup.pool.answers_key: self._prices}
+        self._evaluated: dict[str, Prices] = {}
+        for name in questions:  # a pool of the evaluation's own was not measured
+            asked = setup.asked_on(name)
+            self._evaluated[name] = priced.setdefault(asked.pool.answers_key, Prices(asked, known))
         settings = {name: setup.recipe.evaluation.of(name) for name in questions}
         self._questions = {name: _most(count or 0, settings[name].most_questions) for name, count in questions.items()}
         self._answers = {name: count * settings[name].repeats for name, count in self._questions.items()}
@@ -233,7 +169,11 @@ class Stages:
         candidates, samples = round(self.places * recipe.curation.shortlist_factor), recipe.precaching.samples
         workers = len(self._setup.pool.workers)
         what = f"{candidates:,} problems × {workers} workers × {samples}"
-        return self._alone("precaching", what, self._spread(candidates * samples))
+        prices, bills = self._prices, _Bills()
+        for benchmark, count in self._spread(candidates * samples).items():
+            for worker in prices.workers:
+                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count))
+        return self._stage("precaching", what, bills)
 
     def cold_start(self) -> StageCost | None:
         """The workflows that exploration tries."""
@@ -278,33 +218,39 @@ class Stages:
         workers = len(self._setup.pool.workers)
         asked = {name: float(count) for name, count in self._answers.items()}
         what = f"{self._asked()} × {workers} workers"
-        alone = self._alone("every worker alone", what, asked)
+        bills = _Bills()
+        for benchmark, count in asked.items():
+            prices = self._evaluated[benchmark]
+            for worker in prices.workers:
+                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count))
+        alone = self._stage("every worker alone", what, bills)
         asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
         if not asking:
             return alone
         parts, words = [alone], []
         for entry in asking:
             calls, problems = entry.calls(workers), entry.learning(workers)
-            parts += [self._baseline(calls, asked), self._baseline(1, self._spread(problems))]
+            parts += [self._baseline(calls, asked, self._evaluated), self._baseline(1, self._spread(problems), {})]
             words.append(f"{entry.title} ({calls:.0f}{f', and {problems:,.0f} to the mix' if problems else ''})")
         slowest = max(parts, key=lambda part: part.hours.expected)
         what = f"{what}; calls a question: {', '.join(words)}"
         return replace(total(parts), name="baselines", what=what, limited_by=slowest.limited_by, policy_hours=None)
 
-    def _baseline(self, calls: float, asked: Mapping[str, float]) -> StageCost:
+    def _baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, Prices]) -> StageCost:
         """So many calls a question, at most, of which each sees none, half or all of those before.
 
         Any worker alike, between the cheapest and the dearest: which is best is known when the mix was answered.
         """
         seen = (calls - 1) / 2
-        bills = {worker.name: _Bill() for worker in self._setup.pool.workers}
-        alone = dict.fromkeys(bills, 0.0)  # USD
+        bills, alone = _Bills(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD
         for benchmark, count in asked.items():
-            each = {worker.name: self._prices.call(worker, benchmark) for worker in self._setup.pool.workers}
+            prices = on.get(benchmark, self._prices)
+            each = {worker.name: prices.call(worker, benchmark) for worker in prices.workers}
             said = reduce(Span.plus, (call.answer for call in each.values())).times(1 / len(each))
             shown = said.plus(Span.of(SUBTASK_TOKENS)).times(Span(0.0, seen / 2, seen))
             for name, call in each.items():
-                bills[name].take(call._replace(prompt=call.prompt.plus(shown)), Span.of(count * calls / len(each)))
+                asking = call._replace(prompt=call.prompt.plus(shown))
+                bills.of(prices, name).take(asking, Span.of(count * calls / len(each)))
                 alone[name] += count * call.usd.expected
         cost, mean = self._stage("", "", bills), fmean(alone.values())
         ratios = Span(min(alone.values()) / mean, 1.0, max(alone.values()) / mean) if mean else Span.of(1.0)
@@ -320,7 +266,7 @@ class Stages:
         again = NOTHING
         if recipe.recursive is not None and recipe.recursive.limits.rounds:  # the last policy goes on
             again, what = ANEW.times((recipe.recursive.limits.calls_ratio - 1) * asked), f"{what}, in rounds"
-        return self._workflows("evaluation", what, Span.of(policies * asked), shares, again)
+        return self._workflows("evaluation", what, Span.of(policies * asked), shares, again, on=self._evaluated)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
@@ -341,44 +287,43 @@ class Stages:
             for name, domain in zip(self._trained, domains, strict=True)
         }
 
-    def _alone(self, name: str, what: str, asked: Mapping[str, float]) -> StageCost:
-        bills = {worker.name: _Bill() for worker in self._setup.pool.workers}
-        for benchmark, count in asked.items():
-            for worker in self._setup.pool.workers:
-                bills[worker.name].take(self._prices.call(worker, benchmark), Span.of(count))
-        return self._stage(name, what, bills)
-
     def _workflows(
-        self, name: str, what: str, count: Span, shares: Mapping[str, float], again: Span = NOTHING, waits: int = 0
+        self,
+        name: str,
+        what: str,
+        count: Span,
+        shares: Mapping[str, float],
+        again: Span = NOTHING,
+        waits: int = 0,
+        on: Mapping[str, Prices] | None = None,
     ) -> StageCost:
         """`again`: workflows of later rounds, beside `count`. `waits`: times that everybody waits for the last
-        workflow of a batch."""
-        bills = {worker.name: _Bill() for worker in self._setup.pool.workers}
+        workflow of a batch. `on`: benchmark → who answers there, where it is not the recipe's pool."""
+        bills = _Bills()
         chain = NOTHING
         for benchmark, share in shares.items():
+            prices = (on or {}).get(benchmark, self._prices)
             for later, workflows in ((False, count), (True, again)):
-                steps, calls = self._prices.workflow(benchmark, again=later)
+                steps, calls = prices.workflow(benchmark, again=later)
                 each = workflows.times(share / len(calls)).times(steps)
                 for worker, call in calls.items():
-                    bills[worker].take(call, each)
+                    bills.of(prices, worker).take(call, each)
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
         return self._stage(name, what, bills, distinct=self._scratch, chain=chain.times(waits / 3600))
 
-    def _stage(
-        self, name: str, what: str, bills: Mapping[str, _Bill], distinct: bool = False, chain: Span = NOTHING
-    ) -> StageCost:
-        usd = reduce(Span.plus, (bill.usd for bill in bills.values()), NOTHING)
+    def _stage(self, name: str, what: str, bills: _Bills, distinct: bool = False, chain: Span = NOTHING) -> StageCost:
+        usd = bills.sum(lambda bill: bill.usd)
         if distinct:
             usd = usd.times(DISTINCT)
-        hours = {worker.name: bills[worker.name].hours(worker) for worker in self._setup.pool.workers}
-        slowest = max(hours, key=lambda worker: hours[worker].expected)
+        hours = bills.hours()
+        slowest = max(hours, key=lambda worker: hours[worker].expected, default="")
         longest = Span(*map(max, zip(chain, *hours.values(), strict=True)))
-        limited = "a workflow's length" if chain.expected >= hours[slowest].expected else slowest
+        limited = "a workflow's length" if chain.expected >= hours.get(slowest, NOTHING).expected else slowest
         return StageCost(
             name,
             what,
-            reduce(Span.plus, (bill.calls for bill in bills.values()), NOTHING),
-            reduce(Span.plus, (bill.tokens for bill in bills.values()), NOTHING),
+            bills.sum(lambda bill: bill.calls),
+            bills.sum(lambda bill: bill.tokens),
             usd,
             longest,
             limited if longest.expected else "",

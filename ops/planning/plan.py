@@ -12,7 +12,7 @@ from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning import lengths as sizes
-from ops.planning.cost import COLD_START, ROUNDS, Span, StageCost, Stages
+from ops.planning.cost import COLD_START, ROUNDS, StageCost, Stages
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
@@ -31,6 +31,7 @@ from ops.planning.memory import (
     layouts,
     memory,
 )
+from ops.planning.prices import Span
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, rounds_hours, training_hours
 

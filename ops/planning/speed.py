@@ -6,9 +6,10 @@ The arithmetic's speeds are assumptions: nothing was measured on a GPU, and on C
 from __future__ import annotations
 
 from ops.config import TRANSFORMERS, Grpo, Setup
-from ops.planning.cost import Span, refilled
+from ops.planning.cost import refilled
 from ops.planning.lengths import USUAL_COMPLETION, Lengths
 from ops.planning.machine import Machine
+from ops.planning.prices import Span
 from ops.planning.shape import ModelShape
 
 PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A100": 312.0, "L40S": 362.0}

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from ops.benchmarks.registry import training_domains
 from ops.conductor.in_vllm import SHARE
 from ops.config import VLLM, Setup
-from ops.planning.cost import DISTINCT, SPEED, Span, StageCost, total
+from ops.planning.cost import DISTINCT, StageCost, total
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
+from ops.planning.prices import SPEED, Span
 from ops.planning.requirements import Missing, missing
 from ops.planning.speed import cold_start_tokens
 from ops.precaching.estimate import ANSWER_TOKENS, OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS

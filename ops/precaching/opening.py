@@ -11,7 +11,7 @@ from ops.config import Setup
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
-from ops.spending.ledger import Ledger
+from ops.spending.ledger import open_ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
@@ -27,7 +27,7 @@ def open_client(setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
     (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
     """
     recipe = setup.recipe
-    cache, ledger = open_cache(setup.workspace.cache), Ledger(setup.workspace.ledger)
+    cache, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
     run = f"{setup.run}-{beside}" if beside else setup.run
     account = Account(run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:

@@ -170,11 +170,17 @@ def _context(workspace: Workspace | None) -> Iterator[Any]:
     with FileLock(folder / ".lock"):  # a context's files take one writer at a time
         context = gx.get_context(mode="file", project_root_dir=folder)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        if set(context.get_site_names()) != {_SITE}:
+        if set(context.get_site_names()) != {_SITE} or _base(context) != str(docs_folder(workspace)):
             for site in context.get_site_names():
                 context.delete_data_docs_site(site)
             context.add_data_docs_site(_SITE, _site(docs_folder(workspace)))
         yield context
+
+
+def _base(context: Any) -> str:
+    """Where the context writes pages: another folder than it should, once the checkout was moved."""
+    sites = context.variables.data_docs_sites or {}
+    return str(sites[_SITE]["store_backend"].get("base_directory"))
 
 
 def _site(folder: Path) -> Any:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ops.config import load_serving
 from ops.core.workspace import Workspace
+from ops.serving.openai.agent import Exchange
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The champion's response; `inputs` are the agent's custom inputs.
+    """The champion's response, as MLflow's agent gives it; `inputs` are the wishes. MLflow keeps the trace.
 
     Raises `PodiumError`, for a bad question before anything is loaded.
     """
-    from ops.release.registry import predict
-    from ops.release.serving import question
+    given = {name: value for name, value in inputs.items() if value}
+    exchange = Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": given})
+    settings = load_serving(workspace.config)
+    from ops.release.champion import champion_of
+    from ops.serving.http.routes import Record
+    from ops.serving.in_thread import EngineThread
 
-    question(text, inputs)
-    request = {"input": [{"role": "user", "content": text}], "custom_inputs": dict(inputs)}
-    return predict(workspace, request)
+    with champion_of(workspace) as champion:
+        engine = EngineThread.load(champion.files(champion.current() or ""), workspace, settings)
+        try:
+            answer = engine.ask(exchange.problem, exchange.wishes)
+        finally:
+            engine.close()
+        traces = champion.traces()
+        traces.write(Record(f"ask_{uuid.uuid4().hex}", "ask", answer, texts=True))
+        traces.close(60)
+    return exchange.whole(answer)
 
 
 def show(answer: Mapping[str, Any], console: Console) -> None:
@@ -45,6 +59,9 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
         steps.add_row(str(step["index"] + 1), step["worker"], sees, Text(step["subtask"]), Text(given))
     console.print(steps)
     console.print(Panel(Text(text, style="bold"), title="answer", title_align="left"))
+    for detour in outputs["detours"]:
+        led = detour["by"] or detour["then"].replace("_", " ")
+        console.print(Text(f"{detour['worker'] or 'the Conductor'}: {detour['reason']} → {led}", style="yellow"))
     tokens = outputs["prompt_tokens"] + outputs["completion_tokens"]
     console.print(
         f"{tokens} tokens, {usd(outputs['cost_usd'])}, "

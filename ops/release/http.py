@@ -1,19 +1,36 @@
-"""The champion over HTTP: MLflow's own scoring server, in this process."""
+"""`podium serve`: the registry's champion, followed while it is served."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
+from ops.config import Serving
 from ops.core.workspace import Workspace
-from ops.release import registry
 
 
-def serve(workspace: Workspace, host: str, port: int) -> None:
-    """Answer POSTs of Responses requests to `/invocations` until Ctrl-C; `/ping` says that it is up.
+def serve(
+    workspace: Workspace, settings: Serving, host: str, port: int, when_loaded: Callable[[], None] = lambda: None
+) -> None:
+    """Answer until Ctrl-C or SIGTERM; `when_loaded` is called before the first answer.
 
-    The champion is the one at the start. Raises `RegistryError` when there is none.
+    Raises `ConfigError` where anybody could ask, `RegistryError` without a champion, and `PodiumError` where it cannot
+    be loaded or the port is taken.
     """
-    with registry.loaded(workspace) as model:
-        import uvicorn
-        from mlflow.pyfunc import scoring_server
+    from ops.serving.http.access import Access
 
-        print(f"{registry.CHAMPION} at http://{host}:{port}/invocations, Ctrl-C ends it", flush=True)
-        uvicorn.run(scoring_server.init(model), host=host, port=port, log_level="warning")
+    access = Access.of(host)
+    # What MLflow has queued it writes before it lets a process go: little, and the rest waits in the keeper's queue.
+    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_QUEUE_SIZE", "20")
+    from ops.release.champion import champion_of
+    from ops.serving.http.app import ServingApp
+    from ops.serving.http.server import run
+
+    with champion_of(workspace) as champion:
+        traces = champion.traces()
+        app = ServingApp(workspace, settings, champion, access, traces=traces)
+        traces.on_dropped = app.metrics.traces_dropped.inc
+        try:
+            run(app, host, port, when_loaded)
+        finally:
+            traces.close()

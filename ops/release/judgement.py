@@ -1,31 +1,145 @@
-"""From a challenger to a verdict: who its champion is, and which look at it this is."""
+"""From a challenger to a verdict: what it claims to be, who its champion is, and which look at it this is."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
+from ops.benchmarks.raw import evaluation_questions
 from ops.config import PromotionGate, Setup
+from ops.core.errors import DataError
+from ops.evaluation.comparison import Comparison
 from ops.evaluation.runner import ScoreRow
 from ops.evaluation.scores import at_prices
+from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.release import registry
-from ops.release.promotion import GateDecision, decide
+from ops.release.dossier import Dossier, Opponent, pairings
+from ops.release.lineage import Refused, check_claims, check_complete, questions_of
+from ops.release.looks import confidence_at
+from ops.release.promotion import NOBODY, GateDecision, decide
+
+_SHOWN = {
+    "policy": "policy",
+    "pool_answers_key": "pool (answers)",
+    "pool_prices_key": "pool (prices)",
+    "dvc_revision": "data (DVC)",
+    "git_commit": "code (git)",
+    "recipe": "recipe",
+    "seed": "seed",
+    "training_cost_usd": "training, USD",
+}
+"""Tags that say what a version is, and how a page calls them."""
 
 
-def judge(
-    setup: Setup,
-    challenger: registry.Registered,
-    rows: Sequence[ScoreRow],
-    best_worker: Sequence[ScoreRow],
-    gate: PromotionGate,
-) -> GateDecision:
-    """Judge the challenger's rows by the gate, against the champion at the pool's prices; the look is recorded first.
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict and what it rests on; None where the challenger is the champion, and nothing new was learned."""
+
+    decision: GateDecision
+    dossier: Dossier | None
+
+
+def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
+    """Judge the challenger by the gate, against the champion at the pool's prices; the look is recorded first.
 
     Of the champion itself, what was decided when it was promoted: nothing is learned by comparing it with itself.
-    Raises `RegistryError` when the challenger's version does not exist.
+    A benchmark whose questions are others than the champion was scored on counts as not shared with it.
+    Raises `RegistryError` when the challenger's version does not exist, `Refused` when its lineage is incomplete or
+    `tested` is of another policy, pool or data than it says.
     """
     champion = registry.champion(setup.workspace)
     if champion is not None and champion.version == challenger.version:
-        return registry.recorded_decision(setup.workspace, champion.version)
-    theirs = at_prices(registry.score_rows(setup.workspace, champion), setup.pool) if champion else None
+        return Judgement(registry.recorded_decision(setup.workspace, champion.version), None)
+    check_complete(challenger.version, challenger.tags)
+    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.origin}
+    check_claims(challenger.version, challenger.tags, {name: value for name, value in shown.items() if value})
+    _check_scores(setup, challenger, tested)
+    again = _scored_again(setup, champion) if champion else None
+    theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
     look = registry.look_at(setup.workspace, champion, challenger.version)
-    return decide(rows, theirs, best_worker, gate, look=look)
+    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, look=look)
+    decision = replace(decision, against=champion.version if champion else NOBODY)
+    confidence = confidence_at(gate, look)
+    opponents = [Opponent(
+        f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
+        pairings(tested.conductor, tested.best_worker_rows, confidence),
+    )]  # fmt: skip
+    if champion is not None and theirs is not None:
+        rows = pairings(tested.conductor, theirs, confidence)
+        note = _note(champion, challenger, tested) if again is None else "Scored again with this pool."
+        opponents.insert(0, Opponent(_title(champion), facts_of(champion), rows, note))
+    counted = Counter(key.partition("/")[0] for key in {row.problem_key for row in tested.conductor})
+    dossier = Dossier(
+        version=challenger.version,
+        at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        facts=facts_of(challenger),
+        questions={name: f"{counted[name]} ({tested.questions.get(name, 'key unknown')})" for name in sorted(counted)},
+        gate=gate.model_dump(mode="json"),
+        confidence=confidence,
+        opponents=tuple(opponents),
+    )
+    return Judgement(decision, dossier)
+
+
+def _scored_again(setup: Setup, champion: registry.Registered) -> list[ScoreRow] | None:
+    """The champion's scores on this very pool and these questions, where it has been evaluated on them since (the first
+    step of a changed pool); None: only those that its version carries are there."""
+    policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
+    try:
+        benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return stored_scores(setup, policy, CONDUCTOR, benchmarks)
+    except DataError:
+        return None
+
+
+def _check_scores(setup: Setup, challenger: registry.Registered, tested: Comparison) -> None:
+    """Whoever challenges this version later is paired with the scores that it carries: they must be those judged."""
+
+    def said(rows: Sequence[ScoreRow]) -> list[tuple[str, int, int, bool]]:
+        return sorted((row.problem_key, row.repeat, row.correct, row.unscorable) for row in rows)
+
+    carried, judged = said(registry.score_rows(setup.workspace, challenger)), said(tested.conductor)
+    if carried != judged:
+        differing = len(set(carried) ^ set(judged))
+        remedy = "Materialize registered_model: it registers the policy with the scores at hand"
+        raise Refused(
+            f"version {challenger.version}: scores.parquet: carries other scores than those at hand ({differing} rows "
+            f"differ). {remedy}"
+        )
+
+
+def facts_of(registered: registry.Registered) -> dict[str, str]:
+    """What a version says of where it came from, under the names that a page gives them."""
+    return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
+
+
+def _title(champion: registry.Registered) -> str:
+    return f"champion, version {champion.version}"
+
+
+def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[ScoreRow]:
+    """The champion's rows at the pool's prices; those of questions that have changed since pair with nobody's."""
+    rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
+    others = set(_changed(champion, tested))
+    return [
+        replace(row, problem_id=f"{row.problem_id} (as it was)") if row.benchmark in others else row for row in rows
+    ]
+
+
+def _changed(champion: registry.Registered, tested: Comparison) -> list[str]:
+    """Benchmarks whose questions are others now than when the champion was scored."""
+    then = questions_of(champion.tags)
+    return [name for name, key in tested.questions.items() if then.get(name, key) != key]
+
+
+def _note(champion: registry.Registered, challenger: registry.Registered, tested: Comparison) -> str:
+    said = []
+    if changed := _changed(champion, tested):
+        said.append(f"Scored on other questions of {', '.join(changed)}, which are not compared.")
+    if champion.tags.get("pool_answers_key") != challenger.tags.get("pool_answers_key"):
+        said.append("Scored with another pool: the difference is that of Conductor and pool together.")
+    if not questions_of(champion.tags):
+        said.append("It was registered before versions named their questions: that they are the same is not checked.")
+    return " ".join(said)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.core.problem import benchmark_of
 from ops.evaluation.runner import ScoreRow
-from ops.evaluation.statistics import Interval, mcnemar, score_interval
+from ops.evaluation.statistics import Interval, mcnemar
 from ops.release.looks import confidence_at
+from ops.release.pairs import Pairs
+
+NOBODY = "nobody"
+"""The champion's version where there is no champion."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class GateDecision:
     override: Override | None = None
     look: int = 1
     """Which challenger of this champion it was, 1 for the first."""
+    against: str | None = None
+    """The champion's version, `NOBODY` where there was none; None: it was not noted."""
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -53,7 +57,8 @@ class GateDecision:
         """What `as_dict` gave."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])
-        return cls(facts["promote"], checks, Override(**by) if by else None, facts.get("look", 1))
+        override = Override(**by) if by else None
+        return cls(facts["promote"], checks, override, facts.get("look", 1), facts.get("against"))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, for the log of the model version."""
@@ -111,8 +116,8 @@ def _planned(look: int, planned: int) -> Check:
 def _against_best_worker(
     ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
 ) -> list[Check]:
-    pairs = _Pairs(ours, theirs)
-    coverage = pairs.coverage_check("the best single worker", gate)
+    pairs = Pairs(ours, theirs)
+    coverage = _coverage(pairs, "the best single worker", gate)
     if not pairs.questions:
         return [coverage]
     gain = pairs.gain(confidence)
@@ -130,8 +135,8 @@ def _against_best_worker(
 def _against_champion(
     ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
 ) -> list[Check]:
-    pairs = _Pairs(ours, theirs)
-    coverage = pairs.coverage_check("the champion", gate)
+    pairs = Pairs(ours, theirs)
+    coverage = _coverage(pairs, "the champion", gate)
     if not pairs.questions:
         return [coverage]
     gain = pairs.gain(confidence)
@@ -169,66 +174,14 @@ def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
     return Check(name, value, bound, value >= bound, explanation)
 
 
+def _coverage(pairs: Pairs, whom: str, gate: PromotionGate) -> Check:
+    share = len(pairs.questions) / len(pairs.theirs) if pairs.theirs else 0.0
+    explanation = f"{len(pairs.questions)} of {len(pairs.theirs)} questions were scored by both"
+    return _at_least(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
+
+
 def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Check:
     # A champion that costs nothing (every price is 0) can only be matched by costing nothing.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
     return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)
-
-
-class _Pairs:
-    """Two systems' rows on the questions that both scored; repeats of a question are averaged."""
-
-    def __init__(self, ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow]) -> None:
-        self.ours, self.theirs = _by_question(ours), _by_question(theirs)
-        self.questions = sorted(self.ours.keys() & self.theirs.keys())
-
-    def coverage_check(self, whom: str, gate: PromotionGate) -> Check:
-        share = len(self.questions) / len(self.theirs) if self.theirs else 0.0
-        return _at_least(
-            f"questions shared with {whom}",
-            share,
-            gate.min_paired_share,
-            f"{len(self.questions)} of {len(self.theirs)} questions were scored by both",
-        )
-
-    def strata(self) -> dict[str, list[float]]:
-        """Differences of accuracy by benchmark."""
-        differences: dict[str, list[float]] = defaultdict(list)
-        for question in self.questions:
-            differences[benchmark_of(question)].append(
-                self._mean(self.ours, question, "correct") - self._mean(self.theirs, question, "correct")
-            )
-        return differences
-
-    def gain(self, confidence: float) -> Interval:
-        return score_interval(list(self.strata().values()), confidence=confidence)
-
-    def vectors(self) -> tuple[list[float], list[float]]:
-        return (
-            [self._mean(self.ours, question, "correct") for question in self.questions],
-            [self._mean(self.theirs, question, "correct") for question in self.questions],
-        )
-
-    def discordance(self) -> str:
-        test = mcnemar(*self.vectors())
-        pairs = f"{test.gains} gains and {test.losses} losses of {len(self.questions)}"
-        return f"{pairs}, McNemar p = {test.p_value:.3g}"
-
-    def means(self, field: str) -> tuple[float, float]:
-        ours = [self._mean(self.ours, question, field) for question in self.questions]
-        theirs = [self._mean(self.theirs, question, field) for question in self.questions]
-        return sum(ours) / len(ours), sum(theirs) / len(theirs)
-
-    @staticmethod
-    def _mean(side: dict[str, list[ScoreRow]], question: str, field: str) -> float:
-        rows = side[question]
-        return sum(float(getattr(row, field)) for row in rows) / len(rows)
-
-
-def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
-    scored: dict[str, list[ScoreRow]] = defaultdict(list)
-    for row in rows:
-        if not row.unscorable:
-            scored[row.problem_key].append(row)
-    return dict(scored)

@@ -6,37 +6,48 @@ import hashlib
 import json
 import logging
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, digest, resolved
-from ops.core.errors import PodiumError
-from ops.core.libraries import need_mlflow
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import ScoreRow, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.evaluation.statistics import mean_of
+from ops.release.artifacts import TAG, hashes_of
+from ops.release.dossier import DOSSIER, Dossier
+from ops.release.lineage import Lineage
+from ops.release.lock import alone
 from ops.release.promotion import GateDecision
+from ops.release.store import (
+    CHALLENGER,
+    CHAMPION,
+    EXPERIMENT,
+    MODEL,
+    PREVIOUS,
+    Registered,
+    RegistryError,
+    aliased,
+    connected,
+    experiment,
+    store_exists,
+    version_named,
+)
+from ops.serving.strengths import Strengths
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
-    from mlflow.pyfunc import PyFuncModel
 
-MODEL = "conductor"
-EXPERIMENT = "podium"
-CHAMPION, CHALLENGER = "champion", "challenger"
 VERDICT = "verdict.json"
 """The artifact of a version's run that says why it was promoted or kept back."""
 LIBRARIES = (
@@ -52,45 +63,33 @@ LIBRARIES = (
     "pandas",
 )
 """What the served agent needs; their installed versions become the model's requirements."""
-
-_QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    # With several writers MLflow 3.17 loses spans' USD when it adds them up for a trace.
-    "MLFLOW_ASYNC_TRACE_LOGGING_MAX_WORKERS": "1",
-}
-
-
-class RegistryError(PodiumError):
-    """The registry lacks what was asked for: no such version, no champion, nothing to go back to."""
-
-
-@dataclass(frozen=True)
-class Lineage:
-    """What a model version came from; every field becomes a tag. `training_cost_usd` is in USD."""
-
-    git_commit: str
-    dvc_revision: str
-    policy: str
-    """The policy's key: what its scores must name."""
-    pool_answers_key: str
-    pool_prices_key: str
-    recipe: str
-    training_cost_usd: float
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A model version as the registry knows it."""
-
-    version: str
-    run_id: str
-    model_id: str
-    aliases: tuple[str, ...]
-    tags: Mapping[str, str]
-    metrics: Mapping[str, float]
+__all__ = [
+    "CHALLENGER",
+    "CHAMPION",
+    "EXPERIMENT",
+    "LIBRARIES",
+    "MODEL",
+    "PREVIOUS",
+    "VERDICT",
+    "Lineage",
+    "Registered",
+    "RegistryError",
+    "attach",
+    "challenger",
+    "challenger_of",
+    "champion",
+    "connected",
+    "experiment",
+    "log_file",
+    "look_at",
+    "metrics_of",
+    "named",
+    "recorded",
+    "recorded_decision",
+    "register",
+    "score_rows",
+    "store_exists",
+]
 
 
 def register(
@@ -104,20 +103,21 @@ def register(
 ) -> Registered:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
 
-    The same policy, pool and scores are registered once: asked again, the version
+    The same policy, pool and scores on the same questions are registered once: asked again, the version
     that exists is returned. Answers' texts stay out of the store (of GPQA above all).
-    Raises `DataError` when the policy folder is not one.
+    Raises `DataError` when the policy folder is not one, `RegistryError` when a server or its artifact store does
+    not take the model: then no version was made.
     """
     PolicyCard.read(policy)
     content = _content(policy, pool, rows)
     with connected(workspace) as client:
-        model_version = _with_content(client, content)
+        model_version = _with_content(client, content, lineage)
         if model_version is None:
-            all_tags = {**vars(lineage), **(tags or {}), "content": content}
-            texts = {key: str(value) for key, value in all_tags.items()}
-            model_version = _log(workspace, client, policy, pool, rows, texts)
+            texts = {**lineage.tags(), **(tags or {}), "content": content}
+            with _told(workspace):
+                model_version = _log(workspace, client, policy, pool, rows, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
-        return _info(client, model_version.version)
+        return version_named(client, model_version.version)
 
 
 def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
@@ -129,42 +129,14 @@ def look_at(workspace: Workspace, against: Registered | None, version: str) -> i
     when there is no such version.
     """
     tag = f"look_at_{against.version if against else 'nobody'}"
-    with connected(workspace) as client:
-        known = _version(client, version).tags.get(tag)
+    with alone(workspace), connected(workspace) as client:
+        known = version_named(client, version).tags.get(tag)
         if known is not None:
             return int(known)
         others = client.search_model_versions(f"name = '{MODEL}'")
         look = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
         client.set_model_version_tag(MODEL, version, tag, str(look))
     return look
-
-
-def promote(workspace: Workspace, version: str, verdict: GateDecision) -> bool:
-    """Log the verdict with the version and, when it says so, make the version champion; whether it did.
-
-    A version that was rolled back comes back by a named override only. The champion stays what it is, and
-    nothing is written. Raises `RegistryError` when there is no such version.
-    """
-    with connected(workspace) as client:
-        known = _info(client, version)
-        before = _by_alias(client, CHAMPION)
-        if before is not None and str(before.version) == known.version:
-            return True
-        client.log_dict(known.run_id, verdict.as_dict(), VERDICT)
-        obstacles = [check.name for check in verdict.failed]
-        if "rolled_back" in known.tags:
-            obstacles.append(f"rolled back ({known.tags['rolled_back']})")
-        promoted = verdict.override is not None or (verdict.promote and not obstacles)
-        outcome = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
-        client.set_model_version_tag(MODEL, version, "verdict", outcome)
-        if verdict.override is not None:
-            person = f"{verdict.override.name}: {verdict.override.reason}"
-            client.set_model_version_tag(MODEL, version, "override", person)
-        if promoted:
-            if before is not None:
-                client.set_model_version_tag(MODEL, version, "replaced", str(before.version))
-            client.set_registered_model_alias(MODEL, CHAMPION, version)
-    return promoted
 
 
 def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
@@ -175,11 +147,29 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
     with connected(workspace) as client, TemporaryDirectory() as folder:
-        run = _info(client, version).run_id
-        if VERDICT not in {file.path for file in client.list_artifacts(run)}:
-            return GateDecision(promote=False, checks=())
-        text = Path(client.download_artifacts(run, VERDICT, folder)).read_text(encoding="utf-8")
-    return GateDecision.of(json.loads(text))
+        text = _artifact(client, version_named(client, version).run_id, VERDICT, Path(folder))
+    return GateDecision(promote=False, checks=()) if text is None else GateDecision.of(json.loads(text))
+
+
+def recorded(workspace: Workspace, version: str) -> Dossier | None:
+    """What the version was last judged on; None where that was never kept. Raises `RegistryError`."""
+    with connected(workspace) as client, TemporaryDirectory() as folder:
+        text = _artifact(client, version_named(client, version).run_id, DOSSIER, Path(folder))
+    return None if text is None else Dossier.of(json.loads(text))
+
+
+def named(workspace: Workspace, version: str) -> Registered:
+    """The version of that number. Raises `RegistryError` when there is none."""
+    if not store_exists(workspace):
+        raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
+    with connected(workspace) as client:
+        return version_named(client, version)
+
+
+def log_file(workspace: Workspace, registered: Registered, file: Path, folder: str) -> None:
+    """Add a file to the artifacts of one version, replacing that of its name."""
+    with connected(workspace) as client:
+        client.log_artifact(registered.run_id, str(file), folder)
 
 
 def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
@@ -195,26 +185,6 @@ def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str
             for file in files:
                 client.log_artifact(str(model_version.run_id), str(file), folder)
         return sorted((str(model_version.version) for model_version in found), key=int)
-
-
-def rollback(workspace: Workspace, reason: str) -> Registered:
-    """Make the version that the champion replaced champion again, noting why on the one that goes.
-
-    Raises `RegistryError` when there is no champion, or it replaced none.
-    """
-    missing = "There is no champion to roll back. Promote a version first"
-    if not store_exists(workspace):
-        raise RegistryError(missing)
-    with connected(workspace) as client:
-        now = _by_alias(client, CHAMPION)
-        if now is None:
-            raise RegistryError(missing)
-        before = now.tags.get("replaced")
-        if before is None or before == str(now.version):
-            raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
-        client.set_registered_model_alias(MODEL, CHAMPION, _version(client, before).version)
-        client.set_model_version_tag(MODEL, now.version, "rolled_back", reason)
-        return _info(client, before)
 
 
 def champion(workspace: Workspace) -> Registered | None:
@@ -247,8 +217,7 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
     if not store_exists(workspace):
         return None
     with connected(workspace) as client:
-        model_version = _by_alias(client, alias)
-        return _info(client, model_version.version) if model_version else None
+        return aliased(client, alias)
 
 
 def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
@@ -257,38 +226,6 @@ def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
 
 
-def predict(workspace: Workspace, request: Mapping[str, Any], alias: str = CHAMPION) -> dict[str, Any]:
-    """Load `models:/conductor@ALIAS` and let it answer one Responses request; MLflow keeps the trace.
-
-    Raises `RegistryError` when there is no such version, and what the agent raises.
-    """
-    with loaded(workspace, alias) as model:
-        return cast("dict[str, Any]", model.predict(dict(request)))
-
-
-@contextmanager
-def loaded(workspace: Workspace, alias: str = CHAMPION) -> Iterator[PyFuncModel]:
-    """`models:/conductor@ALIAS`, whose traces MLflow keeps in this store.
-
-    Raises `RegistryError` when there is no such version.
-    """
-    missing = f"There is no {alias} yet. `podium run` trains and promotes one"
-    if not store_exists(workspace):
-        raise RegistryError(missing)
-    with connected(workspace) as client:
-        if _by_alias(client, alias) is None:
-            raise RegistryError(missing)
-        import mlflow
-
-        mlflow.set_experiment(experiment_id=experiment(client, workspace))  # where the trace belongs
-        yield mlflow.pyfunc.load_model(f"models:/{MODEL}@{alias}")
-        mlflow.flush_trace_async_logging()  # while mlflow is still set to this store
-
-
-def store_exists(workspace: Workspace) -> bool:
-    """Whether the tracking store can hold anything: a server, or a SQLite file that is there."""
-    uri = workspace.mlflow_uri
-    return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).is_file()
 
 
 def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
@@ -312,41 +249,6 @@ def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if not math.isnan(value)}
 
 
-# ── inside ───────────────────────────────────────────────────────────────────
-
-
-@contextmanager
-def connected(workspace: Workspace) -> Iterator[MlflowClient]:
-    """A client of the workspace's store, to which mlflow's own functions are set meanwhile."""
-    need_mlflow()
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    import mlflow
-
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    if workspace.mlflow_uri.startswith("sqlite:///"):
-        Path(workspace.mlflow_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    given = os.environ.get("MLFLOW_TRACKING_URI")
-    mlflow.set_tracking_uri(workspace.mlflow_uri)
-    try:
-        yield mlflow.MlflowClient()
-    finally:
-        # MLflow mirrors the address in the environment, which `Workspace` reads: put back what was there.
-        mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
-        if given is not None:
-            os.environ["MLFLOW_TRACKING_URI"] = given
-
-
-def experiment(client: MlflowClient, workspace: Workspace) -> str:
-    """The id of Podium's experiment, made now unless it exists."""
-    existing = client.get_experiment_by_name(EXPERIMENT)
-    if existing is not None:
-        return str(existing.experiment_id)
-    local = workspace.mlflow_uri.startswith("sqlite:///")  # a server decides itself where artifacts go
-    return client.create_experiment(EXPERIMENT, workspace.mlflow_artifacts.as_uri() if local else None)
-
-
 def _log(
     workspace: Workspace,
     client: MlflowClient,
@@ -363,9 +265,14 @@ def _log(
         mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=tags),
     ):
         files = _stage(workspace, Path(scratch), policy, pool, rows)
+        agent = resources() / "mlflow" / "agent.py"
+        found = hashes_of({
+            "artifacts/policy": files["policy"], "artifacts/pool.yaml": files["pool"], "agent.py": agent,
+            "code/ops": files["ops"], "code/data": files["data"],
+        })  # fmt: skip
         logged = mlflow.pyfunc.log_model(
             name=MODEL,
-            python_model=str(resources() / "mlflow" / "agent.py"),
+            python_model=str(agent),
             artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
             code_paths=[str(files["ops"]), str(files["data"])],
             pip_requirements=_requirements(),
@@ -373,14 +280,36 @@ def _log(
                 "input": [{"role": "user", "content": "What is 6 * 7?"}],
                 "custom_inputs": {"execute": False},  # logging a model must not ask, or pay, any worker
             },
-            model_config={"root": str(workspace.root), "question_usd": 1.0, "policy": tags["policy"]},
+            model_config={
+                "root": str(workspace.root),
+                "question_usd": 1.0,
+                "policy": tags["policy"],
+                "strengths": Strengths.read(workspace.data).as_dict(),
+            },
             tags=tags,
         )
         mlflow.log_metrics(metrics_of(rows), model_id=logged.model_id)
         mlflow.log_artifact(str(files["scores"]))
         mlflow.log_artifact(str(files["pool"]))
     with redirect_stderr(StringIO()):  # it announces itself there
-        return mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags)
+        return mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags | {TAG: json.dumps(found)})
+
+
+@contextmanager
+def _told(workspace: Workspace) -> Iterator[None]:
+    """A server that fails while a model is logged, in one line; what a local store raises stays what it is."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except (MlflowException, OSError) as error:  # requests' errors are OSErrors
+        if not workspace.mlflow_uri.startswith("http"):
+            raise
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise RegistryError(
+            f"MLflow ({workspace.mlflow_uri}) did not take the model ({said}); no version was made. Look after the "
+            "server and its artifact store, and run the same command again"
+        ) from error
 
 
 def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> dict[str, Path]:
@@ -421,43 +350,17 @@ def _content(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
     return digest([files, pool.answers_key, scores])
 
 
-def _with_content(client: MlflowClient, content: str) -> ModelVersion | None:
-    versions = client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")
+def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
+    """The newest version of that content that was scored on the same questions, as far as it says on which."""
+    versions = [
+        each
+        for each in client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")
+        if each.tags.get("evaluation", lineage.evaluation) == lineage.evaluation
+    ]
     return max(versions, key=lambda model_version: int(model_version.version), default=None)
 
 
-def _by_alias(client: MlflowClient, alias: str) -> ModelVersion | None:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_model_version_by_alias(MODEL, alias)
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return None
-        raise
-
-
-def _version(client: MlflowClient, version: str) -> ModelVersion:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_model_version(MODEL, version)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        raise RegistryError(f"There is no version {version} of {MODEL}: see `mlflow models` or the UI") from None
-
-
-def _info(client: MlflowClient, version: str) -> Registered:
-    model_version = _version(client, version)
-    # The SQL store keeps the logged model's id in the source alone.
-    model_id = model_version.model_id or str(model_version.source).removeprefix("models:/")
-    model = client.get_logged_model(model_id)
-    return Registered(
-        version=str(model_version.version),
-        run_id=str(model_version.run_id),
-        model_id=model_id,
-        aliases=tuple(sorted(model_version.aliases)),
-        tags=dict(model_version.tags),
-        metrics={metric.key: metric.value for metric in model.metrics or []},
-    )
+def _artifact(client: MlflowClient, run: str, name: str, folder: Path) -> str | None:
+    if name not in {file.path for file in client.list_artifacts(run)}:
+        return None
+    return Path(client.download_artifacts(run, name, str(folder))).read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ops.reports.charts import Chart
@@ -71,16 +71,7 @@ def page(evidence: Evidence, made: Sequence[Made]) -> str:
     title = f"Podium report: {about.recipe}, seed {about.seed}"
     sections = "\n".join(_section(each, about, place) for place, each in enumerate(made, start=1))
     contents = "\n".join(f'<li><a href="#{each.exhibit.name}">{escape(each.exhibit.title)}</a></li>' for each in made)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<header>
+    return document(title, f"""<header>
 <h1>{escape(title)} {_badge(about)}</h1>
 {_facts(evidence)}
 {_warnings(evidence)}
@@ -93,7 +84,21 @@ def page(evidence: Evidence, made: Sequence[Made]) -> str:
 </nav>
 <main>
 {sections}
-</main>
+</main>""")
+
+
+def document(title: str, body: str) -> str:
+    """An HTML file that needs nothing else; `body` is HTML already."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+{body}
 </body>
 </html>
 """
@@ -105,7 +110,7 @@ def _badge(about: About) -> str:
 
 def _facts(evidence: Evidence) -> str:
     about = evidence.about
-    return _listed({
+    return listed({
         "policy": escape(about.policy or "–"),
         "pool": escape(about.pool),
         "asked": escape(evidence.n),
@@ -114,7 +119,8 @@ def _facts(evidence: Evidence) -> str:
     })  # fmt: skip
 
 
-def _listed(facts: dict[str, str]) -> str:
+def listed(facts: Mapping[str, str]) -> str:
+    """Terms and what they are, which is HTML already."""
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items()) + "</dl>"
 
 
@@ -142,17 +148,18 @@ def _section(made: Made, about: About, place: int) -> str:
         body.append(f'<p class="said">{escape(shown.said)}</p>')
     for number, part in enumerate(shown.parts, start=1):
         name = f"{exhibit.name}-{number}"
-        body.append(_table(part) if isinstance(part, Table) else _figure(part, name, exhibit, label(about)))
+        body.append(table(part) if isinstance(part, Table) else figure(part, name, exhibit.title, label(about)))
     return "\n".join([*body, _source(exhibit, shown.n, about), "</section>"])
 
 
 def _source(exhibit: Exhibit, n: str, about: About) -> str:
     facts = {"n": escape(n), "command": f"<code>podium report {escape(about.argument)}</code>"}
-    return _listed(facts | ({"in the paper": escape(exhibit.paper)} if exhibit.paper else {}))
+    return listed(facts | ({"in the paper": escape(exhibit.paper)} if exhibit.paper else {}))
 
 
-def _figure(chart: Chart, name: str, exhibit: Exhibit, shown_label: str) -> str:
-    said = escape(": ".join(part for part in (exhibit.title, chart.title) if part), quote=True)
+def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
+    """A chart, drawn wide and narrow; `name` is the page's own for it, `title` what it belongs to."""
+    said = escape(": ".join(part for part in (title, chart.title) if part), quote=True)
     drawn = [
         f'<div class="{kind}" role="img" aria-label="{said}">'
         f"{svg(chart, f'{name}-{kind}', width=width, label=shown_label)}</div>"
@@ -162,7 +169,8 @@ def _figure(chart: Chart, name: str, exhibit: Exhibit, shown_label: str) -> str:
     return f"{head}<figure>{''.join(drawn)}</figure>"
 
 
-def _table(table: Table) -> str:
+def table(table: Table) -> str:
+    """A table that scrolls by itself where it is too wide."""
     numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
     head = "".join(
         f'<th scope="col"{_kind(n)}>{escape(text)}</th>' for text, n in zip(table.head, numeric, strict=True)

@@ -7,42 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.core.sqlite import SqliteFile, statements
+from ops.spending.local import LocalStore
+from ops.spending.store import Store
 
-_STEPS = (
-    statements(
-        """CREATE TABLE IF NOT EXISTS spending (
-            run TEXT, purpose TEXT, worker TEXT, month TEXT,
-            calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-            usd REAL NOT NULL, PRIMARY KEY (run, purpose, worker, month)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE IF NOT EXISTS blocks (
-            id INTEGER PRIMARY KEY, run TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, usd REAL NOT NULL
-        )""",
-    ),
-    statements(  # every call; the sums stay, since each reservation needs them at once
-        """CREATE TABLE calls (
-            id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-            prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, usd REAL NOT NULL
-        )""",
-    ),
-    statements(  # calls that have left, and those of them of which nobody here will ever hear: spent until it is known
-        """CREATE TABLE sent (
-            id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-            month TEXT NOT NULL, key TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
-            lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
-        )""",
-        "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
-        """CREATE VIEW spent AS
-            SELECT run, purpose, worker, month, usd, calls, prompt_tokens, completion_tokens,
-                0 AS lost, 0.0 AS lost_usd FROM spending
-            UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1""",
-    ),
-)
-_SUMS = (
-    "coalesce(sum(usd), 0.0), coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), "
-    "coalesce(sum(completion_tokens), 0), coalesce(sum(lost), 0), coalesce(sum(lost_usd), 0.0)"
-)
+_COUNTS = ("calls", "prompt_tokens", "completion_tokens", "lost")
+_SUMS = ", ".join([
+    "coalesce(sum(usd), 0.0)",
+    *(f"CAST(coalesce(sum({count}), 0) AS BIGINT)" for count in _COUNTS),
+    "coalesce(sum(lost_usd), 0.0)",
+])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +48,12 @@ class Call(NamedTuple):
 
 
 class Books:
-    """What was spent on workers; nothing here changes it."""
+    """What was spent on workers; nothing here changes it. In the SQLite file at `path`, unless in another `store`;
+    beside it lies what processes of one machine share."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, store: Store | None = None) -> None:
         self.path = path
-        self._file = SqliteFile(path, _STEPS)
+        self._store: Store = store or LocalStore(path)
 
     def spent(self, run: str) -> float:
         """USD spent for a run, by all processes: settled and lost calls."""
@@ -105,27 +79,28 @@ class Books:
         """The last settled calls, of one run or of all, the newest first."""
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {', '.join(Call._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
-        with self._file.connection() as connection:
-            return [Call(*row) for row in connection.execute(query, (*values, count))]
+        rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
+        return [Call(*row) for row in rows]
 
     def mean_tokens(self, purpose: str) -> dict[str, tuple[float, float]]:
         """Worker → prompt and completion tokens of a settled call of that purpose, over all runs."""
         query = (
-            "SELECT worker, sum(prompt_tokens) * 1.0 / sum(calls), sum(completion_tokens) * 1.0 / sum(calls) "
+            "SELECT worker, CAST(sum(prompt_tokens) AS DOUBLE PRECISION) / sum(calls), "
+            "CAST(sum(completion_tokens) AS DOUBLE PRECISION) / sum(calls) "
             "FROM spending WHERE purpose = ? GROUP BY worker"
         )
-        with self._file.connection() as connection:
-            return {worker: (prompt, answer) for worker, prompt, answer in connection.execute(query, (purpose,))}
+        rows = self._store.read(lambda connection: connection.execute(query, (purpose,)).fetchall())
+        return {worker: (prompt, answer) for worker, prompt, answer in rows}
 
     def _sum(self, where: str, values: tuple[str, ...]) -> Spent:
-        with self._file.connection() as connection:
-            return Spent(*connection.execute(f"SELECT {_SUMS} FROM spent WHERE {where}", values).fetchone())
+        query = f"SELECT {_SUMS} FROM spent WHERE {where}"
+        return Spent(*self._store.read(lambda connection: connection.execute(query, values).fetchone()))
 
     def _by(self, column: str, run: str | None) -> dict[str, Spent]:
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {column}, {_SUMS} FROM spent {where} GROUP BY {column} ORDER BY {column}"
-        with self._file.connection() as connection:
-            return {name: Spent(*sums) for name, *sums in connection.execute(query, values)}
+        rows = self._store.read(lambda connection: connection.execute(query, values).fetchall())
+        return {name: Spent(*sums) for name, *sums in rows}
 
 
 def this_month() -> str:

@@ -11,22 +11,24 @@ same question is answered again and tells what it costs.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ops.core.errors import OverBudget
-from ops.core.processes import ProcessId, state_of, this_process
+from ops.core.processes import ProcessId
 from ops.spending.books import Books, this_month
+from ops.spending.store import LEDGER_URL, Connection, Store
 
 _SETTLE = """
-INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-    calls = calls + excluded.calls, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens, usd = usd + excluded.usd
+INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, purpose, worker, month) DO UPDATE SET
+    calls = spending.calls + excluded.calls,
+    prompt_tokens = spending.prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = spending.completion_tokens + excluded.completion_tokens,
+    usd = spending.usd + excluded.usd
 """
 _CALL = """
 INSERT INTO calls (at, run, purpose, worker, prompt_tokens, completion_tokens, usd) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -35,12 +37,17 @@ _SENT = """
 INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
+_ADD_BLOCK = "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?) RETURNING id"
 _BLOCK_CALLS = 16
 """A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process sits on another's budget."""
 _EPSILON = 1e-9
 """USD. Floating-point dust is no reason to refuse a call."""
+
+
+NEXT_CALL = "the next call may cost"
+"""Stands in what every cap says: a trainer's words reach its run as text alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,9 @@ class _Block:
     """This process's share of one run's cap: `free`, and what its calls in flight may cost at worst."""
 
     id: int
-    free: float
+    cap: float
+    month_cap: float | None
+    free: float = 0.0
     reserved: float = 0.0
     in_flight: int = 0
 
@@ -90,10 +99,10 @@ class _Block:
 
 
 class Ledger(Books):
-    """Reservations and what became of them, in one SQLite file that many processes and threads share."""
+    """Reservations and what became of them, in one SQLite file or another `Store` that many processes share."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, store: Store | None = None) -> None:
+        super().__init__(path, store)
         self._blocks: dict[str, _Block] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -134,19 +143,27 @@ class Ledger(Books):
 
         Should this process die, they count as spent. Only for calls that somebody else serves and bills.
         """
-        now, month, process = time.time(), this_month(), this_process()
-        with self._lock, self._file.writing() as connection:
-            first = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM sent").fetchone()[0]
+        now, month = time.time(), this_month()
+
+        def mark(connection: Connection) -> int:
+            holder = self._store.holder()
+            first: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM sent").fetchone()[0]
             connection.executemany(_SENT, [
-                (first + index, now, held.run, purpose, worker, month, key, held.usd, *process)
+                (first + index, now, held.run, purpose, worker, month, key, held.usd, *holder)
                 for index, (held, purpose, worker, key) in enumerate(calls)
             ])  # fmt: skip
+            return first
+
+        with self._lock:
+            self._forget_after_fork()
+            if self._store.leased:
+                self._renew_blocks({call.reservation.run for call in calls})
+            first = self._store.write(mark)
         return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
     def recall(self, reservation: Reservation) -> None:
         """Unmark a call that did not leave after all; its room stays reserved."""
-        with self._file.connection() as connection:
-            connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,))
+        self._store.write(lambda connection: connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,)))
 
     def settle(self, *bills: Bill) -> None:
         """Book what calls really cost, in one transaction; it is on disk when this returns.
@@ -155,40 +172,40 @@ class Ledger(Books):
         """
         now, month = time.time(), this_month()
         calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
-        with self._lock, self._file.writing() as connection:
+
+        def book(connection: Connection) -> None:
             connection.executemany(_CALL, [(now, *call) for call in calls])
             connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
             connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
-            self._give_back(connection, [(bill.reservation, bill.usd) for bill in bills])
+
+        self._give_back([(bill.reservation, bill.usd) for bill in bills], book)
 
     def release(self, *reservations: Reservation) -> None:
         """Give back the room of calls that cost nothing."""
-        with self._lock, self._file.writing() as connection:
-            self._give_back(connection, [(reservation, 0.0) for reservation in reservations])
+        self._give_back([(reservation, 0.0) for reservation in reservations])
 
     def lose(self, reservation: Reservation) -> None:
         """Count a call that was sent as spent, at its worst case: no answer came, and it may be billed."""
-        with self._lock, self._file.writing() as connection:
-            connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,))
-            self._give_back(connection, [(replace(reservation, sent=0), reservation.usd)])
+        self._give_back(
+            [(replace(reservation, sent=0), reservation.usd)],
+            lambda connection: connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,)),
+        )
 
     def sweep(self) -> None:
         """Release what processes that are gone had reserved, and count as lost what they had sent."""
-        with self._file.writing() as connection:
-            _release_dead(connection)
+        self._store.write(self._release_dead)
         self._swept = True
 
     def unmeasured(self) -> list[str]:
         """The keys of lost calls of whose questions no cost is known yet."""
         self.sweep()
-        with self._file.connection() as connection:
-            query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
-            return [key for (key,) in connection.execute(query)]
+        query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
+        return [key for (key,) in self._store.read(lambda connection: connection.execute(query).fetchall())]
 
     def measure(self, usd_by_key: Mapping[str, float]) -> None:
         """Count lost calls at what the same question's answer cost."""
-        with self._file.writing() as connection:
-            connection.executemany(_MEASURE, [(usd, key) for key, usd in usd_by_key.items()])
+        rows = [(usd, key) for key, usd in usd_by_key.items()]
+        self._store.write(lambda connection: connection.executemany(_MEASURE, rows))
 
     def in_flight(self, run: str) -> int:
         """How many of this process's reservations for the run are open."""
@@ -199,19 +216,20 @@ class Ledger(Books):
     def open_reservations(self) -> dict[str, float]:
         """USD that living processes hold for calls in flight (and a few to come), by run."""
         self.sweep()
-        with self._file.connection() as connection:
-            return dict(connection.execute("SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"))
+        query = "SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"
+        return dict(self._store.read(lambda connection: connection.execute(query).fetchall()))
 
     def close(self) -> None:
-        """Give this process's unused room back and close the file; the next use opens it again."""
+        """Give this process's unused room back and close the store; the next use opens it again."""
         with self._lock:
             self._forget_after_fork()
-            idle = [run for run, block in self._blocks.items() if block.in_flight == 0]
+            idle = {run: block.id for run, block in self._blocks.items() if block.in_flight == 0}
             if idle:
-                with self._file.writing() as connection:
-                    for run in idle:
-                        connection.execute("DELETE FROM blocks WHERE id = ?", (self._blocks.pop(run).id,))
-            self._file.close()
+                rows = [(number,) for number in idle.values()]
+                self._store.write(lambda connection: connection.executemany("DELETE FROM blocks WHERE id = ?", rows))
+                for run in idle:
+                    del self._blocks[run]
+            self._store.close()
 
     # ── blocks ───────────────────────────────────────────────────────────────
 
@@ -219,44 +237,93 @@ class Ledger(Books):
         """Raise this process's block until all fit, or at least the first. Raises `OverBudget`."""
         if not self._swept:
             self.sweep()
+        if self._store.leased:
+            self._renew_blocks({run})
         block = self._blocks.get(run)
         free = max(block.free, 0.0) if block else 0.0  # below 0: a call cost more than its worst case
         worst, wanted = worsts[0], sum(worsts) - free
         needed = max(worst - free, 0.0)
-        with self._file.writing() as connection:
+
+        def grow(connection: Connection) -> tuple[int, float]:
             room = _room(connection, run, cap, month_cap)
-            if room + _EPSILON < wanted and _release_dead(connection):
+            if room + _EPSILON < wanted and self._release_dead(connection):
                 room = _room(connection, run, cap, month_cap)
             if room + _EPSILON < needed:
                 raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
             grant = min(max(wanted, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
             if block is None:
-                cursor = connection.execute(
-                    "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?)", (run, *this_process(), grant)
-                )
-                block = _Block(id=int(cursor.lastrowid or 0), free=0.0)
-            else:
-                connection.execute("UPDATE blocks SET usd = usd + ? WHERE id = ?", (grant, block.id))
-        block.free = free + grant
-        self._blocks[run] = block
+                number = connection.execute(_ADD_BLOCK, (run, *self._store.holder(), grant)).fetchone()[0]
+                return int(number), grant
+            connection.execute("UPDATE blocks SET usd = usd + ? WHERE id = ?", (grant, block.id))
+            return block.id, grant
+
+        number, grant = self._store.write(grow)
+        if block is None:
+            block = self._blocks[run] = _Block(number, cap, month_cap)
+        block.free, block.cap, block.month_cap = free + grant, cap, month_cap
         return block
 
-    def _give_back(self, connection: sqlite3.Connection, done: Sequence[tuple[Reservation, float]]) -> None:
-        """Take finished calls (reservation, USD spent) off this process's blocks."""
-        self._forget_after_fork()
-        connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
-        for run in {reservation.run for reservation, _ in done} & self._blocks.keys():
-            block = self._blocks[run]
+    def _give_back(
+        self, done: Sequence[tuple[Reservation, float]], before: Callable[[Connection], object] | None = None
+    ) -> None:
+        """Take finished calls (reservation, USD spent) off this process's blocks, in one transaction with `before`."""
+        with self._lock:
+            self._forget_after_fork()
+            after: dict[str, _Block] = {}
             for reservation, usd in done:
-                if reservation.run == run:
-                    block.reserved = max(block.reserved - reservation.usd, 0.0)
-                    block.free += reservation.usd - usd
-                    block.in_flight -= 1
-            if block.in_flight == 0:  # an idle process holds nothing back from the others
-                del self._blocks[run]
-                connection.execute("DELETE FROM blocks WHERE id = ?", (block.id,))
-            else:
-                connection.execute("UPDATE blocks SET usd = ? WHERE id = ?", (block.usd, block.id))
+                if (known := after.get(reservation.run, self._blocks.get(reservation.run))) is not None:
+                    after[reservation.run] = replace(
+                        known,
+                        reserved=max(known.reserved - reservation.usd, 0.0),
+                        free=known.free + reservation.usd - usd,
+                        in_flight=known.in_flight - 1,
+                    )
+            idle = [(block.id,) for block in after.values() if block.in_flight == 0]
+            busy = [(block.usd, block.id) for block in after.values() if block.in_flight != 0]
+
+            def give_back(connection: Connection) -> None:
+                if before is not None:
+                    before(connection)
+                connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
+                # An idle process holds nothing back from the others.
+                connection.executemany("DELETE FROM blocks WHERE id = ?", idle)
+                connection.executemany("UPDATE blocks SET usd = ? WHERE id = ?", busy)
+
+            self._store.write(give_back)
+            for run, block in after.items():
+                if block.in_flight == 0:
+                    del self._blocks[run]
+                else:
+                    self._blocks[run] = block
+
+    def _renew_blocks(self, runs: Iterable[str]) -> None:
+        """Reserve anew what this process holds and others took from it, thinking it dead. Raises `OverBudget`."""
+        for run in runs:
+            if (block := self._blocks.get(run)) is None:
+                continue
+
+            def renew(connection: Connection, run: str = run, block: _Block = block) -> tuple[int, float]:
+                if connection.execute("SELECT id FROM blocks WHERE id = ?", (block.id,)).fetchone() is not None:
+                    return block.id, block.free
+                room = _room(connection, run, block.cap, block.month_cap)
+                if room + _EPSILON < block.reserved:
+                    raise OverBudget(_refusal(run, block.reserved, room, block.cap, block.month_cap))
+                usd = min(block.usd, room)
+                number = connection.execute(_ADD_BLOCK, (run, *self._store.holder(), usd)).fetchone()[0]
+                return int(number), usd - block.reserved
+
+            number, free = self._store.write(renew)
+            self._blocks[run] = replace(block, id=number, free=free)
+
+    def _release_dead(self, connection: Connection) -> bool:
+        """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
+        owners = connection.execute(
+            "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
+        ).fetchall()
+        dead = self._store.gone(connection, [ProcessId(*owner) for owner in owners])
+        connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
+        connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
+        return bool(dead)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -273,7 +340,7 @@ def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[
     return iter(sums.items())
 
 
-def _room(connection: sqlite3.Connection, run: str, cap: float, month_cap: float | None) -> float:
+def _room(connection: Connection, run: str, cap: float, month_cap: float | None) -> float:
     """USD left under the caps, with every process's blocks taken off."""
 
     def total(query: str, *values: str) -> float:
@@ -289,16 +356,20 @@ def _room(connection: sqlite3.Connection, run: str, cap: float, month_cap: float
 def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
     month = f", month {month_cap:g}" if month_cap is not None else ""
     return (
-        f"run {run!r}: the next call may cost {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
+        f"run {run!r}: {NEXT_CALL} {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
         f"(cap {cap:g}{month}). Raise budget.run_usd or budget.month_usd in the recipe, or lower a "
         "worker's max_tokens; what is done stays cached"
     )
 
 
-def _release_dead(connection: sqlite3.Connection) -> bool:
-    """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
-    owners = connection.execute("SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0")
-    dead = [owner for owner in owners.fetchall() if state_of(ProcessId(*owner)) == "gone"]
-    connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
-    connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
-    return bool(dead)
+def open_ledger(path: Path) -> Ledger:
+    """The ledger that this checkout is set up for: the server that PODIUM_LEDGER_URL names, or the file.
+
+    Raises `ConfigError` when the variable holds no Postgres URL, or the client for it is not installed.
+    """
+    url = os.environ.get(LEDGER_URL)
+    if not url:
+        return Ledger(path)
+    from ops.spending.shared import SharedStore
+
+    return Ledger(path, SharedStore(url))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
+from ops.core.locks import alone
 from ops.core.problem import Problem
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
@@ -41,11 +42,25 @@ def score_policy(
 ) -> dict[str, list[ScoreRow]]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    A policy that was trained to work in rounds does so, within what its card says. Benchmarks without questions are
+    A policy that was trained to work in rounds does so, within what its card says; one that was shown cards is offered
+    workers of the pool that it does not know. Benchmarks without questions are
     left out. A sample of the executions goes to MLflow as traces.
     Raises `DataError`, `OverBudget`, `ConfigError`;
     then no file of `name` changes.
     """
+    files = [score_file(setup.workspace, name, policy, benchmark) for benchmark in benchmarks]
+    with alone(setup.workspace, *files):
+        return _score_policy(setup, policy, name, client, benchmarks, on_progress)
+
+
+def _score_policy(
+    setup: Setup,
+    policy: Path,
+    name: str,
+    client: WorkerClient,
+    benchmarks: Sequence[str],
+    on_progress: OnProgress | None,
+) -> dict[str, list[ScoreRow]]:
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
@@ -79,7 +94,8 @@ def _scoring(
     count: Callable[[Sequence[Rollout | RecursiveRollout], Sequence[Problem]], None],
 ) -> Coroutine[Any, Any, list[ScoreRow]]:
     recipe = asked.recipe
-    team = conductor.card.team(asked.pool, asked.workspace.data, recipe.execution, client)
+    card, data = conductor.card, asked.workspace.data
+    team = card.with_newcomers(card.team(asked.pool, data, recipe.execution, client), asked.pool, data)
     if (limits := conductor.card.rounds) is None:
         return evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count)
     return evaluate_in_rounds(
@@ -112,10 +128,16 @@ def score_baselines(
 def _score_baseline(
     shelf: Shelf, client: WorkerClient, questions_of: Mapping[str, Sequence[Problem]], on_progress: OnProgress | None
 ) -> list[ScoreRow]:
-    try:
-        return shelf.rows(questions_of)
-    except DataError:  # none yet, or of something else
-        pass
+    with alone(shelf.setup.workspace, *map(shelf.file, questions_of)):
+        try:
+            return shelf.rows(questions_of)
+        except DataError:  # none yet, or of something else
+            return _asked_baseline(shelf, client, questions_of, on_progress)
+
+
+def _asked_baseline(
+    shelf: Shelf, client: WorkerClient, questions_of: Mapping[str, Sequence[Problem]], on_progress: OnProgress | None
+) -> list[ScoreRow]:
     setup, team = shelf.setup, _team(shelf.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[ScoreRow]:

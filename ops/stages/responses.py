@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
@@ -14,6 +15,7 @@ from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget
+from ops.core.locks import alone
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
@@ -21,6 +23,7 @@ from ops.precaching.estimate import CostEstimate, cost_estimate, measured_usage,
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
 from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
+from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
 from ops.workers.pricing import at_prices
 
@@ -40,12 +43,19 @@ def materialize_responses(
 ) -> dict[Cell, list[ResponseRow]]:
     """`data/shortlist.jsonl` → `data/responses/WORKER/BENCHMARK.parquet` for the `cells` (None: all).
 
-    Files of workers that the pool lacks go. A rehearsal (`recipe.replay`) fills in what is not there and
+    Of two processes that write the same cell one waits, and finds the answers in the cache. Files of workers that the
+    pool lacks go. A rehearsal (`recipe.replay`) fills in what is not there and
     replaces nothing. Raises `DataError`, `ConfigError` and `OverBudget`, which says what is done and what
     the rest would cost; then no file changes, and what was answered is in the cache.
     """
-    wanted = _wanted(setup, cells)
-    folder = setup.workspace.data / "responses"
+    wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
+    with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
+        return _materialized(setup, client, wanted, folder, on_progress)
+
+
+def _materialized(
+    setup: Setup, client: WorkerClient, wanted: Sequence[Cell], folder: Path, on_progress: OnProgress | None
+) -> dict[Cell, list[ResponseRow]]:
     kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
     open_cells = [cell for cell in wanted if cell not in kept]
     shortlisted = _shortlisted(setup.workspace)
@@ -53,19 +63,21 @@ def materialize_responses(
         rows = _ask(shortlisted, setup.pool, open_cells, client, setup.recipe.precaching.samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
-    for cell in open_cells:
-        write_responses(rows[cell], response_file(folder, *cell))
-    if folder.is_dir() and setup.recipe.replay is None:
-        for stale in folder.iterdir():
-            if stale.is_dir() and stale.name not in setup.pool.names:
-                shutil.rmtree(stale)
+    with recording(setup.workspace):  # nobody hashes the folder meanwhile
+        for cell in open_cells:
+            write_responses(rows[cell], response_file(folder, *cell))
+        if folder.is_dir() and setup.recipe.replay is None:
+            for stale in folder.iterdir():
+                if stale.is_dir() and stale.name not in setup.pool.names:
+                    shutil.rmtree(stale)
     return rows | {cell: load_responses(response_file(folder, *cell)) for cell in kept}
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
     """`data/responses` → `data/profiles.json`, costs at the pool's prices. Raises `DataError`."""
     workspace = setup.workspace
-    rows = at_prices(load_responses(workspace.data / "responses"), setup.pool)
+    every = load_responses(workspace.data / "responses")
+    rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
     if not rows:
         raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
@@ -96,16 +108,19 @@ def answer_evaluation(
     The workers are those that the evaluation asks there; as many samples as the Conductor gets repeats. Raises as
     `materialize_responses` does.
     """
-    questions = evaluation_questions(setup.workspace, setup.recipe)
+    questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
+    alike = asked_alike(setup, benchmarks)
+    cells = [Cell(worker, name) for asked, names in alike for worker in asked.pool.names for name in names]
     rows: dict[Cell, list[ResponseRow]] = {}
-    for asked, names in asked_alike(setup, benchmarks):
-        wanted = [Cell(worker, name) for worker in asked.pool.names for name in names]
-        rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
-    for cell, own in rows.items():
-        asked = setup.asked_on(cell.benchmark)
-        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-        origin = answers_origin(worker, questions.get(cell.benchmark, ()), repeats)
-        write_responses(own, response_file(evaluation_folder(setup.workspace), *cell), origin)
+    with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
+        for asked, names in alike:
+            wanted = [Cell(worker, name) for worker in asked.pool.names for name in names]
+            rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
+        for cell, own in rows.items():
+            asked = setup.asked_on(cell.benchmark)
+            repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
+            origin = answers_origin(worker, questions.get(cell.benchmark, ()), repeats)
+            write_responses(own, response_file(folder, *cell), origin)
     return rows
 
 

@@ -5,8 +5,11 @@ What does not: making those outputs (`ops.stages`).
 """
 
 from ops.core.git import git_commit
-from ops.versioning.dvc import commit, push, version
+from ops.versioning.dvc import commit, push, recording, version
 from ops.versioning.plain import has_dvc, revision
 from ops.versioning.settings import data_settings, record, use_recipe
 
-__all__ = ["commit", "data_settings", "git_commit", "has_dvc", "push", "record", "revision", "use_recipe", "version"]
+__all__ = [
+    "commit", "data_settings", "git_commit", "has_dvc", "push", "record", "recording", "revision", "use_recipe",
+    "version",
+]  # fmt: skip

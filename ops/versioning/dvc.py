@@ -63,7 +63,7 @@ def commit(workspace: Workspace, *stages: str) -> str:
     if not _without_git(workspace):
         needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
     needs(workspace, ".dvc", "has no DVC configuration", "Restore the folder .dvc, or run `dvc init`")
-    with _one_at_a_time(workspace):
+    with recording(workspace):
         said = _dvc(workspace, "commit", "--force", *stages)
         if said is not None:
             remedy = "Materialize the stage's files first, then commit again"
@@ -78,7 +78,7 @@ def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
     Raises `DataError` when there is no such remote or it cannot be written: the data and dvc.lock stay as they are.
     """
     remote = ("--remote", versions.remote) if versions.remote else ()
-    with _one_at_a_time(workspace):
+    with recording(workspace):
         said = _dvc(workspace, "push", *remote, *stages)
     if said is not None:
         name = f"remote {versions.remote!r}" if versions.remote else "the default remote"
@@ -120,7 +120,7 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
     process = subprocess.run(
         [program(workspace), *arguments],
         cwd=workspace.root,
-        env={**os.environ, "DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": str(workspace.state / "dvc")},
+        env={"DVC_SITE_CACHE_DIR": str(workspace.state / "dvc"), **os.environ, "DVC_NO_ANALYTICS": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -132,7 +132,11 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
 
 
 @contextmanager
-def _one_at_a_time(workspace: Workspace) -> Iterator[None]:
+def recording(workspace: Workspace) -> Iterator[None]:
+    """Keep other processes' DVC calls out meanwhile: what is written inside is recorded whole or not at all.
+
+    Raises `DataError` where another's call does not end.
+    """
     from filelock import FileLock, Timeout
 
     workspace.state.mkdir(parents=True, exist_ok=True)

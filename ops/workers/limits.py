@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ops.config import Worker
+from ops.workers.fleet import FleetLimits
 from ops.workers.machine import MachineLimits, Times
 
 RECOVERY_ROUNDS = 32
@@ -59,8 +60,8 @@ class _Waiter(NamedTuple):
 class Limits:
     """Lets calls to one worker begin; shared by all event loops and threads of a client.
 
-    With `machine` the slots, the pace and the pauses that its provider asks for are those of all processes that
-    share it; how far 429s narrow the calls in flight each process finds out for itself.
+    With `machine` (or a fleet of machines) the slots, the pace and the pauses that its provider asks for are those of
+    all processes that share it; how far 429s narrow the calls in flight each process finds out for itself.
 
     When 429s are a quarter of the last outcomes, the calls in flight are halved, once for all
     those that were sent before; every success gives a little back (additive increase,
@@ -70,7 +71,10 @@ class Limits:
     """
 
     def __init__(
-        self, worker: Worker, clock: Callable[[], float] = time.monotonic, machine: MachineLimits | None = None
+        self,
+        worker: Worker,
+        clock: Callable[[], float] = time.monotonic,
+        machine: MachineLimits | FleetLimits | None = None,
     ) -> None:
         self._ceiling, self._allowed = worker.concurrency, float(worker.concurrency)
         self._requests = Pace(worker.requests_per_minute) if worker.requests_per_minute else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
 from ops.workers.breaker import Breaker
+from ops.workers.fleet import LIMITS_URL, FleetLimits, fleet_limits
 from ops.workers.limits import Limits
-from ops.workers.machine import machine_limits
+from ops.workers.machine import MachineLimits, machine_limits
 from ops.workers.providers import is_remote, request_settings, worst_price
 
 
@@ -33,8 +35,9 @@ class Seat:
 def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
     """Resolve a worker of the pool in `file`. Raises `ConfigError`.
 
-    The processes that name the same folder `limits` share the worker's. A tool in this process has none to
-    share: no provider counts its calls, and it answers sooner than a lock is had.
+    The processes that name the same folder `limits` share the worker's, or those that name the same server in
+    PODIUM_LIMITS_URL. A tool in this process has none to share: no provider counts its calls, and it answers sooner
+    than a lock is had.
     """
     remote = is_remote(worker)
     return Seat(
@@ -42,6 +45,11 @@ def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
         settings=request_settings(worker, file),
         price=worst_price(worker, file),
         remote=remote,
-        limits=Limits(worker, machine=machine_limits(limits, worker) if remote else None),
+        limits=Limits(worker, machine=_shared_limits(worker, limits) if remote else None),
         breaker=Breaker(worker.breaker_failures, worker.breaker_rest_s),
     )
+
+
+def _shared_limits(worker: Worker, folder: Path) -> MachineLimits | FleetLimits:
+    url = os.environ.get(LIMITS_URL)
+    return fleet_limits(url, worker) if url else machine_limits(folder, worker)

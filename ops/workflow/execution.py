@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Literal, NamedTuple
@@ -65,6 +65,7 @@ async def execute(
     sample: int = 0,
     scheduler: Scheduler | None = None,
     previous: Previous | None = None,
+    told: Callable[[StepTrace], None] | None = None,
 ) -> Trace:
     """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `Trace`.
 
@@ -75,7 +76,7 @@ async def execute(
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
     "timed_out". A `scheduler` shared by a batch decides whose call a busy worker takes next. `previous` makes this
-    a recursive round.
+    a recursive round. `told` is given each step that was asked as it ends.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -87,7 +88,7 @@ async def execute(
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, sample, scheduler, previous)
+    run = _Run(workflow, question, team, sample, scheduler, previous, told)
     await run.to_the_end()
     return run.trace()
 
@@ -111,9 +112,10 @@ class _Run:
         sample: int,
         scheduler: Scheduler | None,
         previous: Previous | None,
+        told: Callable[[StepTrace], None] | None,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
-        self.sample, self.scheduler, self.previous = sample, scheduler, previous
+        self.sample, self.scheduler, self.previous, self.told = sample, scheduler, previous, told
         self.needed = workflow.needed()
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
@@ -164,6 +166,8 @@ class _Run:
             await self.settled[seen].wait()
         if not self.failures and self.stop is None:
             await self._ask(index)
+            if self.told is not None and self._outcome(index)[0] != "not_run":
+                self.told(self._step_trace(index))
         self.settled[index].set()
 
     async def _ask(self, index: int) -> None:

@@ -93,6 +93,13 @@ class Workflow:
         """The same steps, each worker told only to solve the problem."""
         return Workflow(tuple(replace(step, subtask=SOLVE) for step in self.steps))
 
+    def renumbered(self, ordinals: Sequence[int]) -> Workflow:
+        """The same workers under the ordinals that they have where `ordinals` are on offer, counted from 0.
+
+        Raises `ValueError` for a step whose worker is not among them.
+        """
+        return Workflow(tuple(replace(step, worker=ordinals.index(step.worker)) for step in self.steps))
+
     def render(self) -> str:
         """The three lists, one a line: what `parse` reads back as this workflow."""
         subtasks = ", ".join(spelling_of(step.subtask) for step in self.steps)

@@ -22,7 +22,7 @@ from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import UNSCORABLE, Trace, TraceStatus
+from ops.workflow.trace import UNSCORABLE, StepTrace, Trace, TraceStatus
 
 Stop = Literal["kept", "cap", "budget", "loop", "invalid", "no_room", "unreachable", "refused", "too_long", "timed_out"]
 """Why no further round followed. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
@@ -191,14 +191,16 @@ async def recurse(
     scheduler: Scheduler | None = None,
     budget: CallBudget | None = None,
     fits: Fits | None = None,
+    told: Callable[[StepTrace | Trace], None] | None = None,
 ) -> list[RecursiveTrace]:
     """Let the Conductor work in rounds on every problem; one `RecursiveTrace` each, in their order.
 
     All prompts of a round are written at once (a batch for the policy), and its workflows run together.
     `team.execution` bounds each execution, `limits` the rounds, `budget` the calls: one that other sets of questions
     share, or None for one of these problems alone. Where it does not last for all, chance decides, the same each time.
-    `fits` says whether a prompt leaves room for a completion (first ones must). Raises `OverBudget` and `ConfigError`
-    as the client does, once the calls in flight have ended.
+    `fits` says whether a prompt leaves room for a completion (first ones must). `told` is given each
+    step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
+    flight have ended.
     """
     scheduler, budget = scheduler or Scheduler(), budget or CallBudget(limits.calls_ratio)
     talks = [_Conversation(problem) for problem in problems]
@@ -217,7 +219,10 @@ async def recurse(
             sample=sample,
             scheduler=scheduler,
             previous=ending(talk.ran[-1][1]) if talk.ran else None,
+            told=told,
         )
+        if told is not None:
+            told(trace)
         talk.record(text, parsed, trace, limits)
 
     while True:

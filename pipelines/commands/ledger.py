@@ -23,11 +23,11 @@ def ledger(run: str | None, calls: int) -> None:
     from rich.console import Console
 
     from ops.cache import open_cache
-    from ops.spending.ledger import Ledger
+    from ops.spending.ledger import open_ledger
     from ops.workers.booking import BookingDesk
 
     workspace, console = Workspace.find(), Console()
-    books = Ledger(workspace.ledger)
+    books = open_ledger(workspace.ledger)
     if books.unmeasured():
         BookingDesk(open_cache(workspace.cache), books).measure_lost()
     if run is None:

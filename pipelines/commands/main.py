@@ -18,6 +18,7 @@ SECTIONS = {
         "evaluate": f"{HERE}.lifecycle:evaluate",
         "report": f"{HERE}.report:report",
         "dev": f"{HERE}.lifecycle:dev",
+        "team": f"{HERE}.team:team",
     },
     "Before anything is spent": {
         "plan": f"{HERE}.plan:plan",
@@ -28,12 +29,17 @@ SECTIONS = {
         "data": f"{HERE}.data:data",
         "cache": f"{HERE}.cache:cache",
         "ledger": f"{HERE}.ledger:ledger",
+        "backup": f"{HERE}.backup:backup",
+        "restore": f"{HERE}.backup:restore",
     },
     "Release": {
         "ask": f"{HERE}.ask:ask",
         "serve": f"{HERE}.release:serve",
         "promote": f"{HERE}.release:promote",
         "rollback": f"{HERE}.release:rollback",
+        "retrain": f"{HERE}.retrain:retrain",
+        "probe": f"{HERE}.retrain:probe",
+        "alerts": f"{HERE}.alerts:alerts",
     },
     "Tables and pictures of the docs": {
         "reproduce": f"{HERE}.report:reproduce",
@@ -57,21 +63,17 @@ def podium() -> None:
 
 def main() -> None:
     """What the script `podium` calls."""
-    if sys.argv[1:2] == ["ask"]:
+    if sys.argv[1:2] in (["ask"], ["serve"]):
         _answer_and_leave()
     podium(prog_name="podium")
 
 
 def _answer_and_leave() -> None:
-    # This process imports a lot, answers one question and ends: nothing that it imports is garbage, what
-    # transformers would do with scikit-learn, SciPy and accelerate (assisted decoding, other models' losses,
-    # several devices) no Conductor does, and taking torch apart again takes a second. Stores are closed and traces
-    # flushed when the command returns.
-    import gc
+    # Taking torch apart again takes a second, and MLflow would wait for a store that is away. Stores are closed and
+    # traces flushed when the command returns.
+    from pipelines.quiet import hurry
 
-    gc.disable()
-    for unused in ("sklearn", "scipy", "accelerate"):
-        sys.modules[unused] = None  # type: ignore[assignment]
+    hurry()
     try:
         podium(prog_name="podium")
     except SystemExit as end:

@@ -17,40 +17,42 @@ def promote(version: str | None, name: str, reason: str) -> None:
     VERSION is the challenger's when none is named. Without an override the gate alone promotes, in `podium run`.
     The verdict that was recorded with the version stays, and says who overrode it.
     """
-    from ops.release import registry
-    from ops.release.promotion import override
+    from ops.stages.release import promote_by_hand
 
-    workspace = Workspace.find()
-    if version is None and (challenger := registry.challenger(workspace)) is None:
-        raise registry.RegistryError("There is no challenger: `podium run` registers one")
-    chosen = version or challenger.version
-    registry.promote(workspace, chosen, override(registry.recorded_decision(workspace, chosen), name, reason))
-    click.echo(f"models:/{registry.MODEL}@{registry.CHAMPION} is version {chosen}")
+    outcome = promote_by_hand(Workspace.find(), version, name, reason)
+    click.echo(f"models:/conductor@champion is version {outcome.version}; its report: {outcome.page}")
 
 
 @click.command()
-@click.option("--reason", required=True, help="Why; recorded with the version that goes.")
-def rollback(reason: str) -> None:
+@click.option("--by", "name", default="", help="Who decides so.")
+@click.option("--reason", required=True, help="Why; both are recorded with the version that goes.")
+def rollback(name: str, reason: str) -> None:
     """Make the version before champion again.
 
     The one that goes comes back by `podium promote` only.
     """
-    from ops.release import registry
+    from ops.stages.release import roll_back
 
-    back = registry.rollback(Workspace.find(), reason)
-    click.echo(f"models:/{registry.MODEL}@{registry.CHAMPION} is version {back.version}")
+    back = roll_back(Workspace.find(), reason, name)
+    click.echo(f"models:/conductor@champion is version {back.version}")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=int, default=5001, show_default=True)
-def serve(host: str, port: int) -> None:
-    """Serve the champion over HTTP with MLflow, until Ctrl-C.
+@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with PODIUM_SERVE_TOKENS.")
+@click.option("--port", type=int, default=5001, show_default=True, help="0: any that is free.")
+@click.option("--pool", metavar="NAME", help="A pool of config/pools to ask instead of the champion's own.")
+def serve(host: str, port: int, pool: str | None) -> None:
+    """Serve the champion as one model on OpenAI's routes, until Ctrl-C.
 
-    POST a Responses request, {"input": [{"role": "user", "content": "…"}]}, to /invocations.
+    POST to /v1/chat/completions or /v1/responses; MLflow's agent server answers at /invocations. Settings:
+    config/serving.yaml. When the alias champion moves, the server follows it.
     """
+    from ops.config import load_serving
     from ops.release.http import serve
-    from pipelines.home import quiet
+    from pipelines.quiet import calm, quiet
 
     quiet()
-    serve(Workspace.find(), host, port)
+    workspace = Workspace.find()
+    settings = load_serving(workspace.config)
+    chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
+    serve(workspace, chosen, host, port, when_loaded=calm)

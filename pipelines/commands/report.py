@@ -20,7 +20,7 @@ def report(recipe: str, seed: int | None) -> None:
     Of the Conductor that RECIPE trained: nobody is asked, and what was not run is named with its command. Goes into
     .podium/reports, and to its versions in MLflow.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.reproduction import write_report
@@ -36,7 +36,7 @@ def reproduce(seed: int | None) -> None:
     Runs the recipe reproduction, its experiments and its report; the tables go into docs/reproduction.md. What was
     done before is not done again.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.reproduction import reproduced

@@ -15,7 +15,7 @@ def seeds(seeds: tuple[int, ...]) -> None:
 
     SEEDS are 1 2 3 4 5 when none is named. The table goes into docs/results.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.seeds import write_table
@@ -31,7 +31,7 @@ def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
 
     CHANGES are names in config/ablations.yaml, all of them when none is named. The table goes into docs/results.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.ablations import write_table
@@ -50,7 +50,7 @@ def experiments(names: tuple[str, ...], recipe: str, seed: int | None) -> None:
     (`podium run`); all of them when none is named. Or names in config/experiments.yaml, each of which is trained anew.
     What was run before is not run again. The tables go into docs/results.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.experiments import write_tables
@@ -68,15 +68,16 @@ def experiments(names: tuple[str, ...], recipe: str, seed: int | None) -> None:
 def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, unseen: str, retrained: int) -> None:
     """Hold Conductors to parts of their pool, as a table.
 
-    RECIPES have an adaptive section; adaptive and adaptive-cards when none is named. The table goes into
-    docs/training.md.
+    RECIPES have an adaptive section; adaptive and adaptive-cards when none is named. What was run before is not run
+    again. The table goes into docs/training.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
-    from pipelines.subsets import Sampling, write_table
+    from assets.subsets import Sampling
+    from pipelines.subsets import write_table
 
-    sampling = Sampling(per_size, questions, unseen, retrained)
+    sampling = Sampling(per_size=per_size, questions=questions, unseen=unseen, retrained=retrained)
     click.echo(f"written to {write_table(Workspace.find(), recipes or ('adaptive', 'adaptive-cards'), seed, sampling)}")
 
 
@@ -88,10 +89,10 @@ def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, 
 def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
     """Let a Conductor go on from its own answers, as a table.
 
-    RECIPE has a recursive section. Its policies before and after that stage are read at every depth. The table goes
-    into docs/results.md.
+    RECIPE has a recursive section. Its policies before and after that stage are read at every depth. What was run
+    before is not run again. The table goes into docs/results.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.depths import write_table
@@ -107,7 +108,7 @@ def baselines(recipe: str | None, seed: int | None) -> None:
 
     What is scored needs a training mix and its responses (`podium run`). The tables go into docs/evaluation.md.
     """
-    from pipelines.home import quiet
+    from pipelines.quiet import quiet
 
     quiet()
     from pipelines.baselines import write_registry, write_scores

@@ -22,6 +22,7 @@ from ops.config import Recipe, Setup
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
+from ops.evaluation.reading import right_if_valid, valid
 from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.runner import ScoreRow, evaluate, summarize
 from ops.evaluation.statistics import mean_estimate
@@ -31,7 +32,6 @@ from ops.training.cold_start.base_policy import base_policy_folder, make_base_po
 from ops.training.cold_start.validation import Lesson
 from ops.training.run.plan import RunResult, read_curve
 from pipelines.pages import write_between
-from pipelines.seeds import right_if_valid, valid
 
 DOC, MARK = Path("docs") / "results.md", "<!-- made by `make pretrained` -->"
 UNTRAINED, EXPLAINED = 30, 10

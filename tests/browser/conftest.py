@@ -37,7 +37,7 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """How long a server may take to start and a page to show what it should, on a busy machine."""
 
 
@@ -119,8 +119,23 @@ def chromium() -> Iterator[Chromium]:
 
 @pytest.fixture
 def tab(chromium: Chromium, tmp_path: Path) -> Iterator[Tab]:
-    """Closed, it must have asked this machine alone, and none of its scripts may have failed."""
-    pictures = Path(os.environ.get("PODIUM_SCREENSHOTS") or tmp_path)
+    """A tab of its own for each test."""
+    with opened(chromium, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def first_tab(chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """For what happens before the tests of a file."""
+    with opened(chromium, tmp_path_factory.mktemp("pictures")) as made:
+        yield made
+
+
+@contextmanager
+def opened(chromium: Chromium, folder: Path) -> Iterator[Tab]:
+    """Closed, it must have asked this machine alone, and none of its scripts may have failed. Pictures go to `folder`,
+    if nobody names another."""
+    pictures = Path(os.environ.get("PODIUM_SCREENSHOTS") or folder)
     pictures.mkdir(parents=True, exist_ok=True)
     asked: set[str] = set()
     errors: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,6 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     from ops.config import Worker
     from ops.core.response import Response
     from ops.release.registry import connected, experiment
-    from ops.release.serving import in_thread
     from ops.release.tracing import export
     from ops.workflow.execution import execute
     from ops.workflow.grammar import Step, Workflow
@@ -130,8 +130,8 @@ def traced(workspace: Workspace) -> tuple[str, str]:
 
     offered = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "analyst", "editor")]
     steps = (Step(0, "Compute."), Step(1, "Look it up."), Step(2, "Idle."), Step(3, "Combine both.", (0, 1)))
-    # Playwright's own event loop runs in this thread.
-    trace = in_thread(execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool())))
+    with ThreadPoolExecutor(1) as thread:  # Playwright's own event loop runs in this one
+        trace = thread.submit(asyncio.run, execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))).result()
     with connected(workspace) as client:
         import mlflow
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -124,8 +126,8 @@ def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost
 ) -> None:
     client, worker = make_client(), server.worker()
     answer = ask(client, worker)
-    with client.ledger._file.writing() as connection:  # as a kill between the two leaves it
-        connection.execute("DELETE FROM spending")
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM spending")  # as a kill between the two leaves it
     key = cache_key(worker.identity, [{"role": "user", "content": QUESTION}], 0)
     held = client.ledger.reserve("run", 1e-3, 10.0)
     client.ledger.lose(*client.ledger.mark_sent(Departure(held, "test", "remote", key)))

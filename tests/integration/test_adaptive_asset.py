@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,7 +16,10 @@ from assets.adaptive_conductor import NO_SECTION, adaptive_run
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.conductor.policy import PolicyCard, policy_key
+from ops.config import Setup
 from ops.core.workspace import Workspace
+from ops.evaluation.subsets import parts
+from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import CURVE, RunPlan, RunResult
 from pipelines.definitions import definitions
@@ -36,10 +41,14 @@ def podium(project: Workspace, tmp_path: Path, **section: object) -> Podium:
     return made
 
 
-def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
+def materialized(
+    podium: Podium, *names: str, settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         job = definitions(podium).resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(name) for name in names])
+        chosen = [dg.AssetKey.from_user_string(name) for name in names]
+        config = {"ops": {name: {"config": dict(own)} for name, own in (settings or {}).items()}}
+        return job.execute_in_process(instance=instance, asset_selection=chosen, run_config=config)
 
 
 def test_the_stage_goes_on_from_the_conductor_and_its_policy_is_the_last(project: Workspace, tmp_path: Path) -> None:
@@ -69,3 +78,36 @@ def test_without_the_section_the_stage_says_so_and_changes_nothing(project: Work
     [event] = done.asset_materializations_for_node("adaptive_conductor")
     assert event.metadata["nothing_done"].value == NO_SECTION
     assert sorted(project.runs.rglob("*")) == files
+
+
+def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(
+    project: Workspace, tmp_path: Path
+) -> None:
+    sources = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "aime25", "gpqa_diamond", "bigcodebench"))
+    sources |= {"math500": {"source": "embedded", "test": 2}}  # type: ignore[dict-item]
+    chosen = podium(project, tmp_path, adaptive={"steps": 1, "largest": 3}, benchmarks=sources)
+    setup = chosen.load()
+    materialize_raw(setup, "math500")
+    materialized(chosen, "conductor", "adaptive_conductor")
+    [part] = parts(len(setup.pool.names), 1, setup.recipe.seed)[4]
+    base = base_policy_folder(setup)
+    workers = tuple(worker for ordinal, worker in enumerate(setup.pool.workers) if ordinal in part)
+    smaller = Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": workers}))
+    shutil.copytree(base, alone := base_policy_folder(smaller))  # its cold start
+    known = {"pool": smaller.pool, "offered": smaller.pool.names}
+    PolicyCard.read(base).model_copy(update=known).write(alone)
+
+    settings = {"subsets": {"per_size": 1, "questions": 2, "unseen": "", "retrained": 1}}
+    [event] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
+    table = [dict(record.data) for record in event.metadata["table"].records]  # type: ignore[attr-defined]
+    sizes = [f"{size} of 9" for size in range(1, 10)]
+    assert [row["on offer"] for row in table][:9] == sizes and "the cheap half" in str(table[11]["on offer"])
+    assert table[-1]["on offer"] == f"{', '.join(smaller.pool.names)} (before: a Conductor trained for them alone)"
+    [own] = [run for run in project.runs.iterdir() if RunPlan.read(run).pool.names == smaller.pool.names]
+    assert RunResult.read(own) is not None
+    assert event.metadata["calls_live"].value > 0
+    curve = (own / CURVE).stat().st_mtime_ns
+    [again] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
+    assert again.metadata["table"] == event.metadata["table"]
+    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0
+    assert (own / CURVE).stat().st_mtime_ns == curve  # not trained again

@@ -28,16 +28,19 @@ import yaml
 
 from assets.resources import SNAPSHOT, Podium
 from ops.cache import ResponseCache
+from ops.conductor.policy import PolicyCard
 from ops.config import Snapshot, load_pool
 from ops.core.workspace import Workspace
 from ops.release import registry
+from ops.release.champion import champion_of
+from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
 from ops.training.run.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium, start_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE = {
@@ -92,9 +95,9 @@ class Life(NamedTuple):
 class Edit(NamedTuple):
     """The sensor's tick after the run, the run of the job that it asked for, and its tick after that."""
 
-    tick: dg.RunRequest | dg.SkipReason
+    tick: dg.RunRequest
     run_id: str
-    later_tick: dg.RunRequest | dg.SkipReason
+    later_tick: str
     calls: tuple[int, int]
     """Booked before and after that job."""
 
@@ -168,6 +171,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
 def write_recipe(workspace: Workspace) -> None:
     (workspace.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
+    (workspace.config / "retraining.yaml").write_text("settle_s: 0\n", encoding="utf-8")  # the one tick acts
 
 
 def edit_price(workspace: Workspace) -> None:
@@ -191,12 +195,14 @@ def act_on(workspace: Workspace) -> Edit:
         def tick() -> Any:
             return sensor(dg.build_sensor_context(instance=instance, resources={"podium": resource}))
 
-        request = tick()
-        assert isinstance(request, dg.RunRequest), request
-        job = code.resolve_job_def(str(request.job_name))
+        result = tick()
+        assert result.run_requests, result.skip_reason
+        [request] = result.run_requests
+        job = code.resolve_job_def("retraining")
         done = job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags)
         assert done.success
-        return Edit(request, done.run_id, tick(), (before, calls(workspace)))
+        later = tick().skip_reason.skip_message
+        return Edit(request, done.run_id, str(later), (before, calls(workspace)))
 
 
 def run_here(workspace: Workspace) -> str:
@@ -227,6 +233,16 @@ def test_it_tells_the_story_to_its_end(life: Life) -> None:
     assert "in-domain mean" in life.printed
     assert "models:/conductor@champion is version 1" in life.printed
     assert "Traceback" not in life.printed
+
+
+def test_the_version_knows_how_good_each_worker_on_its_card_is(life: Life) -> None:
+    with champion_of(life.workspace) as source:
+        files = source.files("1")
+        card, strengths = PolicyCard.read(files.policy), Strengths.of(files.settings["strengths"])
+    assert card.offered
+    for worker in load_pool(life.workspace.config, "quickstart").workers:
+        assert worker.name in card.offered
+        assert strengths.best([worker], "math") == (worker, "profile"), "whom to ask alone is never a guess by price"
 
 
 def test_a_killed_trainer_ends_the_command_in_one_line(life: Life) -> None:
@@ -266,9 +282,8 @@ def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance
 
 
 def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(life: Life, instance: dg.DagsterInstance) -> None:
-    assert isinstance(life.edit.tick, dg.RunRequest)
-    assert life.edit.tick.job_name == "costs"
-    assert "another price" in life.edit.tick.tags["podium/reasons"]
+    assert life.edit.tick.tags["podium/plan"].startswith("another price: ")
+    assert "nothing to pay" in life.edit.tick.tags["podium/estimate"]
     stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": life.edit.run_id}))
     materialized = {
         event.dagster_event.asset_key.to_user_string()
@@ -276,9 +291,9 @@ def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(life: Life, i
         for event in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.dagster_event is not None and event.dagster_event.asset_key is not None
     }
-    assert materialized == {"worker_pool", "worker_profiles", "signal_forecast", "leaderboard", "promotion"}
+    assert materialized == {"worker_pool", "worker_profiles", "leaderboard", "champion_standing"}
     assert life.edit.calls[0] == life.edit.calls[1]
-    assert isinstance(life.edit.later_tick, dg.SkipReason)
+    assert "the pool is unchanged" in life.edit.later_tick
     assert len(list(life.workspace.runs.iterdir())) == len(list(life.workspace.policies.iterdir())) == 1
 
 

@@ -25,7 +25,7 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.training.grpo.trainer import run
 from ops.training.run.checkpoints import last_checkpoint
-from ops.training.run.plan import CURVE, EXTENSIONS, PLAN, RunPlan, RunResult
+from ops.training.run.plan import CURVE, EXTENSIONS, LOG, PLAN, RunPlan, RunResult
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [
@@ -55,7 +55,6 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
     plan, folder = tiny_plan(root, dtype="bfloat16", steps=STEPS, **options)
     left = folder / EXTENSIONS / "deepspeed_shm_comm" / "lock"  # of a run that was killed while DeepSpeed compiled
-    left.parent.mkdir(parents=True)
     left.touch()
     ended = threading.Event()
     killer = threading.Thread(target=kill_second_rank, args=(folder, ended))
@@ -124,7 +123,7 @@ def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_nobody(ranks: Ranks) 
 
 
 def test_the_same_command_goes_on_from_the_checkpoint(ranks: Ranks) -> None:
-    log = (ranks.folder / conductor.LOG).read_text(encoding="utf-8")
+    log = (ranks.folder / LOG).read_text(encoding="utf-8")
     first = int(ranks.checkpoint_when_killed.rpartition("-")[2]) + 1
     assert log.count(f"step {first - 1}/{STEPS} ") == 1
     assert log.count(f"step {STEPS}/{STEPS} ") == 1

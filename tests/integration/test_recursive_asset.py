@@ -8,16 +8,17 @@ import pytest
 
 from assets.adaptive_conductor import adaptive_run
 from assets.conductor import run_folder
+from assets.depths import Extent, measured
 from assets.recursive_conductor import NO_SECTION, final_run, training_runs
 from ops.conductor.policy import PolicyCard
 from ops.config import RoundLimits
-from ops.core.errors import PodiumError
+from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
+from ops.evaluation.reading import questions, sample
 from ops.stages.guards import guard_run
 from ops.stages.problems import materialize_raw
 from ops.training.run.plan import RunPlan, RunResult, read_curve
-from pipelines.depths import HEAD, rows, sample, write_table
-from pipelines.seeds import questions
+from pipelines.depths import write_table
 from tests.integration.test_adaptive_asset import materialized, podium
 from tests.unit.training.tiny import GRPO
 
@@ -60,10 +61,20 @@ def test_the_stage_goes_on_from_the_last_policy_and_its_own_works_in_rounds(
         materialize_raw(setup, name)
     asked = sample(questions(setup), 3, 1)
     assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
-    none, once = rows(setup, after / "policy", asked, 1)
-    assert len(none) == len(once) == len(HEAD) - 2
-    assert none[0] == "0" and none[2] == none[4] == "" and float(none[7]) == 0.0
-    assert float(none[5]) <= float(once[5]) <= 3 * float(none[5])  # calls
+    extent = {"depths": {"deepest": 1, "questions": 3}}
+    [event] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
+    assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
+    none, once = [list(record.data.values()) for record in event.metadata["table"].records[2:]]  # type: ignore[attr-defined]
+    assert none[:2] == ["after", "0"] and none[3] == none[5] == "" and float(none[8]) == 0.0
+    assert float(none[6]) <= float(once[6]) <= 3 * float(none[6])  # calls
+    stored = sorted((file, file.stat().st_mtime_ns) for file in project.scores.rglob("*.parquet"))
+    [again] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
+    assert again.metadata["table"] == event.metadata["table"]
+    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0  # nobody was asked
+    assert stored == sorted((file, file.stat().st_mtime_ns) for file in project.scores.rglob("*.parquet"))
+    assert measured(chosen, Extent(deepest=1, questions=3)).summary.rows[2][:2] == ["after", "0"]  # of a command
+    with pytest.raises(DataError, match="depths has not been run"):
+        measured(chosen, Extent(deepest=2, questions=3))
 
 
 def test_without_the_section_the_stage_says_so_and_changes_nothing(project: Workspace, tmp_path: Path) -> None:

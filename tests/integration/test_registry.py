@@ -5,28 +5,30 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import openai
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
-from ops.core.errors import DataError
+from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe, resolved
+from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
+from ops.evaluation.comparison import Comparison
+from ops.evaluation.report import Leaderboard
 from ops.evaluation.runner import ScoreRow
-from ops.release import registry
+from ops.release import aliases, registry
+from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.promotion import Check, GateDecision, override
 from ops.workflow.grammar import Step, Workflow
-from pipelines.dev import free_port
 from tests.command import PODIUM, podium
+from tests.serving.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
@@ -113,12 +115,17 @@ def register(workspace: Workspace, policy: Path, pool: Pool, right: int) -> regi
     return registry.register(workspace, policy, pool, rows(right), lineage)
 
 
+def compared(right: int) -> Comparison:
+    """So many of ten right, beside a worker that had two."""
+    return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
+
+
 def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace) -> None:
     assert registry.champion(workspace) is None
     assert registry.challenger(workspace) is None
     assert not workspace.state.exists()
-    with pytest.raises(registry.RegistryError, match="podium run"):
-        registry.predict(workspace, {})
+    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(workspace):
+        raise AssertionError("there is none")
     assert not workspace.state.exists()
 
 
@@ -135,7 +142,7 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
 
     assert register(workspace, policy, pool, right=6).version == first.version, "registered twice"
 
-    assert registry.promote(workspace, first.version, YES)
+    assert aliases.promote(workspace, first.version, YES)
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == first.version
     stored = registry.score_rows(workspace, champion)
@@ -146,29 +153,29 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
 
     second = register(workspace, policy, pool, right=8)
     assert second.version != first.version
-    assert not registry.promote(workspace, second.version, NO)
+    assert not aliases.promote(workspace, second.version, NO)
     [verdict] = [json.loads(file.read_text(encoding="utf-8")) for file in verdicts(workspace, second)]
     assert verdict["checks"][0]["name"] == "cost"
     assert champion_version(workspace) == first.version
     challenger = registry.challenger(workspace)
     assert challenger is not None and challenger.version == second.version
 
-    assert registry.promote(workspace, second.version, override(NO, "Ada", "needed today"))
+    assert aliases.promote(workspace, second.version, override(NO, "Ada", "needed today"))
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == second.version
     assert (champion.tags["override"], champion.tags["replaced"]) == ("Ada: needed today", first.version)
 
     replaced = champion.tags["replaced"]
-    assert registry.promote(workspace, second.version, YES), "it is the champion already"
+    assert aliases.promote(workspace, second.version, YES), "it is the champion already"
     champion = registry.champion(workspace)
     assert champion is not None and champion.tags["replaced"] == replaced, "it replaced itself"
 
-    back = registry.rollback(workspace, "answers in French")
+    back = aliases.rollback(workspace, "answers in French")
     assert back.version == first.version == champion_version(workspace)
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
-        registry.rollback(workspace, "again")
-    assert not registry.promote(workspace, second.version, YES), "what was rolled back needs an override"
-    assert registry.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
+        aliases.rollback(workspace, "again")
+    assert not aliases.promote(workspace, second.version, YES), "what was rolled back needs an override"
+    assert aliases.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
     assert champion_version(workspace) == second.version
 
 
@@ -176,12 +183,12 @@ def test_a_first_champion_that_is_promoted_again_replaced_nothing(
     workspace: Workspace, policy: Path, pool: Pool
 ) -> None:
     version = register(workspace, policy, pool, right=6).version
-    assert registry.promote(workspace, version, YES)
-    assert registry.promote(workspace, version, YES)
+    assert aliases.promote(workspace, version, YES)
+    assert aliases.promote(workspace, version, YES)
     champion = registry.champion(workspace)
     assert champion is not None and "replaced" not in champion.tags
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
-        registry.rollback(workspace, "why not")
+        aliases.rollback(workspace, "why not")
 
 
 def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
@@ -214,7 +221,7 @@ def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace,
     first, second = (register(workspace, policy, pool, right=right) for right in (6, 8))
     assert registry.look_at(workspace, None, first.version) == 1
     assert registry.look_at(workspace, None, second.version) == 2
-    registry.promote(workspace, second.version, YES)
+    aliases.promote(workspace, second.version, YES)
     champion = registry.champion(workspace)
     third, fourth = (register(workspace, policy, pool, right=right) for right in (7, 9))
     assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
@@ -233,14 +240,14 @@ def test_a_verdict_says_which_look_it_was(workspace: Workspace, policy: Path, po
     looks = []
     for right in (6, 5, 4):
         version = register(workspace, policy, pool, right)
-        verdict = judge(setup, version, rows(right), rows(2), gate)
+        verdict = judge(setup, version, compared(right), gate).decision
         looks.append((verdict.look, len(verdict.checks)))
-        assert registry.promote(workspace, version.version, verdict) is verdict.promote
+        assert aliases.promote(workspace, version.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # nobody after the first passes
     assert looks == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"
-    again = judge(setup, champion, rows(6), rows(2), gate)
+    again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
     stored = registry.recorded_decision(workspace, version.version)
     assert (stored.look, stored.promote) == (2, False)
@@ -259,25 +266,27 @@ def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_p
     with pytest.raises(DataError, match=r"podium\.json"):
         register(workspace, tmp_path, pool, right=6)
     with pytest.raises(registry.RegistryError, match="no version 7"):
-        registry.promote(workspace, "7", YES)
+        aliases.promote(workspace, "7", YES)
     with pytest.raises(registry.RegistryError, match="no champion"):
-        registry.rollback(workspace, "why not")
+        aliases.rollback(workspace, "why not")
 
 
 ASK = """
 import sys, json, mlflow
 mlflow.set_tracking_uri(sys.argv[1])
 agent = mlflow.pyfunc.load_model("models:/conductor@champion")
-answer = agent.predict({"input": [{"role": "user", "content": sys.argv[2]}]})
+question = {"input": [{"role": "user", "content": sys.argv[2]}]}
+answer = agent.predict(question)
+streamed = list(agent.predict_stream(question))
 import ops
-print(json.dumps({"answer": answer, "ops": ops.__file__, "mlflow": mlflow.__file__}))
+print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "mlflow": mlflow.__file__}))
 """
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool) -> Workspace:
     workspace = checkout(tmp_path_factory.mktemp("released"))
-    registry.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
+    aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     return workspace
 
 
@@ -295,10 +304,30 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
     assert outputs["workflow"] == WORKFLOW
     assert [step["worker"] for step in outputs["steps"]] == ["algebraist", "algebraist"]
     assert outputs["cost_usd"] > 0 and outputs["prompt_tokens"] > 0
+    *steps, last = reply["streamed"]
+    assert [event["item"]["summary"][0]["text"].partition(":")[0] for event in steps] == [
+        "Step 1, algebraist",
+        "Step 2, algebraist",
+    ]
+    assert [event["output_index"] for event in reply["streamed"]] == [0, 1, 2]
+    assert last["item"]["content"] == reply["answer"]["output"][-1]["content"]
+    assert last["custom_outputs"]["workflow"] == WORKFLOW
     assert Path(reply["ops"]).is_relative_to(released.mlflow_artifacts), "ops must come with the model"
     assert "site-packages" in reply["mlflow"]
     assert list(elsewhere.iterdir()) == []
     assert (released.cache / "responses.sqlite").is_file()
+
+
+def test_an_agent_of_before_the_serving_room_is_answered(policy: Path, pool: Pool, tmp_path: Path) -> None:
+    from ops.release.serving import NoWorkflowError, Service, question
+
+    (tmp_path / "pool.yaml").write_text(resolved(pool), encoding="utf-8")
+    service = Service.load(policy, tmp_path / "pool.yaml", Workspace(tmp_path), "test-1")
+    written = service.write(question(QUESTION, {"grader": None, "choices": []}))
+    served = service.execute(written, cap_usd=1.0)
+    assert written.text == WORKFLOW and "42" in (served.trace.answer or "")
+    assert (served.as_outputs()["workflow"], served.trace.status, served.trace.error) == (WORKFLOW, "answered", "")
+    assert issubclass(NoWorkflowError, PodiumError)
 
 
 def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
@@ -332,6 +361,25 @@ def test_ask_prints_how_the_answer_came(released: Workspace) -> None:
         assert expected in done.stdout
 
 
+def test_a_moved_checkout_keeps_its_champion(released: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    places = tmp_path_factory.mktemp("places")
+    shutil.copytree(released.root, places / "old")
+    old = Workspace(places / "old")
+    old.ledger.unlink(missing_ok=True)
+    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
+    with registry.connected(old):
+        pass  # as if it had been made there
+    moved = Workspace((places / "old").rename(places / "new"))
+    done = ask(moved, QUESTION)
+    assert done.returncode == 0, done.stderr
+    assert "42" in done.stdout
+    assert f"this checkout lay in {places / 'old'}" in done.stderr
+    assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
+    assert not (places / "old").exists()
+    again = ask(moved, QUESTION)
+    assert again.returncode == 0 and "this checkout lay" not in again.stderr
+
+
 def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
     done = ask(workspace, "Why?")
     assert (done.returncode, done.stdout) == (1, "")
@@ -339,33 +387,41 @@ def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_the_champion_is_served_over_http_until_ctrl_c(released: Workspace, tmp_path: Path) -> None:
-    port, log = free_port(5050), tmp_path / "serve.log"
-    environment = {**os.environ, "PODIUM_ROOT": str(released.root)}
-    with log.open("w", encoding="utf-8") as out:
-        server = subprocess.Popen(
-            [*PODIUM, "serve", "--port", str(port)], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        while not answers(f"{url}/ping"):
-            assert server.poll() is None, log.read_text(encoding="utf-8")
-            time.sleep(0.5)
+def test_the_champion_is_served_and_followed_until_ctrl_c(
+    tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = checkout(tmp_path / "checkout")
+    (workspace.config / "serving.yaml").write_text("follow_s: 0.2\n", encoding="utf-8")
+    aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
+    command = (*PODIUM, "serve", "--port", "0")
+    with Running(tmp_path / "served", pool, command, PODIUM_ROOT=str(workspace.root)) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=200)
+        request = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
+        first = client.chat.completions.create(**request)  # type: ignore[call-overload]
         body = {"input": [{"role": "user", "content": QUESTION}]}
-        reply = httpx.post(f"{url}/invocations", json=body, timeout=120, trust_env=False).raise_for_status().json()
-    finally:
-        server.send_signal(signal.SIGINT)
-        status = server.wait(60)
-    assert "42" in reply["output"][0]["content"][0]["text"]
-    assert (status, "Traceback" in log.read_text(encoding="utf-8")) == (0, False), log.read_text(encoding="utf-8")
-    assert not answers(f"{url}/ping")
+        reply = httpx.post(f"{server.url}/invocations", json=body, timeout=200, trust_env=False).raise_for_status()
+        aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
+        server.until_version("2")
+        second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
+        assert server.end() == 0
+    assert "Traceback" not in server.text, server.text
+    for whole in (first, second):
+        assert "42" in whole.choices[0].message.content
+    assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
+    assert "42" in reply.json()["output"][-1]["content"][0]["text"]
+    with registry.connected(workspace) as client_of_mlflow:
+        import mlflow
 
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5, trust_env=False).is_success
-    except httpx.TransportError:
-        return False
+        home = registry.experiment(client_of_mlflow, workspace)
+        traces = mlflow.search_traces(locations=[home], return_type="list")
+    by_request = {trace.info.tags.get("request"): trace for trace in traces}
+    assert by_request.keys() >= {first._request_id, second._request_id, reply.headers["x-request-id"]}
+    shown = by_request[first._request_id]
+    assert sorted(span.name for span in shown.data.spans if span.span_type == "CHAT_MODEL") == [
+        "1 · algebraist", "2 · algebraist",
+    ]  # fmt: skip
+    assert "6 " in str(shown.data.spans[0].inputs)
+    assert "cdot" not in by_request[second._request_id].to_json(), "store: false"
 
 
 def test_promotion_by_override_and_rollback_are_commands(
@@ -382,14 +438,16 @@ def test_promotion_by_override_and_rollback_are_commands(
     ]
     assert not registry.store_exists(workspace), "asking makes no store"
     first = register(workspace, policy, pool, right=6)
-    registry.promote(workspace, first.version, YES)
+    aliases.promote(workspace, first.version, YES)
     second = register(workspace, policy, pool, right=7)
-    assert not registry.promote(workspace, second.version, NO)
+    assert not aliases.promote(workspace, second.version, NO)
     assert podium("promote", *by) == 0
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == second.version
     assert champion.tags["override"] == "Ada: cheaper from May"
-    assert registry.recorded_decision(workspace, second.version) == override(NO, "Ada", "cheaper from May")
+    assert registry.recorded_decision(workspace, second.version) == override(
+        replace(NO, against=first.version), "Ada", "cheaper from May"
+    )
     assert podium("rollback", "--reason", "worse at night") == 0
     assert registry.score_rows(workspace, first) and registry.champion(workspace).version == first.version
     assert registry.recorded_decision(workspace, first.version) == YES

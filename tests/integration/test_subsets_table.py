@@ -10,13 +10,17 @@ import pytest
 import yaml
 
 from assets.resources import Podium
+from assets.subsets import Sampling
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
-from ops.core.errors import PodiumError
+from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.subsets import parts
+from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
-from pipelines.subsets import HEAD, Sampling, Side, Table, write_table
+from ops.stages.subsets import HEAD, Side, Sides, Table
+from ops.training.run.alone import train
+from pipelines.subsets import write_table
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow
@@ -47,11 +51,12 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_a_row_holds_both_policies_against_the_best_worker_of_each_part(setup: Setup, run: Path) -> None:
-    table, names = Table(setup, 4), setup.pool.names
+    making, names = Making(train), setup.pool.names
+    table = Table(setup, 4, making)
     guesser, solver = names.index("guesser"), names.index("solver")
-    label, drawn, theirs, valid, ours, same, added, best = table.row(
-        "with and without", Side(run, [(guesser,), (solver,)]), Side(run, [(guesser,)])
-    )
+    sides = Sides(Side(run, [(guesser,), (solver,)]), Side(run, [(guesser,)]))
+    cells = table.cells(table.row("with and without", sides))
+    label, drawn, theirs, valid, ours, same, added, best = map(str, cells)
     assert (label, drawn) == ("with and without", "1")
     assert float(valid) == 50.0 and float(same) == 100.0  # who is not on offer is no workflow
     right, wrong = (float(re.match(r"[-\d.]+", cell)[0]) for cell in (ours, theirs))  # type: ignore[index]
@@ -59,21 +64,27 @@ def test_a_row_holds_both_policies_against_the_best_worker_of_each_part(setup: S
     assert added.startswith(f"{right - wrong:.1f}") or float(added.split()[0]) == pytest.approx(right - wrong, abs=0.2)
     assert float(best) == right  # alone, the guesser is the best of the one on offer
 
+    again = Table(setup, 4, None)  # nothing is written or asked any more
+    assert again.cells(again.row("with and without", sides)) == cells
+    with pytest.raises(DataError, match="subsets has not been run"):
+        again.row("another part", Sides(Side(run, [(0, 1)]), Side(run, [(0, 1)])))
+
 
 def test_a_stranger_stands_behind_the_workers_that_the_policy_knows(setup: Setup, run: Path) -> None:
     card = PolicyCard.read(run / "policy")
     card.model_copy(update={"offered": tuple(n for n in card.offered if n != "solver")}).write(run / "policy")
     stranger = setup.pool.worker("solver")
     side = Side(run, [(0, 8), (1, 8)])  # the stranger's is the ninth ordinal
-    row = Table(setup, 2).row("a stranger", side, side, stranger)
+    table = Table(setup, 2, Making(train))
+    row = table.cells(table.row("a stranger", Sides(side, side, stranger)))
     assert row[1] == "2" and row[3] == row[5] == "0.0"  # it asks for the guesser, who is not on offer
-    alone = Table(setup, 2).row("alone", Side(run, [(5,)]), Side(run, [(5,)]))
+    alone = table.cells(table.row("alone", Sides(Side(run, [(5,)]), Side(run, [(5,)]))))
     assert float(row[-1]) >= float(alone[-1])
 
 
 def test_what_cannot_be_measured_is_refused_before_anything_runs(setup: Setup) -> None:
     with pytest.raises(PodiumError, match="recipe 'quickstart' has no adaptive section"):
-        write_table(setup.workspace, ["few", "quickstart"], 1, Sampling(1, 1))
+        write_table(setup.workspace, ["few", "quickstart"], 1, Sampling(per_size=1, questions=1, unseen=""))
     with pytest.raises(PodiumError, match="pool 'quickstart' has no 'nobody'"):
-        write_table(setup.workspace, ["few"], 1, Sampling(1, 1, unseen="nobody"))
-    assert len(HEAD) == 9 and len(parts(9, 3, 1)) == 8
+        write_table(setup.workspace, ["few"], 1, Sampling(unseen="nobody"))
+    assert len(HEAD) == 8 and len(parts(9, 3, 1)) == 8

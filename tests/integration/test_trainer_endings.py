@@ -12,7 +12,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.training.run import ending
-from ops.training.run.plan import RunPlan
+from ops.training.run.plan import LOG, RunPlan
 
 ROOT = Workspace.find().root
 RANK_KILLED = """
@@ -40,7 +40,7 @@ def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         root=ROOT, recipe=recipe, pool=pool, offered=pool.names,
         base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
     )  # fmt: skip
-    (tmp_path / conductor.LOG).write_text("error: of an earlier attempt\n", encoding="utf-8")
+    (tmp_path / LOG).write_text("error: of an earlier attempt\n", encoding="utf-8")
 
     def run(program: str) -> str:
         @dg.asset
@@ -61,7 +61,7 @@ def test_a_killed_trainer_is_one_line(message: Callable[[str], str], tmp_path: P
     assert "SIGKILL" in line and "memory" in line
     assert "grpo.micro_batch (now 128)" in line and "grpo.rollouts_per_question (now 16)" in line
     assert "same command goes on from the last checkpoint, at most 20 steps back" in line
-    assert str(tmp_path / conductor.LOG) in line
+    assert str(tmp_path / LOG) in line
 
 
 def test_a_killed_rank_is_the_cause_and_not_the_ranks_that_the_launcher_ended(message: Callable[[str], str]) -> None:

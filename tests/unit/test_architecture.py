@@ -21,14 +21,17 @@ FORBIDDEN = {
 FLOORS = (
     {"core"},
     {"grading", "spending", "miniature", "config"},
-    {"benchmarks", "local_models"},
+    {"benchmarks", "local_models", "alerts"},
     {"cache", "curation", "versioning"},
     {"workers"},
     {"workflow"},
     {"conductor", "precaching"},
     {"evaluation", "quality"},
+    {"serving"},
     {"training", "release"},
-    {"stages", "planning", "reports"},
+    {"planning", "reports"},
+    {"stages"},
+    {"retraining"},
 )
 """The rooms of `ops`, from the ground up: a room imports only rooms on lower floors."""
 

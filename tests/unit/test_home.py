@@ -17,6 +17,7 @@ from ops.core.workspace import Workspace
 from ops.training.run import lifeline
 from pipelines import home
 from pipelines.dev import free_port
+from pipelines.quiet import QUIET
 from pipelines.terminal import Terminal
 
 HOLD = """
@@ -75,14 +76,14 @@ def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_al
         dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
         alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process())
         foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
-        assert home.bury_dead_runs(instance) == 1
+        assert [run.run_id for run in home.bury_dead_runs(instance)] == [dead.run_id]
         statuses = {run.run_id: run.status for run in instance.get_runs()}
     assert statuses[dead.run_id] == dg.DagsterRunStatus.FAILURE
     assert statuses[alive.run_id] == statuses[foreign.run_id] == dg.DagsterRunStatus.STARTED
 
 
 def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DAGSTER_HOME", "PODIUM_ROOT", *home.QUIET):
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT", *QUIET):
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
     monkeypatch.setenv("DO_NOT_TRACK", "mine")
@@ -146,3 +147,33 @@ def test_a_port_in_use_is_passed_over() -> None:
         taken.listen()
         wished = taken.getsockname()[1]
         assert wished < free_port(wished) < wished + 100
+
+
+def test_an_instances_settings_are_replaced_whole_and_only_when_they_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PODIUM_TEAM", raising=False)
+    workspace, settings = Workspace(tmp_path), tmp_path / "dagster.yaml"
+    settings.write_text("nux: {enabled: false}\n", encoding="utf-8")
+    home.prepare(workspace)
+    kept = workspace.dagster_home / "dagster.yaml"
+    before = kept.stat()
+    home.prepare(workspace)  # while a daemon may read it
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
+    settings.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    home.prepare(workspace)
+    assert kept.read_text(encoding="utf-8") == settings.read_text(encoding="utf-8")
+    assert kept.stat().st_ino != before.st_ino, "the old one was left to whoever was reading it"
+
+
+def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, own = Workspace(tmp_path / "volume"), tmp_path / "machine"
+    (workspace.config / "team").mkdir(parents=True)
+    (workspace.config / "team" / "dagster.yaml").write_text("nux: {enabled: false}\n", encoding="utf-8")
+    monkeypatch.setenv("PODIUM_TEAM", "1")
+    monkeypatch.setenv("DAGSTER_HOME", str(own))
+    home.prepare(workspace)
+    assert (own / "dagster.yaml").is_file() and not workspace.dagster_home.exists()
+    assert os.environ["DAGSTER_HOME"] == str(own)

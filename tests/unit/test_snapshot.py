@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.resources import SNAPSHOT, Podium
+from assets.resources import SNAPSHOT, Podium, choosing
 from ops.config import Snapshot
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
@@ -186,3 +186,12 @@ def test_the_root_decides_which_recipes_exist(
     resolved = dg.validate_run_config(job, {})
     assert resolved is not None
     assert resolved["resources"]["podium"]["config"]["recipe"] == "mine"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_of_another_recipe_is_configured_without_a_warning(project: Workspace) -> None:
+    offered = choosing(Podium(root=str(project.root)))(root=str(project.root))
+    asked = Snapshot.take(project.config, "quickstart", 7, "").model_copy(update={"recipe_file": "paper"})
+    again = offered.repeating(asked)
+    assert (str(again.recipe), again.seed) == ("paper", 7)
+    again.model_dump()

@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
 from ops.conductor.writer import ENV, load_conductor
-from ops.config import Evaluation, Generation, Pool, Prompting, ScratchPolicy, Worker
+from ops.config import Evaluation, Generation, Pool, Price, Prompting, ScratchPolicy, Serving, Worker
 from ops.config.evaluation import VLLM
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.release.serving import Service
+from ops.serving.loaded import Loaded, VersionFiles
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -172,16 +172,22 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
     server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = tmp_path / "pool.yaml"
-    pool.write_text(POOL.model_dump_json(), encoding="utf-8")
+    askable = Worker(name="a", model="local/guesser", price=Price(input=0, output=0))
+    pool.write_text(Pool(name="p", workers=(askable,)).model_dump_json(), encoding="utf-8")
     registered = tmp_path / "artifacts" / "policy"  # where MLflow puts it
     shutil.copytree(folder, registered)
-    assert isinstance(Service.load(registered, pool, Workspace(tmp_path)).conductor, Conductor)
+    workspace, settings = Workspace(tmp_path), Serving()
+
+    def conductor(key: str | None) -> object:
+        return Loaded.read(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
+
+    assert isinstance(conductor(None), Conductor)
     monkeypatch.setenv(ENV, server.url)
     with pytest.raises(ConfigError, match=f"{ENV}: .* and not policy artifacts"):
-        Service.load(registered, pool, Workspace(tmp_path))
-    service = Service.load(registered, pool, Workspace(tmp_path), "test-abc")
-    assert isinstance(service.conductor, ServedConductor)
-    assert service.conductor.write(CHATS[:2]) == Conductor.load(folder).write(CHATS[:2])
+        conductor(None)
+    served = conductor("test-abc")
+    assert isinstance(served, ServedConductor)
+    assert served.write(CHATS[:2]) == Conductor.load(folder).write(CHATS[:2])
 
 
 @pytest.mark.parametrize("writer", ["vLLM", "127.0.0.1:8000", "ftp://there", "http://me:secret@there:8000"])

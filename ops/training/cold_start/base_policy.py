@@ -23,7 +23,7 @@ from ops.workflow.prompt import offer
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
-_LATER = ("lora", "validation", "recursive_share")
+_LATER = ("lora", "validation", "recursive_share", "parts_share")
 """Settings younger than some policies: left out, they change no policy's key."""
 _NO_RESULT = ("micro_batch",)
 """A setting of memory that changes no result."""
@@ -51,13 +51,15 @@ def base_policy_folder(setup: Setup) -> Path:
 
 
 def _later(recipe: Recipe) -> dict[str, object]:
-    """The younger settings that are made use of, and what else the lessons of recursive rounds depend on."""
+    """The younger settings that are made use of, and what else the lessons of rounds and of parts depend on."""
     settings = recipe.cold_start
     if settings is None:
         return {}
     later = settings.model_dump(include=set(_LATER), exclude={"validation": {"least_valid"}}, exclude_none=True)
     if settings.recursive_share and recipe.recursive is not None:
         later["answer_tokens"] = recipe.recursive.limits.answer_tokens
+    if settings.parts_share and recipe.adaptive is not None:
+        later["parts"] = recipe.adaptive.model_dump(include={"smallest", "largest", "reshuffle"})
     return {name: value for name, value in later.items() if value}
 
 

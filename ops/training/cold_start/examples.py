@@ -34,7 +34,8 @@ async def sample_examples(
     held_out: Collection[str] = (),
 ) -> list[Example]:
     """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed;
-    `settings.recursive_share` of them are recursive rounds.
+    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a part of the
+    team.
 
     Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
@@ -71,17 +72,22 @@ async def sample_examples(
     if settings.recursive_share and not rounds:
         what = "holds no answer to a problem of the mix, and cold_start.recursive_share wants some to go on from"
         raise DataError(workspace.data / "responses", "(folder)", what, "Precache, or set it to 0")
-    recursive, random = setup.recipe.recursive, Random(f"{setup.recipe.seed} lessons")
+    recursive, adaptive, random = setup.recipe.recursive, setup.recipe.adaptive, Random(f"{setup.recipe.seed} lessons")
     limits = recursive.limits if recursive is not None else RoundLimits()
     first = sampler.stream(list(problems.values()))
     second = second_rounds(problems, rounds, sampler, setup.recipe.seed)
     examples: list[Example] = []
-    for _ in range(count):
+    for number in range(count):
         if random.random() < settings.recursive_share:
             problem, before, workflow = next(second)
             prompt = next_messages(team, problem, before.workflow.render(), before.answer, limits)
         else:
             problem, workflow = next(first)
             prompt = team.messages(problem)
+            if adaptive is not None and settings.parts_share and random.random() < settings.parts_share:
+                part = adaptive.drawn(len(team.workers), setup.recipe.seed, problem.key, number)
+                prompt = team.offering(part, renumbered=adaptive.reshuffle).messages(problem)
+                workflow = sampler.draw(problem, part)
+                workflow = workflow.renumbered(part) if adaptive.reshuffle else workflow
         examples.append({"prompt": prompt, "completion": [{"role": "assistant", "content": workflow.render()}]})
     return examples

@@ -21,8 +21,6 @@ from ops.workflow.team import Team
 
 BATCH = 256
 """Workflows in flight at once."""
-KEPT = 3
-"""Workflows that are taught for a problem: the most reliable ones."""
 VARIED = 0.4
 """Share of the second round's workflows that are variations of what works best."""
 TRUSTED = 0.8
@@ -70,7 +68,8 @@ class Explored(NamedTuple):
     """What trying workflows came to."""
 
     taught: dict[str, list[Workflow]]
-    """Problem's key → workflows to be taught for it, for the problems that no worker reliably solves alone."""
+    """Problem's key → workflows that may be taught for it, the most reliable first, for the problems that no worker
+    reliably solves alone."""
     rounds: list[FirstRound]
     """Every workflow that gave an answer, in the order in which they were tried."""
 
@@ -125,7 +124,7 @@ async def explore(
                 batch.append((problem, near))
         await attempt(batch, len(order) + start)
     taught = {problem.key: list(_taught(problem, tally, solved[problem.key])) for problem in hard}
-    return Explored({key: workflows[:KEPT] for key, workflows in taught.items() if workflows}, rounds)
+    return Explored({key: workflows for key, workflows in taught.items() if workflows}, rounds)
 
 
 def _chains(team: Team, random: Random) -> Iterator[Workflow]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -26,6 +27,8 @@ RELIABLE = 0.9
 """Accuracy on a subject from which a worker is as good as sure: nothing better is sought there."""
 REPEATS = 0.3
 """Probability that a step that is added repeats the one after it: another opinion, or another check."""
+KEPT = 3
+"""Tried workflows that are taught for a problem: the most reliable of those whose workers are on offer."""
 _FLOOR, _SPOKEN_HERE, _SPOKEN_ELSEWHERE, _PLAIN = 0.01, 1.0, 1.0, 0.6
 
 
@@ -109,7 +112,7 @@ class WorkflowSampler:
         return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
 
     def learn(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
-        """Take up workflows that were tried and were right, by problem's key."""
+        """Take up workflows that were tried and were right, by problem's key, the most reliable first."""
         self._explored = explored
 
     def stream(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
@@ -118,22 +121,26 @@ class WorkflowSampler:
             problem = self._random.choice(problems)
             yield problem, self.draw(problem)
 
-    def draw(self, problem: Problem) -> Workflow:
+    def draw(self, problem: Problem, part: Collection[int] | None = None) -> Workflow:
         """One workflow: in `success_share` of the draws one that is known to work, or that ends with a worker
-        known to succeed alone (the less often, the more that looks like luck); else a random one."""
-        explored = self._explored.get(problem.key)
+        known to succeed alone (the less often, the more that looks like luck); else a random one.
+
+        `part`: the ordinals on offer, where not all are.
+        """
+        offered = [name for name, ordinal in self._ordinals.items() if part is None or ordinal in part]
+        explored = self._known(problem, part)
         if explored and self._random.random() < self._success_share:
             return self._random.choice(explored)
         succeeded = [
             (worker, trust)
             for worker, trust in self._succeeded.get(problem.key, [])
-            if not self.may_be_luck(worker, problem)
+            if worker in offered and not self.may_be_luck(worker, problem)
         ]
         trust = max((trust for _, trust in succeeded), default=0.0)
         guided = self._random.random() < self._success_share * trust
         weights = (STEPS_AFTER_SUCCESS if guided else STEPS_OTHERWISE)[: self._max_steps]
         count = self._random.choices(range(1, len(weights) + 1), weights)[0]
-        workers = [self._random.choice(list(self._ordinals)) for _ in range(count)]
+        workers = [self._random.choice(offered) for _ in range(count)]
         if guided:
             workers[-1] = self._random.choices(*zip(*succeeded, strict=True))[0]
         steps = []
@@ -143,6 +150,11 @@ class WorkflowSampler:
             sees = index > 0 and self._random.random() < SEES_EARLIER
             steps.append(Step(self._ordinals[worker], subtask, self._access(index) if sees else "none"))
         return Workflow(tuple(steps))
+
+    def _known(self, problem: Problem, part: Collection[int] | None) -> Sequence[Workflow]:
+        tried = self._explored.get(problem.key, ())
+        there = (each for each in tried if part is None or all(step.worker in part for step in each.steps))
+        return list(islice(there, KEPT))
 
     def vary(self, workflow: Workflow, problem: Problem) -> Workflow:
         """The workflow with a step added (where there is room), changed or left out (where it has several)."""

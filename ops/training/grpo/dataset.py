@@ -18,7 +18,6 @@ from ops.conductor.policy import chat_tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.run.plan import RunPlan
-from ops.training.stages.subsets import drawn
 from ops.training.step.refill import Row
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length
@@ -63,9 +62,10 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
     def row(problem: Problem, epoch: int) -> Row:
         shown, more = team, {}
         if adaptive is not None:
-            ordinals = drawn(adaptive, len(team.workers), plan.recipe.seed, problem.key, epoch)
+            there = tuple(team.ordinals)
+            ordinals = [there[i] for i in adaptive.drawn(len(there), plan.recipe.seed, problem.key, epoch)]
             shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
-            more = {"offered": list(ordinals)}
+            more = {"offered": ordinals}
         messages = shown.messages(problem)
         if context is not None:
             check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)

@@ -110,6 +110,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         "pretrained": None,
         "trained_steps": card.trained_steps + trainer.state.global_step,
         "generation": plan.recipe.generation,
+        "renumbered": card.renumbered or (plan.adaptive is not None and plan.adaptive.reshuffle),
         "rounds": card.rounds if plan.recursive is None else plan.recursive.limits,
     }
     card.model_copy(update=trained).write(folder / "policy")

@@ -20,8 +20,11 @@ from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.training.run import lifeline
 from ops.training.run.checkpoints import full_disk_told
+from ops.training.run.nodes import this_node
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+LOG = "trainer.log"
+"""What the trainer prints."""
 EXTENSIONS = "extensions"
 """Where in a run's folder PyTorch compiles DeepSpeed's operations."""
 
@@ -187,7 +190,7 @@ def _check_sizes(adaptive: Adaptive, setup: Setup) -> None:
 
 
 def command(plan: RunPlan, folder: Path) -> list[str]:
-    """What to execute: this Python, or accelerate's launcher where DeepSpeed is asked for."""
+    """What to execute: this Python, or accelerate's launcher where DeepSpeed is asked for. Raises `ConfigError`."""
     module = ["-m", "ops.training.grpo", "--run", str(folder)]
     grpo = plan.recipe.grpo
     if grpo.deepspeed is None:
@@ -197,7 +200,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
         "--use_deepspeed",
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),
-        "--num_machines", "1",
+        *this_node().arguments(grpo.processes),
         # Fills the file's `"bf16": {"enabled": "auto"}`, on GPUs and on CPUs alike.
         "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
@@ -214,6 +217,8 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     variables = {lifeline.ENV: name_of(os.getpid())}
     if plan.recipe.grpo.deepspeed is not None:
         extensions = folder / EXTENSIONS
+        if (node := this_node()).nodes > 1:  # each compiles for itself
+            extensions /= f"node-{node.rank}"
         for lock in extensions.glob("*/lock"):
             lock.unlink(missing_ok=True)
         variables["TORCH_EXTENSIONS_DIR"] = str(extensions)

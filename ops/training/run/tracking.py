@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ops.config import resolved
 from ops.core.atomic import write_text
 from ops.core.libraries import need_mlflow
+from ops.core.moved import settle
+from ops.core.workspace import Workspace
 from ops.training.run.plan import RunPlan
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
@@ -108,6 +110,7 @@ class Tracking:
         uri = str(self._plan.mlflow_uri)
         if uri.startswith(_SQLITE):
             Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+            settle(Workspace(self._plan.root, rehearsal=self._plan.recipe.replay is not None))
         client = MlflowClient(tracking_uri=uri)
         file = self._folder / RUN_FILE
         known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -11,7 +11,7 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.evaluation.runner import NO_WORKFLOW, ScoreRow
-from ops.evaluation.subsets import accuracies_alone, accuracy, difference, evaluate_parts, joined, parts
+from ops.evaluation.subsets import accuracy, difference, evaluate_alone, evaluate_parts, joined, named_parts, parts
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -62,6 +62,22 @@ def test_parts_of_every_size_are_drawn_by_seed() -> None:
     assert parts(1, 9, seed=1) == {}
 
 
+def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> None:
+    tags = (("closed",), ("open",), ("open", "reasoning"), ("closed",))
+    workers = [Worker(name=n, model=f"local/{n}", tags=t) for n, t in zip(NAMES, tags, strict=True)]
+    usd = {"ada": 3.0, "bob": 1.0, "cid": 2.0, "dora": 9.0}
+    assert named_parts(workers, usd) == {
+        "closed only": (0, 3),
+        "open only": (1, 2),
+        "reasoning only": (2,),
+        "none reasoning": (0, 1, 3),
+    }  # the cheap half is the open one; "none closed" and "none open" are known by other names
+    assert named_parts(workers, usd | {"ada": 0.1})["the cheap half"] == (0, 1)
+    alike = [Worker(name=n, model=f"local/{n}", tags=("tool",)) for n in NAMES[:3]]
+    assert named_parts(alike, usd) == {"the cheap half": (1, 2)}
+    assert named_parts(alike[:1], usd) == {}
+
+
 def test_nobody_is_asked_who_is_not_on_offer() -> None:
     for part in [(1,), (0, 2), (1, 2, 3), (0, 3)]:
         offered, writer = team(), FirstAndLast()
@@ -100,7 +116,8 @@ def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one
 
 
 def test_workers_alone_are_what_a_part_is_held_against() -> None:
-    assert asyncio.run(accuracies_alone(PROBLEMS, team(), Evaluation(), ["math500"])) == [1.0, 0.0, 0.0, 0.0]
+    alone = [asyncio.run(evaluate_alone(PROBLEMS, team(), Evaluation(), ordinal)) for ordinal in range(len(NAMES))]
+    assert [accuracy([rows], ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
 
 
 def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> ScoreRow:

@@ -22,10 +22,11 @@ from ops.miniature.problems import generate
 from ops.miniature.provider import tokens
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
-from ops.planning.cost import DISTINCT, FIRST_TOKEN_S, FORMAT_TOKENS, SPEED, Span, StageCost, Stages, total
+from ops.planning.cost import DISTINCT, StageCost, Stages, total
 from ops.planning.lengths import Lengths, lengths, questions
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import make_plan
+from ops.planning.prices import FIRST_TOKEN_S, FORMAT_TOKENS, SPEED, Span
 from ops.planning.speed import evaluation_hours, training_hours
 from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import solo_messages
@@ -98,6 +99,27 @@ def test_evaluation_and_every_worker_alone() -> None:
     assert both.evaluation().calls == Span(40, 120, 120)
     taught = stages(worker("a"), worker("b"), cold_start={})
     assert taught.evaluation().calls == Span(80, 240, 240)
+
+
+def test_an_evaluation_is_priced_on_its_own_pool() -> None:
+    """Answers of up to 400 tokens in training, of up to 830 (and a dearer worker) where it is evaluated; what was
+    measured is the first pool's."""
+    own = Pool.model_validate({"name": "p", "workers": [worker(max_tokens=400)]})
+    other = Pool.model_validate({"name": "q", "workers": [worker(price={"input": 1.0, "output": 20.0})]})
+    evaluation = {"repeats": 4, "pool": "q", "baselines": ["five_context", "best_static"]}
+    setup = Setup(Workspace(Path("/nowhere")), recipe_of(evaluation=evaluation), own, {"q": other})
+    both = Stages(setup, KNOWN, {"math500": 10}, [row("w", 300, 2.0)])
+    here = stages(worker(max_tokens=400), rows=[row("w", 300, 2.0)], evaluation={**evaluation, "pool": None})
+    there = stages(worker(price={"input": 1.0, "output": 20.0}), evaluation={**evaluation, "pool": None})
+    assert both.evaluation() == there.evaluation()
+    assert (both.precaching(), both.training()) == (here.precaching(), here.training())
+    learnt = BASELINES["best_static"]
+    assert isinstance(learnt, Asking)
+    calls = learnt.learning(1)  # of the mix, which the pool of the training answers
+    asked_here = here.baselines().usd.expected, there.baselines().usd.expected
+    on_mix = [calls * stage.precaching().usd.expected / stage.precaching().calls.expected for stage in (here, there)]
+    assert both.baselines().usd.expected == pytest.approx(asked_here[1] - on_mix[1] + on_mix[0])
+    assert asked_here[0] < both.baselines().usd.expected < asked_here[1]
 
 
 def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:

@@ -20,7 +20,6 @@ from ops.core.workspace import Workspace
 from ops.training.grpo.dataset import epochs
 from ops.training.rewards import outage
 from ops.training.run.plan import CURVE, RunPlan, write_run
-from ops.training.stages.subsets import drawn
 from ops.workflow.grammar import FormatFailure
 from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan, train
@@ -116,17 +115,17 @@ def test_the_policy_says_how_long_it_was_trained_in_all(whole: Trained) -> None:
 def test_subsets_are_drawn_by_seed_problem_and_epoch() -> None:
     adaptive = Adaptive(smallest=2, largest=5)
     cases = product(range(3), "abcdef", range(20))
-    draws = {case: drawn(adaptive, 9, *case) for case in cases}
-    assert draws == {case: drawn(adaptive, 9, *case) for case in draws}
+    draws = {case: adaptive.drawn(9, *case) for case in cases}
+    assert draws == {case: adaptive.drawn(9, *case) for case in draws}
     assert {len(ordinals) for ordinals in draws.values()} == {2, 3, 4, 5}
     assert {ordinal for ordinals in draws.values() for ordinal in ordinals} == set(range(9))
     assert all(list(ordinals) == sorted(set(ordinals)) for ordinals in draws.values())
     assert len(set(draws.values())) > 100
     shuffled = adaptive.model_copy(update={"reshuffle": True})
-    orders = [drawn(shuffled, 9, *case) for case in draws]
+    orders = [shuffled.drawn(9, *case) for case in draws]
     assert [tuple(sorted(order)) for order in orders] == list(draws.values())
     assert any(list(order) != sorted(order) for order in orders)
-    assert {len(drawn(Adaptive(), 4, 1, "a", epoch)) for epoch in range(50)} == {1, 2, 3, 4}
+    assert {len(Adaptive().drawn(4, 1, "a", epoch)) for epoch in range(50)} == {1, 2, 3, 4}
 
 
 def test_epochs_are_whole_steps() -> None:

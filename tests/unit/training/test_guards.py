@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 from rich.console import Console
 
 from assets.checks import LOOPS
@@ -24,9 +25,9 @@ from ops.training.guards import GUARDS, Evidence, Finding, guard_all
 from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
-from tests.unit.test_definitions import write_recipe
 
 STEPS = 40
+UNSEEN = ("aime25", "gpqa_diamond", "bigcodebench")
 ALONE = {"math": {"solver": 0.5, "scholar": 0.3}, "mmlu": {"solver": 0.5, "scholar": 0.6}}
 SOUND: dict[str, tuple[Any, Any]] = {
     "rollouts": (100, 100),
@@ -160,7 +161,9 @@ class TestOnARun:
 
     @pytest.fixture
     def podium(self, project: Workspace) -> Podium:
-        write_recipe(project)
+        benchmarks = {name: {"train": 10, "test": 2} for name in ("math500", "mmlu", "rlpr", "livecodebench")}
+        recipe = {"base": "quickstart", "name": "small", "benchmarks": benchmarks | dict.fromkeys(UNSEEN)}
+        (project.config / "recipes" / "small.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
         (project.data / "training_mix.jsonl").write_text("", encoding="utf-8")
         podium = Podium(root=str(project.root), recipe="small")
         setup = podium.load()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from filelock import FileLock
 from transformers import TrainerCallback
 
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, Recipe, ScratchPolicy, load_pool, load_recipe
+from ops.config import ColdStart, Recipe, ScratchPolicy, digest, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.training.cold_start.examples import Example
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run
-from ops.training.run.plan import DEEPSPEED, PLAN, RunPlan
+from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 
@@ -31,6 +37,7 @@ GRPO: dict[str, Any] = {
     "micro_batch": 4,
     "checkpoint_every": 1,
 }
+COMPILE = "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder; ShareMemCommBuilder().load()"
 SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens=512)
 
 
@@ -66,6 +73,20 @@ def as_llama(policy: Path) -> None:
         bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(policy)
+
+
+def compiled() -> Path:
+    """What DeepSpeed compiles for ranks on CPUs, more than a minute of a core: made once on a machine, and copied into
+    the folder that each run has for it."""
+    versions = [sys.prefix, *(version(name) for name in ("deepspeed", "torch"))]
+    place = Path(tempfile.gettempdir()) / f"podium-deepspeed-{digest(versions)}"
+    with FileLock(f"{place}.lock"):
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+                variables = os.environ | {"TORCH_EXTENSIONS_DIR": scratch, "DS_ACCELERATOR": "cpu"}
+                subprocess.run([sys.executable, "-c", COMPILE], env=variables, check=True, capture_output=True)
+                shutil.copytree(scratch, place)
+    return place
 
 
 def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32", **grpo: Any) -> tuple[RunPlan, Path]:
@@ -104,4 +125,5 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     (run_folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
     if recipe.grpo.deepspeed:
         shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run_folder / DEEPSPEED)
+        shutil.copytree(compiled(), run_folder / EXTENSIONS)
     return plan, run_folder

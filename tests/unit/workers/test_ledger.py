@@ -153,7 +153,7 @@ def test_whatever_the_order_the_cap_holds_and_nothing_leaks(
         total += usd
     assert ledger.spent("run") == pytest.approx(total)
     assert ledger.spent("run") <= cap + 1e-9
-    with ledger._file.connection() as connection:
+    with ledger._store._file.connection() as connection:
         assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (0,)
     ledger.close()
 

@@ -1,0 +1,69 @@
+"""`champion_slice`: the champion on the questions of the night, its workers asked afresh."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets import gate, metadata, placement
+from assets.benchmark_scores import benchmark_scores
+from assets.resources import Calls, Podium, Reporter, servers
+from ops.core.errors import PodiumError
+from ops.evaluation.report import percent
+from ops.evaluation.runner import summarize
+from ops.precaching.opening import open_client
+from ops.release import registry
+from ops.retraining.champion import champion
+from ops.retraining.slices import evaluate_slice
+from ops.retraining.start import champion_folder
+
+
+@dg.asset(
+    deps=[benchmark_scores],
+    group_name="retraining",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"huggingface", "litellm"},
+    check_specs=[
+        dg.AssetCheckSpec("as_good_as_before", asset="champion_slice", description="The night's interval is not below.")
+    ],
+)
+def champion_slice(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Whether the champion still answers as it was scored, on a part of the questions: the next part every night.
+
+    Shown, and nothing follows from it by itself: a test every night errs once in forty nights.
+    """
+    gate.ready(podium, "workers", "evaluation")
+    setup, snapshot, now = podium.load(), podium.snapshot(), datetime.now(UTC)
+    known, version = champion(setup.workspace), registry.champion(setup.workspace)
+    if known is None or version is None:
+        raise PodiumError("there is no champion: `podium run` trains and promotes one")
+    client = open_client(setup, "evaluation", f"nights-{now:%Y-%m}")
+    policy = champion_folder(setup.workspace, known.change(setup.pool))
+    before = registry.score_rows(setup.workspace, version)
+    with servers(setup):
+        night = evaluate_slice(setup, policy, client, before, snapshot.retraining.slice_questions, now.date())
+    reporter.calls(context, Calls.of(client.counts))
+    rows = [
+        (name, made.rows, percent(made.accuracy), made.cost_usd, made.unscorable)
+        for name, made in summarize(night.rows).items()
+    ]
+    gain = night.difference
+    words = "nothing to compare with"
+    if gain is not None:
+        words = f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}) on {night.questions} questions"
+    passed = gain is None or gain.high >= 0
+    return dg.MaterializeResult(
+        metadata={
+            "champion": known.version,
+            "difference_to_its_scores": words,
+            "benchmarks": metadata.table(("benchmark", "questions", "accuracy in %", "USD", "unscorable"), rows),
+            **metadata.calls(client.counts),
+        },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name="as_good_as_before", passed=passed, severity=dg.AssetCheckSeverity.WARN, description=words
+            )
+        ],
+    )

@@ -1,0 +1,45 @@
+"""`champion_standing`: the champion on a changed pool, judged by the gate, and whether training goes on from it."""
+
+import dagster as dg
+
+from assets import metadata
+from assets.leaderboard import leaderboard
+from assets.resources import Podium
+from ops.retraining.standing import required, stand
+
+
+@dg.asset(
+    deps=[leaderboard],
+    group_name="retraining",
+    kinds={"mlflow"},
+    check_specs=[dg.AssetCheckSpec("holds", asset="champion_standing", description="It passes the gate as it is.")],
+)
+def champion_standing(podium: Podium) -> dg.MaterializeResult:
+    """The champion on the pool as it is now against itself before the change, and what follows: nothing, or training.
+
+    Materialized by the job `retraining`, whose run says what changed.
+    """
+    snapshot = podium.snapshot()
+    made = stand(podium.load(), snapshot)
+    checks = [
+        ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
+        for check in made.checks
+    ]
+    failed = [check.name for check in made.standing.failed]
+    return dg.MaterializeResult(
+        metadata={
+            "fine_tune": made.fine_tune,
+            "why": made.why,
+            "plan": str(required(snapshot)),
+            "champion": snapshot.change.version if snapshot.change else "",
+            "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
+        },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name="holds",
+                passed=not failed,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=made.why if not failed else f"{made.why} (not passed: {', '.join(failed)})",
+            )
+        ],
+    )

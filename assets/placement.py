@@ -1,0 +1,72 @@
+"""Where work is done: in one process, in one for each step, on several machines of a team, in pods of Kubernetes.
+
+All of it is said by environment variables, which a deployment sets once (docs/deployment.md). Unset they mean one
+machine.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import dagster as dg
+
+from assets.partitions import one_run
+from ops.core.errors import ConfigError
+
+TEAM = "PODIUM_TEAM"
+"""Set: Dagster has a daemon, a queue and several machines, and partitions that ask workers are runs of their own."""
+EXECUTOR = "PODIUM_EXECUTOR"
+"""How the steps of a run are executed: in_process (unset), multiprocess, or kubernetes, a pod for each."""
+GPU_NODES = "PODIUM_GPU_NODES"
+"""On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; unset: wherever there is a GPU."""
+GPUS = "PODIUM_GPUS"
+"""On Kubernetes: how many GPUs a step that trains or writes workflows takes (1); 0 for policies that need none."""
+GPU = "gpu"
+"""Dagster's pool of the runs that a GPU is for: a team's instance limits how many there are at once."""
+GPU_WITHIN = GPU if os.environ.get(TEAM) else None
+"""Pool of an op that executes assets which need a GPU. A team counts runs; one machine would count op and asset."""
+
+side_by_side = dg.BackfillPolicy.multi_run(1) if os.environ.get(TEAM) else one_run
+"""Where asking takes long: for a team a run a partition, and on one machine one run, which starts once."""
+
+
+def executor() -> dg.ExecutorDefinition:
+    """How steps are executed. Raises `ConfigError`."""
+    named = os.environ.get(EXECUTOR) or "in_process"
+    if named == "kubernetes":
+        try:
+            from dagster_k8s import k8s_job_executor
+        except ModuleNotFoundError:
+            problem, remedy = "needs dagster-k8s, which is not installed", "Run: python -m pip install 'podium[team]'"
+            raise ConfigError(EXECUTOR, named, problem, remedy) from None
+        made: dg.ExecutorDefinition = k8s_job_executor
+        return made
+    known = {"in_process": dg.in_process_executor, "multiprocess": dg.multiprocess_executor}
+    if named not in known:
+        raise ConfigError(EXECUTOR, "(value)", f"is {named!r}", f"Use one of {', '.join([*known, 'kubernetes'])}")
+    return known[named]
+
+
+def gpu_pod() -> dict[str, Any]:
+    """Tags of a step that needs a GPU: on Kubernetes its pod's nodes and resources, elsewhere none. Raises
+    `ConfigError`."""
+    if os.environ.get(EXECUTOR) != "kubernetes":
+        return {}
+    count = os.environ.get(GPUS) or "1"
+    if not count.isdigit():
+        raise ConfigError(GPUS, "(value)", f"is {count!r}", "Write a number of GPUs")
+    pod: dict[str, Any] = {}
+    if int(count):
+        pod["container_config"] = {"resources": {"limits": {"nvidia.com/gpu": count}}}
+        pod["pod_spec_config"] = {
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        }
+        if nodes := os.environ.get(GPU_NODES):
+            label, _, value = nodes.partition("=")
+            pod["pod_spec_config"]["node_selector"] = {label: value}
+    return {"dagster-k8s/config": pod}
+
+
+on_gpu = gpu_pod()
+"""Tags of the assets that train or write workflows."""

@@ -1,0 +1,65 @@
+"""`worker_probes`: whether every worker is still the one that was precached, by a few questions asked again."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets import gate, metadata
+from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_responses import worker_responses
+from ops.precaching.opening import open_client
+from ops.retraining.drift import threshold
+from ops.retraining.probes import probe_workers
+from ops.retraining.quarantine import quarantine, tell
+
+
+@dg.asset(
+    deps=[worker_responses],
+    group_name="retraining",
+    kinds={"litellm"},
+    check_specs=[
+        dg.AssetCheckSpec("no_worker_drifted", asset="worker_probes", description="Every worker answers as it did.")
+    ],
+)
+def worker_probes(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """A round of probes of every worker; the model of one that drifted gets a revision, which sets its answers aside.
+
+    What follows is what follows any changed worker: the sensor's plan.
+    """
+    gate.ready(podium, "workers")
+    setup, probing = podium.load(), podium.snapshot().retraining.probing
+    now = datetime.now(UTC)
+    client = open_client(setup, "probing", f"probes-{now:%Y-%m}")
+    with servers(setup):
+        records = probe_workers(setup, client, probing, now)
+    reporter.calls(context, Calls.of(client.counts))
+    drifted = [worker for worker, record in records if record.drifted(probing)]
+    revisions = quarantine(setup.workspace.config, drifted, now.date())
+    tell(setup.workspace, revisions)
+    rows = [
+        (record.worker, len(record.nights), record.nights[-1].asked, record.nights[-1].losses, record.nights[-1].gains,
+         float(f"{record.evidence:.4g}"), revisions.get(record.worker, "–"))
+        for _, record in records
+    ]  # fmt: skip
+    said = f"{', '.join(revisions)} drifted" if revisions else "every worker answers as it did"
+    return dg.MaterializeResult(
+        metadata={
+            "workers": metadata.table(
+                ("worker", "rounds", "asked tonight", "lost", "gained", "evidence", "new revision"), rows
+            ),
+            "threshold": threshold(probing.false_alarms),
+            "drifted": ", ".join(revisions) or "none",
+            **metadata.calls(client.counts),
+        },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name="no_worker_drifted",
+                passed=not revisions,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=said,
+                metadata={"revisions": revisions},
+            )
+        ],
+    )

@@ -1,0 +1,60 @@
+"""Who is told what has happened: `config/alerts.yaml`. Secrets are named there and lie in the environment."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field, model_validator
+
+from ops.config.base import Settings
+
+AlertKind = Literal["failure", "budget", "drift", "promotion"]
+KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
+_VARIABLE = r"^[A-Z][A-Z0-9_]*$"
+
+
+class Slack(Settings):
+    """An incoming webhook of Slack, or of whatever takes its JSON (Mattermost, a relay of one's own)."""
+
+    webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
+    """The environment variable that holds the webhook's URL, which is a secret: who has it can post."""
+    kinds: tuple[AlertKind, ...] = KINDS
+    """What is posted there."""
+
+
+class Mail(Settings):
+    """A mail server that takes our messages."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(default=587, ge=1, le=65535)
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """"none" sends everything in the clear: for a relay on this machine."""
+    user: str | None = None
+    """None: the server asks for no password."""
+    password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
+    """The environment variable that holds the user's password."""
+    sender: str = Field(min_length=3, pattern=r"^[^\s@]+@[^\s@]+$")
+    to: tuple[str, ...] = Field(min_length=1)
+    kinds: tuple[AlertKind, ...] = KINDS
+    """What is sent there."""
+
+    @model_validator(mode="after")
+    def _a_password_is_not_sent_in_the_clear(self) -> Mail:
+        if self.user is not None and self.security == "none":
+            raise ValueError("user: a password would be sent in the clear. Set security to starttls or tls")
+        return self
+
+
+class Alerts(Settings):
+    """Where notices go. They are always kept in `.podium/alerts.jsonl`."""
+
+    slack: Slack | None = None
+    """None: nothing is posted."""
+    mail: Mail | None = None
+    """None: nothing is sent."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    """For one attempt of a channel, in seconds."""
+    attempts: int = Field(default=3, ge=1)
+    """After a time-out, a lost connection, 429, 5xx; with pauses of a second and more between them."""
+    ui_url: str | None = None
+    """Where people open the Dagster UI, for the links in notices of its runs: `https://dagster.example.org`."""

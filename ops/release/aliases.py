@@ -1,0 +1,137 @@
+"""Who is champion: the aliases `champion` and `previous`, moved by one process at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from ops.release.artifacts import fetched
+from ops.release.dossier import DOSSIER, Dossier
+from ops.release.lineage import check_complete
+from ops.release.lock import alone
+from ops.release.promotion import NOBODY, GateDecision
+from ops.release.registry import VERDICT
+from ops.release.store import (
+    CHAMPION,
+    MODEL,
+    PREVIOUS,
+    Registered,
+    RegistryError,
+    aliased,
+    connected,
+    store_exists,
+    version_named,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_BY_RUN = "rolled_back_by_run"
+"""Tag of a version that went: the Dagster run that asked for it."""
+_NO_CHAMPION = "There is no champion to roll back. Promote a version first"
+
+
+class Overtaken(RegistryError):
+    """The champion is another one than the version was judged against: the verdict says nothing of it."""
+
+
+def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
+    """Log the verdict with the version and, when it says so, make the version champion; whether it did.
+
+    A version that was rolled back comes back by a named override only. The champion stays what it is, and
+    nothing is written. Raises `RegistryError` when there is no such version, `Overtaken` when the champion is no
+    longer the one in `verdict.against`, `Refused` when the version's lineage is incomplete or a file of it is not what
+    was registered, override or not, `Locked`.
+    """
+    with alone(workspace), connected(workspace) as client:
+        known = version_named(client, version)
+        now = aliased(client, CHAMPION)
+        if now is not None and now.version == known.version:
+            return True
+        champion = now.version if now is not None else NOBODY
+        if verdict.against not in (None, champion):
+            raise Overtaken(
+                f"Version {champion} became champion meanwhile; version {version} was judged against "
+                f"{verdict.against}. Nothing was changed: materialize promotion again, or repeat the override"
+            )
+        _log(client, known, verdict, dossier)
+        obstacles = [check.name for check in verdict.failed]
+        if "rolled_back" in known.tags:
+            obstacles.append(f"rolled back ({known.tags['rolled_back']})")
+        promoted = verdict.override is not None or (verdict.promote and not obstacles)
+        if promoted:
+            check_complete(version, known.tags)
+            with fetched(workspace, known):
+                pass
+        outcome = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
+        client.set_model_version_tag(MODEL, version, "verdict", outcome)
+        if verdict.override is not None:
+            person = f"{verdict.override.name}: {verdict.override.reason}"
+            client.set_model_version_tag(MODEL, version, "override", person)
+        if promoted:
+            _move(client, known, now)
+    return promoted
+
+
+def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> Registered:
+    """Make `previous` champion again, noting who wanted it and why on the one that goes.
+
+    `previous` is then the one that the new champion itself had replaced, if any: going back twice goes further back.
+    `run`: the Dagster run that asks; asked again by the same one (two daemons may both start it), nothing is done.
+    In a store of an earlier checkout, without that alias, the champion's tag `replaced` says who was before.
+    Raises `RegistryError` when there is no champion, or it replaced none; `Refused` when a file of the one before is
+    not what was registered; `ConfigError` when the reason is blank; `Locked`.
+    """
+    if not reason.strip():
+        raise ConfigError("rollback", "reason", "is empty", "Say why; it is recorded with the version that goes")
+    if not store_exists(workspace):
+        raise RegistryError(_NO_CHAMPION)
+    with alone(workspace), connected(workspace) as client:
+        now = aliased(client, CHAMPION)
+        if now is None:
+            raise RegistryError(_NO_CHAMPION)
+        gone = client.search_model_versions(f"name = '{MODEL}' and tags.{_BY_RUN} = '{run}'") if run else []
+        if any(str(version.version) != now.version for version in gone):
+            return now
+        before = _before(client, now)
+        if before is None:
+            raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
+        with fetched(workspace, before):
+            pass
+        client.set_model_version_tag(
+            MODEL, now.version, "rolled_back", ": ".join(part.strip() for part in (by, reason) if part.strip())
+        )
+        if run:
+            client.set_model_version_tag(MODEL, now.version, _BY_RUN, run)
+        client.set_registered_model_alias(MODEL, CHAMPION, before.version)
+        further = before.tags.get("replaced")
+        if further and further != now.version:
+            client.set_registered_model_alias(MODEL, PREVIOUS, further)
+        else:
+            client.delete_registered_model_alias(MODEL, PREVIOUS)
+        return version_named(client, before.version)
+
+
+def _before(client: MlflowClient, now: Registered) -> Registered | None:
+    previous = aliased(client, PREVIOUS)
+    if previous is not None and previous.version != now.version:
+        return previous
+    # None, in an older store; the champion itself, where a process died between two steps of `_move`.
+    replaced = now.tags.get("replaced")
+    return version_named(client, replaced) if replaced and replaced != now.version else None
+
+
+def _move(client: MlflowClient, to: Registered, before: Registered | None) -> None:
+    """The champion last: whoever reads meanwhile finds the one before, whole."""
+    if before is not None:
+        client.set_model_version_tag(MODEL, to.version, "replaced", before.version)
+        client.set_registered_model_alias(MODEL, PREVIOUS, before.version)
+    client.set_registered_model_alias(MODEL, CHAMPION, to.version)
+
+
+def _log(client: MlflowClient, known: Registered, verdict: GateDecision, dossier: Dossier | None) -> None:
+    client.log_text(known.run_id, json.dumps(verdict.as_dict(), indent=1), VERDICT)
+    if dossier is not None:
+        client.log_text(known.run_id, json.dumps(dossier.as_dict(), indent=1, ensure_ascii=False), DOSSIER)

@@ -1,0 +1,103 @@
+"""The files of a model version: what each was when the version was registered, and whether it still is.
+
+It tells a damaged disk, a cut upload, and whoever can write the artifacts but not the registry's database, where the
+hashes lie. Against somebody who can write both it is no protection (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ops.core.workspace import Workspace
+from ops.release.lineage import Refused
+from ops.release.store import MODEL, Registered, connected
+
+TAG = "files"
+"""The tag of a version with the hash of each of its files, as JSON."""
+_PLACES = ("artifacts/policy", "artifacts/pool.yaml", "agent.py", "code")
+CODE = "code"
+"""What the agent and all code that comes with it are called together; policy and pool are named file by file."""
+
+
+def hashes(model: Path) -> dict[str, str]:
+    """Path → SHA-256 of each file of the policy and the pool in a logged model's folder, and one of all its code."""
+    return hashes_of({name: model / name for name in _PLACES})
+
+
+def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
+    """The same of files and folders that will lie under these names in the logged model's folder."""
+    found = {
+        (name if file == place else f"{name}/{file.relative_to(place).as_posix()}"): _sha256(file)
+        for name, place in places.items()
+        for file in _files(place)
+    }
+    code = sorted([name, value] for name, value in found.items() if not name.startswith("artifacts/"))
+    named = {name: value for name, value in found.items() if name.startswith("artifacts/")}
+    return {**named, CODE: hashlib.sha256(json.dumps(code).encode()).hexdigest()}
+
+
+def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
+    """Raise `Refused` for the first file that is gone, changed or new since registration.
+
+    A version of an earlier checkout has no hashes, and nothing is known of it.
+    """
+    if TAG not in tags:
+        return
+    known, found = json.loads(tags[TAG]), hashes(model)
+    for name in sorted(known.keys() | found.keys()):
+        if known.get(name) == found.get(name):
+            continue
+        what = "is gone" if name not in found else "was not registered" if name not in known else "has changed"
+        raise Refused(
+            f"{model / name}: {what} since version {version} was registered. Go back with `podium rollback`; restore "
+            f"the store's artifacts from a backup, or delete version {version} in MLflow and materialize "
+            "registered_model, which registers the policy again"
+        )
+
+
+@contextmanager
+def fetched(workspace: Workspace, registered: Registered) -> Iterator[Path]:
+    """The logged model's folder with its files checked: in a local store in place, else a copy for so long.
+
+    Raises `Refused`.
+    """
+    with connected(workspace), TemporaryDirectory(prefix="podium-model-") as scratch:
+        folder = located(workspace, registered, Path(scratch))
+        check_files(registered.version, folder, registered.tags)
+        yield folder
+
+
+def located(workspace: Workspace, registered: Registered, scratch: Path) -> Path:
+    """The logged model's folder, unchecked; fetched into `scratch` from a store that is not on this machine.
+
+    Raises `Refused` where the store has no such files.
+    """
+    from mlflow.artifacts import download_artifacts
+    from mlflow.exceptions import MlflowException
+
+    uri = f"models:/{MODEL}/{registered.version}"
+    try:
+        return Path(download_artifacts(artifact_uri=uri, dst_path=None if _local(workspace) else str(scratch)))
+    except (MlflowException, OSError) as error:
+        remedy = "Restore the store from a backup, or go back with `podium rollback`"
+        raise Refused(f"{uri}: its files cannot be read ({type(error).__name__}: {error}). {remedy}") from error
+
+
+def _local(workspace: Workspace) -> bool:
+    return workspace.mlflow_uri.startswith("sqlite:///")
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    return sorted(file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,62 @@
+"""Where a model version came from, and what it says that it was tested on: its tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from ops.core.errors import PodiumError
+
+
+class Refused(PodiumError):
+    """A version cannot be released, whoever wants it: its lineage, its scores or its files are not what it says."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What a model version came from; every field becomes a tag. `training_cost_usd` is in USD."""
+
+    git_commit: str
+    dvc_revision: str
+    policy: str
+    """The policy's key: what its scores must name."""
+    pool_answers_key: str
+    pool_prices_key: str
+    recipe: str
+    training_cost_usd: float
+    evaluation: str = ""
+    """Key of all that its scores depend on: policy, pool, questions, settings (`Comparison.origin`)."""
+    questions: str = ""
+    """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
+
+    def tags(self) -> dict[str, str]:
+        """Its fields that say something."""
+        return {name: str(value) for name, value in vars(self).items() if str(value)}
+
+
+OPTIONAL = frozenset({"evaluation", "questions"})
+"""Versions of earlier checkouts have no such tags."""
+REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL)
+
+
+def check_complete(version: str, tags: Mapping[str, str]) -> None:
+    """Raise `Refused` unless the version says where it came from in every respect."""
+    if missing := [name for name in REQUIRED if not tags.get(name, "").strip()]:
+        remedy = "Materialize registered_model again: it registers the policy with its lineage"
+        raise Refused(f"version {version}: lineage: {', '.join(missing)} is missing among its tags. {remedy}")
+
+
+def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]) -> None:
+    """Raise `Refused` where a tag says something else than what the version is judged by (`shown`, by tag)."""
+    for name, value in shown.items():
+        if (claimed := tags.get(name)) and claimed != value:
+            remedy = "Materialize benchmark_scores, leaderboard and registered_model, which make them one again"
+            raise Refused(
+                f"version {version}: {name}: it says {claimed}, and the evaluation at hand is of {value}. {remedy}"
+            )
+
+
+def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
+    """Benchmark → the key of the questions that the version was scored on; empty for one of an earlier checkout."""
+    pairs = (part.partition("=") for part in tags.get("questions", "").split())
+    return {benchmark: key for benchmark, _, key in pairs}

@@ -1,0 +1,112 @@
+"""One process at a time moves the champion.
+
+MLflow sets an alias without looking at what it was, so who decides by it and then sets it must be alone meanwhile.
+
+* A store of our own (SQLite in this checkout) lies on this machine: a file lock. Whoever dies holds nothing.
+* A server, or another database, is shared by machines that may share nothing else. Every store of MLflow makes a
+  registered model of a name once, by its database's unique key: making one named `LOCK` is taking the lock, deleting
+  it gives it back. That no two hold it rests on nothing else (no clock, no lease). The price: a process killed while
+  it held it (a second or two) leaves it, and a person deletes it; nothing is taken away from a holder that is only
+  slow.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.release.store import MODEL, connected
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LOCK = f"{MODEL}.moving"
+"""The registered model that exists while somebody moves the champion of a shared store."""
+PATIENCE_S = 60.0
+"""How long to wait for another one, who takes a second or two (hashing a large policy: more)."""
+_PAUSE_S = 0.2
+
+
+class Locked(PodiumError):
+    """Somebody else is moving the champion, and has been for long."""
+
+
+@contextmanager
+def alone(workspace: Workspace, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Nobody else is in this block for the same store. Raises `Locked` after `patience_s` seconds."""
+    uri = workspace.mlflow_uri
+    with _of_file(workspace, patience_s) if uri.startswith("sqlite:///") else _of_name(workspace, patience_s):
+        yield
+
+
+@contextmanager
+def _of_file(workspace: Workspace, patience_s: float) -> Iterator[None]:
+    file = workspace.outcome / "mlflow" / "moving.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=patience_s)
+    except Timeout:
+        remedy = "Wait for its end, or stop it"
+        raise Locked(f"{file}: another process moves the champion. {remedy}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _of_name(workspace: Workspace, patience_s: float) -> Iterator[None]:
+    token = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+    with connected(workspace) as client:
+        _take(client, token, time.monotonic() + patience_s)
+    try:
+        yield
+    finally:
+        with connected(workspace) as client:
+            client.delete_registered_model(LOCK)
+
+
+def _take(client: MlflowClient, token: str, until: float) -> None:
+    while not _made(client, token):
+        if time.monotonic() > until:
+            holder = (_holder(client) or "nobody, by now:").rpartition(":")[0]
+            raise Locked(
+                f"{LOCK}: {holder} (host:pid) holds the promotion lock. If that process is gone, delete the registered "
+                f"model {LOCK} in the MLflow UI; the champion is whole either way"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _made(client: MlflowClient, token: str) -> bool:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(LOCK, tags={"holder": token}, description="A promotion or rollback goes on.")
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            raise
+        # Ours, where the answer to the first attempt was lost and mlflow's client asked again.
+        return _holder(client) == token
+    return True
+
+
+def _holder(client: MlflowClient) -> str | None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        tags: dict[str, str] = client.get_registered_model(LOCK).tags
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return tags.get("holder")

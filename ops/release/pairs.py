@@ -1,0 +1,90 @@
+"""Two systems' scores on the questions that both answered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ops.core.problem import benchmark_of
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.statistics import Interval, mcnemar, score_interval
+
+
+class Pairs:
+    """Two systems' rows on the questions that both scored; repeats of a question are averaged."""
+
+    def __init__(self, ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow]) -> None:
+        self.ours, self.theirs = _by_question(ours), _by_question(theirs)
+        self.questions = sorted(self.ours.keys() & self.theirs.keys())
+
+    def of(self, benchmark: str) -> Pairs:
+        """The pairs of one benchmark alone."""
+        ours, theirs = (
+            [row for question, rows in side.items() if benchmark_of(question) == benchmark for row in rows]
+            for side in (self.ours, self.theirs)
+        )
+        return Pairs(ours, theirs)
+
+    def strata(self) -> dict[str, list[float]]:
+        """Differences of accuracy by benchmark."""
+        return {
+            name: [
+                self._mean(self.ours, question, "correct") - self._mean(self.theirs, question, "correct")
+                for question in own
+            ]
+            for name, own in self._by_benchmark().items()
+        }
+
+    def gain(self, confidence: float) -> Interval:
+        """Difference of the mean accuracies, every benchmark weighing the same."""
+        return score_interval(list(self.strata().values()), confidence=confidence)
+
+    def accuracies(self) -> tuple[float, float]:
+        """Ours and theirs: means of the benchmarks' means."""
+        ours, theirs = (
+            [[self._mean(side, question, "correct") for question in own] for own in self._by_benchmark().values()]
+            for side in (self.ours, self.theirs)
+        )
+        return _mean_of_means(ours), _mean_of_means(theirs)
+
+    def vectors(self) -> tuple[list[float], list[float]]:
+        """Ours and theirs, question by question."""
+        return (
+            [self._mean(self.ours, question, "correct") for question in self.questions],
+            [self._mean(self.theirs, question, "correct") for question in self.questions],
+        )
+
+    def discordance(self) -> str:
+        """How many questions only one of the two answered, in words."""
+        test = mcnemar(*self.vectors())
+        pairs = f"{test.gains} gains and {test.losses} losses of {len(self.questions)}"
+        return f"{pairs}, McNemar p = {test.p_value:.3g}"
+
+    def means(self, field: str) -> tuple[float, float]:
+        """Ours and theirs, a question."""
+        ours = [self._mean(self.ours, question, field) for question in self.questions]
+        theirs = [self._mean(self.theirs, question, field) for question in self.questions]
+        return sum(ours) / len(ours), sum(theirs) / len(theirs)
+
+    def _by_benchmark(self) -> dict[str, list[str]]:
+        questions: dict[str, list[str]] = defaultdict(list)
+        for question in self.questions:
+            questions[benchmark_of(question)].append(question)
+        return questions
+
+    @staticmethod
+    def _mean(side: dict[str, list[ScoreRow]], question: str, field: str) -> float:
+        rows = side[question]
+        return sum(float(getattr(row, field)) for row in rows) / len(rows)
+
+
+def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
+    scored: dict[str, list[ScoreRow]] = defaultdict(list)
+    for row in rows:
+        if not row.unscorable:
+            scored[row.problem_key].append(row)
+    return dict(scored)
+
+
+def _mean_of_means(groups: Sequence[Sequence[float]]) -> float:
+    return sum(sum(group) / len(group) for group in groups) / len(groups)

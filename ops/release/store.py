@@ -1,0 +1,141 @@
+"""The tracking store: how it is reached, what it knows of a version, who bears an alias."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ops.core.errors import PodiumError
+from ops.core.libraries import need_mlflow
+from ops.core.moved import settle
+from ops.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+MODEL = "conductor"
+EXPERIMENT = "podium"
+CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
+"""Aliases. `previous` is who was champion before, to whom a rollback goes."""
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    # With several writers MLflow 3.17 loses spans' USD when it adds them up for a trace.
+    "MLFLOW_ASYNC_TRACE_LOGGING_MAX_WORKERS": "1",
+}
+
+
+_around: list[str] = []
+"""The stores of the `connected` blocks that this process is in, the innermost last; MLflow knows one at a time."""
+
+
+class RegistryError(PodiumError):
+    """The registry lacks what was asked for: no such version, no champion, nothing to go back to."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A model version as the registry knows it."""
+
+    version: str
+    run_id: str
+    model_id: str
+    aliases: tuple[str, ...]
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+def store_exists(workspace: Workspace) -> bool:
+    """Whether the tracking store can hold anything: a server, or a SQLite file that is there."""
+    uri = workspace.mlflow_uri
+    return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).is_file()
+
+
+@contextmanager
+def connected(workspace: Workspace) -> Iterator[MlflowClient]:
+    """A client of the workspace's store, to which mlflow's own functions are set meanwhile."""
+    need_mlflow()
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    import mlflow
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    if workspace.mlflow_uri.startswith("sqlite:///"):
+        Path(workspace.mlflow_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        settle(workspace)
+    given, uri = os.environ.get("MLFLOW_TRACKING_URI"), workspace.mlflow_uri
+    mlflow.set_tracking_uri(uri)
+    _around.append(uri)
+    try:
+        yield mlflow.MlflowClient()
+    finally:
+        _around.pop()
+        if _around:  # one of these inside another
+            mlflow.set_tracking_uri(_around[-1])
+        else:
+            # MLflow mirrors the address in the environment, which `Workspace` reads: put back what was there.
+            mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
+            if given is not None:
+                os.environ["MLFLOW_TRACKING_URI"] = given
+
+
+def experiment(client: MlflowClient, workspace: Workspace) -> str:
+    """The id of Podium's experiment, made now unless it exists."""
+    existing = client.get_experiment_by_name(EXPERIMENT)
+    if existing is not None:
+        return str(existing.experiment_id)
+    local = workspace.mlflow_uri.startswith("sqlite:///")  # a server decides itself where artifacts go
+    return client.create_experiment(EXPERIMENT, workspace.mlflow_artifacts.as_uri() if local else None)
+
+
+def aliased(client: MlflowClient, alias: str) -> Registered | None:
+    """Who bears an alias, or None."""
+    model_version = _by_alias(client, alias)
+    return version_named(client, model_version.version) if model_version else None
+
+
+def _by_alias(client: MlflowClient, alias: str) -> ModelVersion | None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_model_version_by_alias(MODEL, alias)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
+
+
+def _model_version(client: MlflowClient, version: str) -> ModelVersion:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_model_version(MODEL, version)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        raise RegistryError(f"There is no version {version} of {MODEL}: see `mlflow models` or the UI") from None
+
+
+def version_named(client: MlflowClient, version: str) -> Registered:
+    """The version of that number. Raises `RegistryError` when there is none."""
+    model_version = _model_version(client, version)
+    # The SQL store keeps the logged model's id in the source alone.
+    model_id = model_version.model_id or str(model_version.source).removeprefix("models:/")
+    model = client.get_logged_model(model_id)
+    return Registered(
+        version=str(model_version.version),
+        run_id=str(model_version.run_id),
+        model_id=model_id,
+        aliases=tuple(sorted(model_version.aliases)),
+        tags=dict(model_version.tags),
+        metrics={metric.key: metric.value for metric in model.metrics or []},
+    )

@@ -1,0 +1,153 @@
+"""Why a version was promoted or kept back, as one HTML file: the comparisons, the checks, what was tested on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
+from ops.release.promotion import GateDecision
+from ops.reports.charts import Chart, Dots, Spread
+from ops.reports.exhibit import Table
+from ops.reports.page import document, figure, listed, table
+from ops.spending.money import usd
+
+
+class Fate(NamedTuple):
+    """What has become of the version, by its tags."""
+
+    verdict: str
+    """"promoted", or "kept back: …"; empty: never judged."""
+    override: str = ""
+    rolled_back: str = ""
+
+
+def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, fate: Fate) -> str:
+    """The whole document; without a dossier (a version of an earlier checkout) the checks alone."""
+    title = f"Conductor version {version}: {_outcome(fate)}"
+    head = [f"<header><h1>{escape(title)}</h1>", _warnings(fate)]
+    sections = []
+    if dossier is not None:
+        head.append(listed(_facts(dossier, decision)))
+        sections += [_section(opponent.name, _opponent(place, opponent, dossier)) for place, opponent in
+                     enumerate(dossier.opponents)]  # fmt: skip
+        tested = [_of_versions(dossier), table(_questions(dossier)), table(_gate(dossier.gate))]
+        sections.append(_section("What was tested on what", tested))
+    else:
+        head.append("<p>It was judged before its comparisons were kept: the checks are all that is known.</p>")
+    sections.insert(0, _section("Checks", [table(checks_table(decision))]))
+    return document(title, "\n".join([*head, "</header>", "<main>", *sections, "</main>"]))
+
+
+def checks_table(decision: GateDecision) -> Table:
+    """Every check of the gate with its bound; those that failed are marked."""
+    rows = [
+        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
+        for check in decision.checks
+    ]
+    failed = [place for place, check in enumerate(decision.checks) if not check.passed]
+    note = "" if rows else "None: it was not judged by the gate."
+    return Table("", ("passed", "check", "value", "bound", "what it says"), rows, failed, note)
+
+
+def pairings_table(opponent: Opponent, confidence: float) -> Table:
+    """Benchmark by benchmark: accuracies and their difference with its interval, and who was right alone."""
+    rows = [
+        (
+            pair.benchmark, pair.questions, _percent(pair.ours), _percent(pair.theirs),
+            f"{100 * (pair.ours - pair.theirs):+.1f}", f"{100 * pair.low:+.1f} … {100 * pair.high:+.1f}",
+            pair.gains, pair.losses,
+        )
+        for pair in opponent.pairings
+    ]  # fmt: skip
+    head = (
+        "benchmark", "questions", "challenger %", "opponent %", "difference",
+        f"{100 * confidence:.6g} % interval", "right alone: challenger", "right alone: opponent",
+    )  # fmt: skip
+    return Table("Accuracy", head, rows, [place for place, row in enumerate(rows) if row[0] == MEAN])
+
+
+def differences(opponent: Opponent, confidence: float) -> Chart:
+    """The same as a picture."""
+    spreads = [_spread(pair) for pair in opponent.pairings]
+    x = f"challenger less opponent, points of accuracy ({100 * confidence:.6g} % intervals)"
+    names = [pair.benchmark for pair in opponent.pairings]
+    return Dots(f"difference to the {opponent.name}", x, "", names, {"difference": spreads}, zero=True)
+
+
+def _opponent(place: int, opponent: Opponent, dossier: Dossier) -> list[str]:
+    note = f'<p class="warning">{escape(opponent.note)}</p>' if opponent.note else ""
+    if not opponent.pairings:
+        return [note, "<p>No question was scored by both.</p>"]
+    return [
+        note,
+        table(pairings_table(opponent, dossier.confidence)),
+        figure(differences(opponent, dossier.confidence), f"difference-{place}", opponent.name, ""),
+        table(_costs(opponent)),
+    ]
+
+
+def _costs(opponent: Opponent) -> Table:
+    rows = [
+        (
+            pair.benchmark, f"{pair.usd:.6f}", f"{pair.their_usd:.6f}",
+            f"{pair.latency_s:.2f}", f"{pair.their_latency_s:.2f}",
+        )
+        for pair in opponent.pairings
+    ]  # fmt: skip
+    head = ("benchmark", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds")
+    note = "A question, over the questions that both answered; the mean is over all questions. Seconds along the "
+    return Table("Cost and latency", head, rows, note=note + "critical path.")
+
+
+def _of_versions(dossier: Dossier) -> str:
+    known = {"challenger": dossier.facts} | {opponent.name: opponent.facts for opponent in dossier.opponents}
+    names = list(dict.fromkeys(name for facts in known.values() for name in facts))
+    rows = [(name, *(facts.get(name, "–") for facts in known.values())) for name in names]
+    return table(Table("Versions", ("", *known), rows))
+
+
+def _questions(dossier: Dossier) -> Table:
+    rows = [(name, said) for name, said in dossier.questions.items()]
+    return Table("Questions", ("benchmark", "questions of the challenger (key)"), rows)
+
+
+def _gate(settings: Mapping[str, object]) -> Table:
+    return Table("The gate (config/promotion.yaml)", ("setting", "value"), [(k, str(v)) for k, v in settings.items()])
+
+
+def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
+    cost = dossier.facts.get("training, USD")
+    return {
+        "judged": escape(f"{dossier.at} UTC"),
+        "against": escape(f"version {decision.against}" if decision.against not in (None, "nobody") else "nobody"),
+        "look": f"{decision.look} at that champion; intervals at {100 * dossier.confidence:.6g} %",
+        **({"training": escape(usd(float(cost)))} if cost else {}),
+    }
+
+
+def _warnings(fate: Fate) -> str:
+    said = {"Promoted in spite of the gate by": fate.override, "Rolled back": fate.rolled_back}
+    return "\n".join(f'<p class="warning">{name}: {escape(text)}</p>' for name, text in said.items() if text)
+
+
+def _outcome(fate: Fate) -> str:
+    if fate.rolled_back:
+        return "rolled back"
+    if fate.override:
+        return "promoted by override"
+    return fate.verdict.partition(":")[0] or "not judged"
+
+
+def _section(title: str, parts: Sequence[str]) -> str:
+    heading = title[:1].upper() + title[1:]
+    return "\n".join([f"<section><h2>{escape(heading)}</h2>", *(part for part in parts if part), "</section>"])
+
+
+def _spread(pair: Pairing) -> Spread:
+    return Spread(100 * (pair.ours - pair.theirs), 100 * pair.low, 100 * pair.high)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"

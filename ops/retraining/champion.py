@@ -1,0 +1,67 @@
+"""Who the champion is, what it was asked to do when it was trained, and its policy's files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ops.conductor.policy import CARD
+from ops.config import Change, Pool, Snapshot
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
+from ops.release import registry
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The champion's version, its policy's key, and the snapshot that it was trained from."""
+
+    version: str
+    policy: str
+    snapshot: Snapshot
+
+    def change(self, before: Pool) -> Change:
+        """A change of its pool, which was last `before`."""
+        return Change(version=self.version, policy=self.policy, before=before)
+
+
+def champion(workspace: Workspace) -> Champion | None:
+    """The champion in the registry; None: there is none. Raises `DataError` for one without a snapshot."""
+    known = registry.champion(workspace)
+    if known is None:
+        return None
+    key, policy = known.tags.get("snapshot", ""), known.tags.get("policy", "")
+    if not (key and policy):
+        remedy = "Run the lifecycle once more: retraining starts from what a version says of itself"
+        raise DataError(f"version {known.version} of {registry.MODEL}", "tags", "name no snapshot or no policy", remedy)
+    return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
+
+
+def fetch(workspace: Workspace, change: Change) -> Path:
+    """The policy that the registry holds for the champion, as `runs/KEY/policy`: for a checkout that did not train it.
+
+    Raises `DataError` where the registry has no such files.
+    """
+    folder = workspace.runs / change.policy / "policy"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with registry.connected(workspace), TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
+        from mlflow.artifacts import download_artifacts
+        from mlflow.exceptions import MlflowException
+
+        try:
+            held = download_artifacts(f"models:/{registry.MODEL}/{change.version}/artifacts/policy", dst_path=scratch)
+        except (MlflowException, OSError) as error:
+            held, why = scratch, f" ({error})"
+        else:
+            why = ""
+        if not (Path(held) / CARD).is_file():
+            remedy = "Restore the registry's artifacts, or train again with `podium run`"
+            problem = f"is not there, and version {change.version} holds no policy{why}"
+            raise DataError(folder, "(folder)", problem, remedy)
+        partial = folder.with_name(f".policy.{os.getpid()}")
+        shutil.move(held, partial)
+        partial.rename(folder)
+    return folder

@@ -1,0 +1,153 @@
+"""Whether a champion needs training after its pool changed: two pure decisions, each with the numbers it rests on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ops.config import PromotionGate, Retraining
+from ops.core.rows import ResponseRow
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.statistics import Interval, score_interval
+from ops.release.promotion import Check, GateDecision, decide
+from ops.retraining.plan import Plan
+
+ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
+COSTS = ("cost ratio to the champion", "latency ratio to the champion")
+"""Checks of the gate that no training is asked for."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to fine-tune from the champion, and why."""
+
+    fine_tune: bool
+    why: str
+    standing: GateDecision
+    """The champion on the pool as it is now, judged by the gate against itself on the pool as it was."""
+    pays: tuple[Check, ...] = ()
+    """By what a new worker could pay; one that passes is enough."""
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All of them."""
+        return (*self.standing.checks, *self.pays)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        standing = self.standing.as_dict()
+        return {
+            "fine_tune": self.fine_tune,
+            "why": self.why,
+            "standing": standing,
+            "pays": [vars(check) for check in self.pays],
+        }
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Decision:
+        """What `as_dict` gave."""
+        pays = tuple(Check(**check) for check in facts["pays"])
+        return cls(facts["fine_tune"], facts["why"], GateDecision.of(facts["standing"]), pays)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured: the champion's rows now and before (each at the prices of its time), the best worker's now,
+    and every worker's precached answers."""
+
+    now: Sequence[ScoreRow]
+    before: Sequence[ScoreRow]
+    best_worker: Sequence[ScoreRow]
+    responses: Sequence[ResponseRow] = ()
+
+
+def decision(
+    plan: Plan, evidence: Evidence, newcomers: Collection[str], gate: PromotionGate, settings: Retraining
+) -> Decision:
+    """What a plan's evidence asks for.
+
+    *Below*: on the pool as it is now the champion does not pass the gate that a challenger of it would have to pass
+    (checks of cost and latency aside: training is not asked to mend a price). *Pays*: with the newcomers on offer the
+    champion gains, or the oracle over single workers gains `min_oracle_rise`, on the training problems; in both cases
+    the lower end of the interval counts. Raises `ValueError` without rows.
+    """
+    standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
+    pays = _pays(evidence, newcomers, settings) if newcomers else ()
+    below = [check.name for check in standing.failed if check.name not in COSTS]
+    paying = [check.name for check in pays if check.passed]
+    if plan.fine_tune == "never":
+        return Decision(False, _costs_in_words(standing), standing, pays)
+    reasons = []
+    if below and plan.fine_tune != "if a newcomer pays":
+        reasons.append(f"below the gate ({', '.join(below)})")
+    if paying:
+        reasons.append(f"{', '.join(sorted(newcomers))}: {' and '.join(paying)}")
+    if reasons:
+        return Decision(True, "; ".join(reasons), standing, pays)
+    held = "the champion holds" if not below else f"no newcomer pays (below the gate: {', '.join(below)})"
+    return Decision(False, held if not pays or below else f"{held}, no newcomer pays", standing, pays)
+
+
+def _costs_in_words(standing: GateDecision) -> str:
+    dear = [f"{check.name}: {check.explanation}" for check in standing.failed if check.name in COSTS]
+    return f"the champion is dearer than the gate allows ({'; '.join(dear)})" if dear else "the champion holds"
+
+
+def _pays(evidence: Evidence, newcomers: Collection[str], settings: Retraining) -> tuple[Check, ...]:
+    checks = []
+    if gained := paired(evidence.now, evidence.before):
+        checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
+    if risen := oracle_rise(evidence.responses, newcomers):
+        checks.append(_gain(ORACLE, risen, settings.min_oracle_rise, settings.confidence))
+    return tuple(checks)
+
+
+def _gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confidence: float) -> Check:
+    gain: Interval = score_interval(list(strata.values()), confidence=confidence)
+    words = f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
+    passed = gain.low > 0 and gain.low >= bound
+    return Check(name, gain.low, bound, passed, words)
+
+
+def paired(ours: Iterable[ScoreRow], theirs: Iterable[ScoreRow]) -> dict[str, list[float]]:
+    """Benchmark → differences of accuracy on the questions that both sides scored."""
+    mine, other = _by_question(ours), _by_question(theirs)
+    strata: dict[str, list[float]] = defaultdict(list)
+    for (benchmark, problem), values in mine.items():
+        if (known := other.get((benchmark, problem))) is not None:
+            strata[benchmark].append(_mean(values) - _mean(known))
+    return dict(strata)
+
+
+def _by_question(rows: Iterable[ScoreRow]) -> dict[tuple[str, str], list[float]]:
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        if not row.unscorable:
+            scores[row.benchmark, row.problem_id].append(float(row.correct))
+    return scores
+
+
+def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict[str, list[float]]:
+    """Benchmark → by how much the best worker's score rises on each problem when the newcomers may be chosen too.
+
+    Of the problems that others and newcomers were asked alike, sample 0 alone: more samples of a worker would be more
+    chances. Luck raises it as well: a guesser among four letters by a quarter of what nobody else answers, which
+    `min_oracle_rise` has to cover.
+    """
+    best: dict[tuple[str, str], dict[bool, float]] = defaultdict(dict)
+    for row in rows:
+        if row.sample == 0 and row.status != "unreachable":
+            side = best[row.benchmark, row.problem_id]
+            new = row.worker in newcomers
+            side[new] = max(side.get(new, 0.0), row.score)
+    strata: dict[str, list[float]] = defaultdict(list)
+    for (benchmark, _), side in sorted(best.items()):
+        if len(side) == 2:
+            strata[benchmark].append(max(0.0, side[True] - side[False]))
+    return dict(strata)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,70 @@
+"""What a difference between two pools requires: the least work that makes the champion true again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ops.workers.pool import PoolDifference
+
+Training = Literal["never", "if it falls below the gate", "if a newcomer pays", "if below or if a newcomer pays"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do, and why in words. Every field False or empty: nothing.
+
+    `precache` names the workers whose column of responses must be made; `evaluate` scores the champion on the pool as
+    it is now; `costs` computes what recorded tokens cost at the new prices and judges by them; `fine_tune` says when
+    training goes on from the champion.
+    """
+
+    precache: tuple[str, ...] = ()
+    evaluate: bool = False
+    costs: bool = False
+    fine_tune: Training = "never"
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.precache or self.evaluate or self.costs)
+
+    @property
+    def costs_only(self) -> bool:
+        """Whether no answer can have changed: nothing is asked, written or trained again."""
+        return self.costs and not self.evaluate
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        return "; ".join(self.reasons) or "nothing"
+
+
+def plan(difference: PoolDifference) -> Plan:
+    """The least that suffices for a pool's difference (docs/retraining.md); names in alphabetical order.
+
+    A removed worker: evaluate what is left, fine-tune if that is below the gate. A new one: precache its column,
+    evaluate with it on offer, fine-tune if it pays. One that can answer differently: precache again, evaluate,
+    fine-tune if below. Another price changes no answer, so costs are computed again and nothing is asked or trained.
+    Order, tags and limits require nothing.
+    """
+    groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
+    added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)
+    reasons = {
+        f"new: {', '.join(added)} (precache, evaluate, fine-tune if it pays)": added,
+        f"changed: {', '.join(changed)} (precache, evaluate, fine-tune if below the gate)": changed,
+        f"removed: {', '.join(removed)} (evaluate, fine-tune if below the gate)": removed,
+        f"another price: {', '.join(repriced)} (costs)": repriced,
+    }
+    return Plan(
+        precache=tuple(sorted(added + changed)),
+        evaluate=bool(added or removed or changed),
+        costs=bool(repriced),
+        fine_tune=_training(below=bool(removed or changed), pays=bool(added)),
+        reasons=tuple(reason for reason, names in reasons.items() if names),
+    )
+
+
+def _training(*, below: bool, pays: bool) -> Training:
+    if below:
+        return "if below or if a newcomer pays" if pays else "if it falls below the gate"
+    return "if a newcomer pays" if pays else "never"

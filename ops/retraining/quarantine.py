@@ -1,0 +1,39 @@
+"""Setting aside what a worker answered before it was swapped: by its revision, which every cache key holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from ops.alerts import Notice, notify
+from ops.config import Worker
+from ops.config.revisions import FILE, Revisions
+from ops.core.workspace import Workspace
+
+
+def quarantine(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
+    """Note for each of these workers' models that it is another one since that day; worker's name → its revision.
+
+    The old answers stay in the cache, under the keys of the model as it was; nothing asks for them any more, and none
+    can be mixed with those that follow. The pools that have the model differ from then on, as after any edit: a
+    changed worker. Raises `ConfigError`.
+    """
+    noted, names = Revisions.read(config), {}
+    for worker in drifted:
+        names[worker.name] = f"drift-{on.isoformat()}"
+        noted = noted.noting(worker, names[worker.name])
+    if names:
+        noted.write(config)
+    return names
+
+
+def tell(workspace: Workspace, revisions: Mapping[str, str]) -> None:
+    """A notice of kind `drift`, where any worker (worker's name → its new revision) drifted."""
+    if revisions:
+        noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
+        text = (
+            f"Its provider answers otherwise under the same name. New revisions, in config/{FILE}:\n{noted}\n"
+            "Answers of before are set aside. The sensor pool_changed plans what follows, or podium retrain --plan"
+        )
+        notify(workspace, Notice("drift", f"{', '.join(revisions)} drifted", text))

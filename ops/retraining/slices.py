@@ -1,0 +1,89 @@
+"""The nightly evaluation: the champion on a rotating part of its questions, its workers asked afresh.
+
+What was scored once is in the cache, and would be the same every night. So each night draws on answers of its own
+(a sample index a night), which a night that was cut short finds again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.config import Setup, Worker
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.evaluation.runner import ScoreRow, evaluate
+from ops.evaluation.scores import at_prices
+from ops.evaluation.statistics import Interval, score_interval
+from ops.retraining.decision import paired
+from ops.workers.client import WorkerClient
+from ops.workers.types import Client
+
+FIRST_SAMPLE = 2_000_000
+"""Sample index of night 0: beyond those of recipes and probes."""
+REPEATS = 100
+"""Sample indices of one night: more than any recipe repeats a question."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A client whose every sample is one of this night's."""
+
+    client: Client
+    number: int
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        """As the client does, at the night's own sample index."""
+        return await self.client.complete(worker, messages, sample=FIRST_SAMPLE + REPEATS * self.number + sample)
+
+
+def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list[Problem]]:
+    """Benchmark → the questions of that night: the next ones every night, and from the first again after the last."""
+    chosen = {}
+    for name, every in evaluation_questions(setup.workspace, setup.recipe).items():
+        if every:
+            start = night * per_benchmark % len(every)
+            chosen[name] = [*every, *every][start : start + min(per_benchmark, len(every))]
+    return chosen
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What a night showed: the rows, and the paired difference to what the champion scored before."""
+
+    rows: list[ScoreRow]
+    difference: Interval | None
+    """None: none of the questions was scored before."""
+    questions: int
+
+
+def evaluate_slice(
+    setup: Setup, policy: Path, client: WorkerClient, before: Sequence[ScoreRow], per_benchmark: int, on: date
+) -> Slice:
+    """Let the champion answer that day's questions with its workers asked afresh.
+
+    Its later rounds are left out: first rounds are compared with what was scored. Raises `DataError`, `OverBudget` and
+    `ConfigError`.
+    """
+    from ops.conductor.writer import load_conductor
+
+    night = on.toordinal()
+    rows: list[ScoreRow] = []
+    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+        for name, questions in questions_of(setup, per_benchmark, night).items():
+            asked = setup.asked_on(name)
+            once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
+            card, data = conductor.card, setup.workspace.data
+            team = card.with_newcomers(
+                card.team(asked.pool, data, asked.recipe.execution, Night(client, night)), asked.pool, data
+            )
+            rows += asyncio.run(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
+    rows = at_prices(rows, setup.pool)
+    strata = paired(rows, before)
+    difference = score_interval(list(strata.values())) if strata else None
+    return Slice(rows, difference, sum(map(len, strata.values())))

@@ -1,0 +1,99 @@
+"""The champion on the pool as it is now: what of that is not measured yet, the decision that it leads to, kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.conductor.policy import PolicyCard
+from ops.config import Change, Setup, Snapshot
+from ops.core.atomic import write_text
+from ops.core.errors import DataError, PodiumError
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
+from ops.evaluation.alone import stored_answers
+from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.scores import at_prices
+from ops.evaluation.stored import CONDUCTOR, stored_scores
+from ops.evaluation.stored_baselines import kept
+from ops.release import registry
+from ops.retraining.decision import Decision, Evidence, decision
+from ops.retraining.plan import Plan, plan
+from ops.retraining.start import champion_folder
+from ops.workers.pool import difference
+
+
+def required(snapshot: Snapshot) -> Plan:
+    """What the change that a run is about requires; nothing for a run that is about none."""
+    return plan(difference(snapshot.change.before, snapshot.pool)) if snapshot.change is not None else Plan()
+
+
+def unscored(setup: Setup, policy: Path) -> list[str]:
+    """Benchmarks on whose questions this policy was not scored with the pool as it is."""
+    missing = []
+    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+        if questions:
+            try:
+                stored_scores(setup, policy, CONDUCTOR, [name])
+            except DataError:
+                missing.append(name)
+    return missing
+
+
+def unanswered(setup: Setup) -> list[str]:
+    """Benchmarks whose questions the pool's workers alone, or a baseline of the recipe, have yet to answer: all or
+    none."""
+    try:
+        stored_answers(setup, setup.pool.names)
+        kept(setup)
+    except DataError:
+        return [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+    return []
+
+
+def stand(setup: Setup, snapshot: Snapshot) -> Decision:
+    """Judge the champion on the pool as it is, from what is stored, and keep the decision under the snapshot's key.
+
+    Raises `PodiumError` where the run is about no change, or another version became champion since, and `DataError`
+    where something was not measured.
+    """
+    change = snapshot.change
+    if change is None:
+        raise PodiumError("this run is about no change of the pool. Start the job `retraining`, or `podium retrain`")
+    now = registry.champion(setup.workspace)
+    if now is None or now.version != change.version:
+        raise PodiumError(
+            f"the plan was made for champion version {change.version}, and it is {now.version if now else 'gone'} now. "
+            "Start the job `retraining` again"
+        )
+    folder = champion_folder(setup.workspace, change)
+    compared = stored_comparison(setup, folder)
+    evidence = Evidence(
+        now=compared.conductor,
+        before=at_prices(registry.score_rows(setup.workspace, now), change.before),
+        best_worker=compared.best_worker_rows,
+        responses=[row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names],
+    )
+    made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
+    write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
+    return made
+
+
+def newcomers(setup: Setup, change: Change) -> tuple[str, ...]:
+    """Workers that neither the pool before nor the champion knows: one that comes back is no newcomer."""
+    known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
+    return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
+
+
+def decided(workspace: Workspace, key: str) -> Decision:
+    """What `stand` kept under a snapshot's key. Raises `DataError`."""
+    file = _file(workspace, key)
+    try:
+        return Decision.of(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(file, "(file)", f"holds no decision ({error})", "Materialize champion_standing") from None
+
+
+def _file(workspace: Workspace, key: str) -> Path:
+    return workspace.outcome / "retraining" / f"{key}.json"

@@ -1,0 +1,107 @@
+"""The policy that fine-tuning starts from: the champion's weights, with a card that knows the pool as it is now."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ops.conductor.policy import CARD, PolicyCard, policy_key
+from ops.config import Change, Pool, Setup, digest
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
+from ops.training.run.plan import write_run
+from ops.workflow.cards import load_cards
+
+
+def champion_folder(workspace: Workspace, change: Change) -> Path:
+    """The folder of the champion's policy: of the run that trained it, or fetched from the registry.
+
+    Raises `DataError` where neither has it.
+    """
+    folder = workspace.runs / change.policy / "policy"
+    if (folder / CARD).is_file():
+        return folder
+    from ops.retraining.champion import fetch
+
+    return fetch(workspace, change)
+
+
+def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
+    """The champion's card for training on `pool`: every worker keeps its ordinal, newcomers get the next ones.
+
+    Workers that the pool lacks stay known by their ordinals and are never offered. The cards of newcomers, and of
+    workers that answer otherwise now, are read from `data/profiles.json`; the others' stay what the policy learned
+    with. Raises `DataError`.
+    """
+    new = tuple(name for name in pool.names if name not in card.offered)
+    others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
+    measured = dict(zip((*others, *new), load_cards(data, (*others, *new)), strict=True)) if card.cards else {}
+    absent = set(card.offered) - set(pool.names)
+    gone = tuple(worker for worker in card.pool.workers if worker.name in absent)
+    return card.model_copy(
+        update={
+            "pool": pool.model_copy(update={"workers": (*pool.workers, *gone)}),
+            "offered": (*card.offered, *new),
+            "cards": tuple(measured.get(name, old) for name, old in zip(card.offered, card.cards, strict=True))
+            + tuple(measured[name] for name in new)
+            if card.cards
+            else (),
+        }
+    )
+
+
+def _differs(old: Pool, new: Pool, name: str) -> bool:
+    return old.worker(name).identity != new.worker(name).identity
+
+
+def start_folder(setup: Setup, change: Change) -> Path:
+    """The champion's policy, ready to be trained on the pool as it is: made now unless it exists. Raises `DataError`.
+
+    The same champion, pool and cards are the same folder. Weights are hard links where the file system has them.
+    """
+    champion = champion_folder(setup.workspace, change)
+    card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
+    shown = [each.model_dump(exclude={"cost_usd"}) for each in card.cards]
+    key = digest(["from a champion", policy_key(champion), setup.pool.answers_key, card.offered, shown])
+    folder = setup.workspace.policies / f"{setup.recipe.policy_name}-{key}"
+    if (folder / CARD).is_file():
+        return folder
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(champion, partial, copy_function=_link, ignore=shutil.ignore_patterns(CARD, "checkpoint-*"))
+    card.write(partial)
+    try:
+        partial.rename(folder)
+    except OSError as error:  # another process was first
+        shutil.rmtree(partial, ignore_errors=True)
+        if not (folder / CARD).is_file():
+            raise DataError(folder, "(folder)", f"cannot be made ({error})", "Remove it and try again") from None
+    return folder
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
+def fine_tuned_run(setup: Setup, change: Change, deepspeed: Mapping[str, Any] | None = None) -> Path:
+    """The folder of the run that fine-tunes the champion on the pool; its plan is written unless it is there.
+
+    It is the recipe's last stage of training once more (in rounds, on subsets, or plain), with what
+    `fine_tune` says differently. Its key holds where it starts. Raises as `write_run` does.
+    """
+    start, recipe = start_folder(setup, change), setup.recipe
+    if (rounds := recipe.recursive) is not None:
+        stage = rounds.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
+        return write_run(setup, start, deepspeed, recursive=stage)
+    if (subsets := recipe.adaptive) is not None:
+        stage_on_subsets = subsets.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
+        return write_run(setup, start, deepspeed, stage_on_subsets)
+    tuned = recipe.model_copy(update={"grpo": recipe.fine_tune.grpo(recipe.grpo)})
+    return write_run(Setup(setup.workspace, tuned, setup.pool, setup.pools), start, deepspeed)

@@ -1,0 +1,95 @@
+"""What all requests share: the version in service, one client with its cache and ledger, one scheduler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ops.cache import open_cache
+from ops.config import Serving
+from ops.core.errors import PodiumError
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.serving.answer import Answer
+from ops.serving.asking import Asking, Tell
+from ops.serving.loaded import Loaded
+from ops.serving.wishes import Wishes
+from ops.spending.books import this_month
+from ops.spending.ledger import open_ledger
+from ops.workers.call import Account
+from ops.workers.client import WorkerClient
+from ops.workflow.scheduler import Scheduler
+
+PURPOSE = "serving"
+
+
+class NotLoadedError(PodiumError):
+    """No version is in service yet."""
+
+
+class Engine:
+    """Answers questions in one event loop; `serve` changes the version under way."""
+
+    def __init__(
+        self, workspace: Workspace, settings: Serving, *, on_answer: Callable[[Answer], None] | None = None
+    ) -> None:
+        self.workspace, self.settings = workspace, settings
+        self._on_answer = on_answer
+        self._cache, self._ledger = open_cache(workspace.cache), open_ledger(workspace.ledger)
+        self._scheduler = Scheduler()
+        self._client: tuple[str, WorkerClient] | None = None
+        self._loaded: Loaded | None = None
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """The version in service."""
+        return self._loaded
+
+    def serve(self, loaded: Loaded) -> None:
+        """Answer the next questions with this version; those in flight end with theirs."""
+        before, self._loaded = self._loaded, loaded
+        if before is not None and before.in_use == 0:
+            before.close()
+
+    def asking(self, problem: Problem, wishes: Wishes, tell: Tell | None = None) -> Asking:
+        """A request with the version in service. Raises `RequestError`, and `NotLoadedError` where there is none."""
+        if self._loaded is None:
+            raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
+        return Asking(self._loaded, problem, wishes, self.settings, self._current_client(), self._scheduler, tell)
+
+    async def answer(self, asking: Asking) -> Answer:
+        """Its answer. Raises what neither another worker nor another workflow would mend."""
+        with self._held(asking.loaded):
+            try:
+                return await asking.go()
+            finally:
+                if self._on_answer is not None:
+                    self._on_answer(asking.answer)
+
+    def close(self) -> None:
+        """Close what is open; nothing may be in flight."""
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
+        self._ledger.close()
+        self._cache.close()
+
+    @contextmanager
+    def _held(self, loaded: Loaded) -> Iterator[None]:
+        loaded.in_use += 1
+        try:
+            yield
+        finally:
+            loaded.in_use -= 1
+            if loaded.in_use == 0 and loaded is not self._loaded:
+                loaded.close()
+
+    def _current_client(self) -> WorkerClient:
+        # The month is the account: the ledger's cap bounds what all servers spend in it.
+        month = this_month()
+        if self._client is None or self._client[0] != month:
+            cap = math.inf if self.settings.month_usd is None else self.settings.month_usd
+            account = Account(f"{PURPOSE}-{month}", PURPOSE, cap)
+            self._client = month, WorkerClient(self._cache, self._ledger, account)
+        return self._client[1]

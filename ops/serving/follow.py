@@ -1,0 +1,99 @@
+"""Following the champion: a version that works takes the place of the one before, and a broken one does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from ops.core.errors import PodiumError
+from ops.serving.engine import Engine
+from ops.serving.loaded import Loaded, VersionFiles
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 60.0
+"""After so long a version that could not be loaded is tried once more: what it lacked may be there now."""
+Swap = Literal["loaded", "failed", "unreachable"]
+
+
+class Source(Protocol):
+    """Where versions come from. Both raise `PodiumError`, and are called in threads."""
+
+    def current(self) -> str | None:
+        """The version that is to be served now; None: none is."""
+        ...
+
+    def files(self, version: str) -> VersionFiles:
+        """Its files, on this machine."""
+        ...
+
+
+class Follower:
+    """Keeps an engine at the source's current version; `told` of every attempt at a change."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Source,
+        *,
+        on_batch: Callable[[int], None] | None = None,
+        told: Callable[[Swap, str], None] = lambda swap, version: None,
+    ) -> None:
+        self._engine, self._source, self._on_batch, self._told = engine, source, on_batch, told
+        self._broken: dict[str, float] = {}
+        """Version → when it may be tried again."""
+        self.problem = ""
+        """Why the source's current version is not in service; "" when it is."""
+
+    async def run(self) -> None:
+        """Look, and change, until it is cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._engine.settings.follow_s)
+
+    async def look(self) -> bool:
+        """Serve the current version if another one is in service; whether it is in service now."""
+        try:
+            version = await asyncio.to_thread(self._source.current)
+        except PodiumError as error:  # a registry that is away: the one in service goes on
+            self._told("unreachable", "")
+            self._complain(str(error))
+            return False
+        served = self._engine.loaded.version if self._engine.loaded else None
+        if version is None or version == served:
+            self.problem = ""
+            return version is not None
+        if self._broken.get(version, 0.0) > time.monotonic():
+            return False
+        try:
+            loaded = await asyncio.to_thread(self._load, version, served is not None)
+        except Exception as error:  # noqa: BLE001  (whatever a broken version raises, the one that works goes on)
+            self._broken[version] = time.monotonic() + AGAIN_S
+            self._told("failed", version)
+            self._complain(f"version {version} cannot be served: {type(error).__name__}: {error}")
+            return False
+        self._engine.serve(loaded)
+        self.problem = ""
+        self._told("loaded", version)
+        log.info("version %s is in service%s", version, f", {served} was before" if served else "")
+        return True
+
+    def _load(self, version: str, replaces: bool) -> Loaded:
+        engine = self._engine
+        files = self._source.files(version)
+        loaded = Loaded.read(files, engine.settings, engine.workspace, on_batch=self._on_batch)
+        try:
+            if replaces:
+                loaded.prove()
+        except BaseException:
+            loaded.close()
+            raise
+        return loaded
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("%s", problem)
+        self.problem = problem

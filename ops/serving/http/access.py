@@ -1,0 +1,70 @@
+"""Who may ask: tokens from the environment, and from beyond this machine nobody without one."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ops.core.errors import ConfigError
+from ops.serving.openai.errors import Failure
+
+TOKENS = "PODIUM_SERVE_TOKENS"
+"""The environment variable with the tokens, separated by commas: several, so that one can be changed for another."""
+LEAST = 16
+"""Characters of a token."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The tokens of which a request must bring one; none: only this machine may ask."""
+
+    tokens: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, host: str) -> Access:
+        """As the environment says, for a server that listens on `host`.
+
+        Raises `ConfigError` for a short token, and where anybody could ask.
+        """
+        tokens = tuple(token.encode() for part in os.environ.get(TOKENS, "").split(",") if (token := part.strip()))
+        make = f"Set it to a secret: export {TOKENS}=$(openssl rand -hex 32)"
+        if any(len(token) < LEAST for token in tokens):
+            raise ConfigError("environment", TOKENS, f"holds a token of fewer than {LEAST} characters", make)
+        if not tokens and not is_loopback(host):
+            problem = f"is not set, and {host} can be reached from other machines"
+            raise ConfigError("environment", TOKENS, problem, f"{make}, or listen on 127.0.0.1")
+        return cls(tokens)
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Raise `Failure` unless the request may be carried out."""
+        if self.tokens:
+            scheme, _, token = headers.get("authorization", "").partition(" ")
+            brought = token.strip().encode() if scheme.lower() == "bearer" else b""
+            right = [hmac.compare_digest(brought, known) for known in self.tokens]  # each, whatever the first says
+            if not any(right):
+                words = f"no valid token: send `Authorization: Bearer …` with one of the server's {TOKENS}"
+                raise Failure(
+                    401, "invalid_request_error", "invalid_api_key", words, headers={"www-authenticate": "Bearer"}
+                )
+            return
+        # Without tokens a page in this machine's browser could ask as well, by a name that it resolves to 127.0.0.1.
+        origin = headers.get("origin")
+        if not is_loopback(_host(headers.get("host", ""))) or (origin and not is_loopback(_host(origin))):
+            words = f"without {TOKENS} only programs on this machine are answered"
+            raise Failure(403, "invalid_request_error", "forbidden", words)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _host(value: str) -> str:
+    return urlsplit(value if "//" in value else f"//{value}").hostname or ""

@@ -1,0 +1,70 @@
+"""How many are worked on at once, how many wait, and who is told to come later."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+from ops.serving.openai.errors import crowded, not_ready
+
+_MEMORY = 50
+"""About so many of the last requests make up the mean time of one."""
+
+
+class Admission:
+    """Places for `at_once` requests and a queue for `waiting` more, first come, first served."""
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._places, self._at_once, self._most_waiting = asyncio.Semaphore(at_once), at_once, waiting
+        self._mean_s, self._ended = 1.0, 0
+        self.in_flight = 0
+        self.waiting = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.closing = False
+        """Whether the server is about to end: nobody is admitted any more."""
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[float]:
+        """Hold a place; gives the seconds that were waited for it. Raises `Failure`."""
+        if self.closing:
+            raise not_ready("the server is about to end", 5)
+        if self._places.locked() and self.waiting >= self._most_waiting:
+            raise crowded(self.waiting, self.retry_after_s)
+        came = time.monotonic()
+        self.waiting += 1
+        self._idle.clear()
+        try:
+            await self._places.acquire()
+            self.in_flight += 1
+        finally:
+            self.waiting -= 1
+            self._look()
+        began = time.monotonic()
+        try:
+            yield began - came
+        finally:
+            self.in_flight -= 1
+            self._ended += 1
+            self._mean_s += (time.monotonic() - began - self._mean_s) / min(self._ended, _MEMORY)
+            self._places.release()
+            self._look()
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds until those who wait now will have begun."""
+        return self._mean_s * (self.waiting + 1) / self._at_once
+
+    async def empty(self, seconds: float) -> bool:
+        """Admit nobody, and wait until all have ended; whether they have within so many seconds."""
+        self.closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        return self._idle.is_set()
+
+    def _look(self) -> None:
+        if not self.in_flight and not self.waiting:
+            self._idle.set()

@@ -1,0 +1,111 @@
+"""The application: the gate, OpenAI's routes, and behind them MLflow's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from ops.config import Serving
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.serving.answer import Answer
+from ops.serving.engine import Engine
+from ops.serving.follow import Follower, Source
+from ops.serving.http.access import Access
+from ops.serving.http.admission import Admission
+from ops.serving.http.agent_server import AgentServerApp
+from ops.serving.http.gate import ROUTES, Gate
+from ops.serving.http.metrics import Metrics
+from ops.serving.http.routes import Routes, Traces
+from ops.serving.openai.errors import Failure, of_error
+
+
+class ServingApp:
+    """One server's parts; `asgi` is what uvicorn runs."""
+
+    def __init__(
+        self, workspace: Workspace, settings: Serving, source: Source, access: Access, *, traces: Traces | None = None
+    ) -> None:
+        self.metrics = Metrics()
+        self.admission = Admission(settings.at_once, settings.waiting)
+        self.engine = Engine(workspace, settings, on_answer=self._answered)
+        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, told=self.metrics.swapped)
+        self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
+        self.broken = ""
+        """Why no version could be loaded at the start."""
+        self._on_first: Callable[[str], None] = lambda version: None
+        self._on_broken: Callable[[str], None] = lambda problem: None
+        routes = Routes(self.engine, self.admission, self.metrics, traces)
+        self.asgi = Gate(self._application(routes), access, self.metrics, settings.request_bytes)
+
+    def on_first(self, call: Callable[[str], None]) -> None:
+        """Call with the first version when it is in service."""
+        self._on_first = call
+
+    def on_broken(self, call: Callable[[str], None]) -> None:
+        """Call with the reason where no version can be loaded at the start."""
+        self._on_broken = call
+
+    def _application(self, routes: Routes) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", routes.chat_completions, methods=["POST"]),
+                Route("/v1/responses", routes.responses, methods=["POST"]),
+                Route("/v1/models", routes.models),
+                Route("/v1/models/{name}", routes.model),
+                Route("/health", routes.health),
+                Route("/metrics", routes.prometheus),
+                Mount("/v1", app=_nothing_there),
+                Mount("/", app=AgentServerApp(routes)),
+            ],
+            exception_handlers={HTTPException: _of_starlette, Failure: _as_error, PodiumError: _as_error},
+            lifespan=self._life,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+        following = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            self.engine.close()
+
+    async def _follow(self) -> None:
+        await self.follower.look()
+        if self.engine.loaded is None:
+            self.broken = self.follower.problem or "there is no champion any more"
+            self._on_broken(self.broken)
+            return
+        self._on_first(self.engine.loaded.version)
+        await asyncio.sleep(self.engine.settings.follow_s)
+        await self.follower.run()
+
+    def _answered(self, answer: Answer) -> None:
+        self.metrics.answered(answer)
+
+
+async def _nothing_there(scope: Any, receive: Any, send: Any) -> None:
+    raise HTTPException(405 if scope["path"] in ROUTES else 404)
+
+
+async def _as_error(request: Request, error: Exception) -> Response:
+    failure = error if isinstance(error, Failure) else of_error(error)  # type: ignore[arg-type]
+    return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)
+
+
+async def _of_starlette(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+    words = f"{request.method} {request.url.path}: {error.detail}"
+    headers = dict(error.headers or {})
+    return await _as_error(request, Failure(error.status_code, "invalid_request_error", code, words, headers=headers))

@@ -1,0 +1,89 @@
+"""What Prometheus reads at `/metrics`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ops.serving.answer import Answer
+from ops.serving.follow import Swap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """One server's counters, in a registry of their own."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = own = CollectorRegistry()
+        self.requests = Counter("podium_requests", "Requests.", ("route", "status"), registry=own)
+        self.seconds = Histogram(
+            "podium_request_seconds", "Until the end of a response.", ("route",), buckets=_SECONDS, registry=own
+        )
+        self._parts = Histogram(
+            "podium_part_seconds", "Waiting for a place, writing the workflow, the workers' work, of one request.",
+            ("part",), buckets=_SECONDS, registry=own,
+        )  # fmt: skip
+        self._answers = Counter("podium_answers", "Questions by what became of them.", ("status",), registry=own)
+        self._tokens = Counter("podium_tokens", "Paid now, by worker.", ("worker", "kind"), registry=own)
+        self._usd = Counter("podium_usd", "USD paid now, by worker.", ("worker",), registry=own)
+        self._calls = Counter("podium_calls", "Responses, by worker.", ("worker", "cached"), registry=own)
+        self._failures = Counter("podium_worker_failures", "Steps without one.", ("worker", "status"), registry=own)
+        self._detours = Counter("podium_detours", "Ways round a failure.", ("reason", "then"), registry=own)
+        self._batch = Histogram("podium_batch", "Questions written for together.", buckets=_SIZES, registry=own)
+        self._champion = Gauge("podium_champion", "1 for the version in service.", ("version",), registry=own)
+        self._swaps = Counter("podium_swaps", "Attempts to follow the champion.", ("outcome",), registry=own)
+        self.in_flight = Gauge("podium_in_flight", "Requests that are worked on.", registry=own)
+        self.waiting = Gauge("podium_waiting", "Requests that wait for a place.", registry=own)
+        self.traces_dropped = Counter("podium_traces_dropped", "Traces that MLflow did not get.", registry=own)
+
+    def answered(self, answer: Answer) -> None:
+        """Count one request's calls."""
+        self._answers.labels(answer.status).inc()
+        for part in ("writing", "working"):
+            self._parts.labels(part).observe(getattr(answer, f"{part}_s"))
+        for step in answer.steps:
+            response = step.response
+            if step.status != "ok":
+                self._failures.labels(step.worker, step.status).inc()
+                continue
+            self._calls.labels(step.worker, str(response.cached).lower()).inc()
+            if not response.cached:
+                self._tokens.labels(step.worker, "prompt").inc(response.prompt_tokens)
+                self._tokens.labels(step.worker, "completion").inc(response.completion_tokens)
+                self._usd.labels(step.worker).inc(response.cost_usd)
+        for detour in answer.detours:
+            self._detours.labels(detour.reason, detour.then).inc()
+            if detour.reason == "misconfigured":
+                self._failures.labels(detour.worker, detour.reason).inc()
+
+    def waited(self, seconds: float) -> None:
+        """A request was admitted."""
+        self._parts.labels("waiting").observe(seconds)
+
+    def written(self, size: int) -> None:
+        """A batch of questions was written for; from any thread."""
+        self._batch.observe(size)
+
+    def swapped(self, swap: Swap, version: str) -> None:
+        """A look at the champion that did not find the version in service."""
+        self._swaps.labels(swap).inc()
+        if swap == "loaded":
+            self._champion.clear()
+            self._champion.labels(version).set(1)
+
+    def watch(self, in_flight: Callable[[], float], waiting: Callable[[], float]) -> None:
+        """Read these when Prometheus does."""
+        self.in_flight.set_function(in_flight)
+        self.waiting.set_function(waiting)
+
+    def page(self) -> tuple[bytes, str]:
+        """The page, and its content type."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

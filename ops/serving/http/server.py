@@ -1,0 +1,93 @@
+"""uvicorn around the application: until Ctrl-C, or SIGTERM; what is in flight ends first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from ops.core.errors import PodiumError
+from ops.serving.http.app import ServingApp
+
+KEEP_ALIVE_S = 75
+"""An idle connection stays open so long: longer than proxies and clients keep theirs, or they would ask on one that is
+being closed."""
+GRACE_S = 5
+"""After the drain, what is left is cut off after so long."""
+
+
+class _Server(uvicorn.Server):
+    """Lets requests in flight end before the sockets close; a second signal does not wait."""
+
+    def __init__(self, config: uvicorn.Config, app: ServingApp) -> None:
+        super().__init__(config)
+        self._serving = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        emptying = asyncio.ensure_future(self._serving.admission.empty(self._serving.engine.settings.drain_s))
+        while not emptying.done() and not self.force_exit:  # noqa: ASYNC110  (uvicorn's second signal sets a flag)
+            await asyncio.sleep(0.05)
+        emptying.cancel()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal again in the end: a server that ended as it was told to has not failed.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(ending, self.handle_exit, ending, None)
+        try:
+            yield
+        finally:
+            for ending in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(ending)
+
+
+def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] = lambda: None) -> None:
+    """Answer until a signal. `port` 0: any that is free. `when_loaded` is called once, with the first version.
+
+    Raises `PodiumError` where the port is taken, and where the champion cannot be loaded at the start.
+    """
+    try:
+        listening = socket.create_server((host, port), family=_family(host), backlog=2048)
+    except OSError as error:
+        raise PodiumError(f"{host}:{port}: {error.strerror}. Choose another with --port") from None
+    place = f"http://{host}:{listening.getsockname()[1]}"
+
+    def loaded(version: str) -> None:
+        when_loaded()
+        print(f"conductor {version} at {place}/v1, Ctrl-C ends it", flush=True)
+
+    app.on_first(loaded)
+    print(f"loading the champion; {place}/health says when it is ready", flush=True)
+    config = uvicorn.Config(
+        app.asgi,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = _Server(config, app)
+
+    def give_up(problem: str) -> None:
+        server.should_exit = True
+
+    app.on_broken(give_up)
+    with listening:
+        asyncio.run(server.serve([listening]))
+    if app.broken:
+        raise PodiumError(app.broken)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,0 +1,83 @@
+"""The engine for code that is not asynchronous, or has an event loop of its own: MLflow's agent, a notebook, `ask`."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+from ops.config import Serving
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.serving.answer import Answer, Detour
+from ops.serving.engine import Engine
+from ops.serving.loaded import Loaded, VersionFiles
+from ops.serving.wishes import Wishes
+from ops.workflow.trace import StepTrace
+
+T = TypeVar("T")
+
+
+class EngineThread:
+    """One version in service, in an event loop on a thread of its own; any number of threads may ask it."""
+
+    def __init__(self, workspace: Workspace, settings: Serving) -> None:
+        self.engine = Engine(workspace, settings)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
+        """Serve one version. Raises as `Loaded.read` does."""
+        loaded = Loaded.read(files, settings, workspace)
+        return cls.of(loaded, workspace, settings)
+
+    @classmethod
+    def of(cls, loaded: Loaded, workspace: Workspace, settings: Serving) -> EngineThread:
+        """Serve a version that is loaded."""
+        thread = cls(workspace, settings)
+        thread.engine.serve(loaded)
+        return thread
+
+    def ask(self, problem: Problem, wishes: Wishes) -> Answer:
+        """The answer. Raises as `Engine.answer` does."""
+        return self.run(self._answer(problem, wishes, None))
+
+    def stream(self, problem: Problem, wishes: Wishes) -> Iterator[StepTrace | Detour | Answer]:
+        """Steps and detours as they end, then the answer. Raises as `Engine.answer` does."""
+        news: queue.SimpleQueue[StepTrace | Detour | None] = queue.SimpleQueue()
+        asked = asyncio.run_coroutine_threadsafe(self._answer(problem, wishes, news), self._loop)
+        asked.add_done_callback(lambda _: news.put(None))
+        try:
+            while (item := news.get()) is not None:
+                yield item
+            yield asked.result()
+        finally:
+            asked.cancel()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the engine's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """End the loop and close the engine; nothing may be in flight."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self.engine.close()
+
+    async def _answer(
+        self, problem: Problem, wishes: Wishes, news: queue.SimpleQueue[StepTrace | Detour | None] | None
+    ) -> Answer:
+        asking = self.engine.asking(problem, wishes, None if news is None else news.put)
+        return await self.engine.answer(asking)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()

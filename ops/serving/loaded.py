@@ -1,0 +1,155 @@
+"""A version of the Conductor that is ready to answer: its policy, its team, and its pen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.served import ServedConductor
+from ops.conductor.writer import ENV, AnyConductor, load_conductor
+from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
+from ops.core.errors import DataError, PodiumError
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from ops.serving.pen import Pen, Writer
+from ops.serving.strengths import Strengths
+from ops.serving.wishes import RequestError, Wishes, check_names, question
+from ops.workers.providers import check_pool, worst_price
+from ops.workflow.recursion import CallBudget
+from ops.workflow.team import Team
+
+SERVER_LANES = 64
+"""Questions that a vLLM server is asked side by side: it batches them itself."""
+_PROBES = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the symbol Fe?")
+
+
+class VersionFiles(NamedTuple):
+    """Where a version's parts lie on this machine."""
+
+    version: str
+    policy: Path
+    """Folder."""
+    pool: Path
+    """YAML file of the pool that it was released with."""
+    settings: Mapping[str, Any]
+    """What was noted with it: `policy` (its key), `strengths`."""
+
+
+@dataclass
+class Loaded:
+    """One version in memory."""
+
+    version: str
+    conductor: Writer
+    card: PolicyCard
+    pool: Pool
+    team: Team
+    """Without a client; with those of its workers on offer that the pool in use has."""
+    strengths: Strengths
+    prices: Mapping[str, tuple[float, float]]
+    """USD per prompt token and per completion token, at most."""
+    pen: Pen
+    calls: CallBudget | None
+    """Of all rounds since it was loaded; None: it works in one."""
+    in_use: int = 0
+    """Requests that still need it."""
+
+    @classmethod
+    def read(
+        cls, files: VersionFiles, settings: Serving, workspace: Workspace,
+        *, on_batch: Callable[[int], None] | None = None,
+    ) -> Loaded:  # fmt: skip
+        """Load a version; `$PODIUM_WRITER` says who writes for it.
+
+        Raises `DataError` when the folder is not a policy's or the pool has none of its workers, `ConfigError` when
+        the pool cannot be read or used, or the writer cannot write.
+        """
+        card = PolicyCard.read(files.policy)
+        if settings.pool is None:
+            pool, file = load(Pool, files.pool), files.pool
+        else:
+            pool, file = load_pool(workspace.config, settings.pool), pool_file(workspace.config, settings.pool)
+        writer = os.environ.get(ENV) or TRANSFORMERS
+        conductor = load_conductor(files.policy, writer, ENV, files.settings.get("policy"))
+        if isinstance(conductor, Conductor):
+            import torch
+
+            torch.set_num_threads(settings.threads)
+        strengths = Strengths.of(files.settings.get("strengths") or {})
+        if not strengths.accuracy:  # a version of before, or registered where there were no profiles
+            strengths = Strengths.read(workspace.data)
+        return cls.of(files.version, conductor, card, pool, settings, file=file, strengths=strengths, on_batch=on_batch)
+
+    @classmethod
+    def of(
+        cls, version: str, conductor: Writer, card: PolicyCard, pool: Pool, settings: Serving,
+        *, file: Path | str = "config/pools", strengths: Strengths | None = None,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> Loaded:  # fmt: skip
+        """A version from its parts. Raises as `read` does."""
+        known = tuple(worker for worker in pool.workers if worker.name in card.offered)
+        if not known:
+            problem = f"has none of the workers that the policy knows: {', '.join(card.offered)}"
+            raise DataError(file, "workers", problem, "Name some of them, or train the policy on that pool")
+        there = pool.model_copy(update={"workers": known})
+        check_pool(there, file)
+        prices = {worker.name: worst_price(worker, file) for worker in known}
+        return cls(
+            version=version,
+            conductor=conductor,
+            card=card,
+            pool=pool,
+            team=card.team(there, resources() / "data", card.execution),
+            strengths=replace(strengths or Strengths(), prices=prices),
+            prices=prices,
+            pen=Pen(
+                conductor,
+                settings.batch if not isinstance(conductor, ServedConductor) else 1,
+                lanes=SERVER_LANES if isinstance(conductor, ServedConductor) else 1,
+                on_batch=on_batch,
+            ),
+            calls=None if card.rounds is None else CallBudget(card.rounds.calls_ratio),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workers that it may ask, in its own order."""
+        return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
+
+    def offered(self, wishes: Wishes) -> tuple[int, ...]:
+        """The ordinals on offer to a request. Raises `RequestError` for an unknown worker, or when nobody is left."""
+        check_names(wishes, self.names)
+        workers = [
+            self.team.workers[ordinal]
+            for ordinal in self.team.ordinals
+            if (wishes.allowed is None or self.team.names[ordinal] in wishes.allowed)
+            and self.team.names[ordinal] not in wishes.forbidden
+        ]
+        if not workers:
+            raise RequestError("podium.allowed", "leaves no worker", f"Workers here: {', '.join(self.names)}")
+        if wishes.preference == "cost":
+            workers = self.strengths.cheaper_half(workers)
+        names = {worker.name for worker in workers}
+        return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
+
+    def fits(self, messages: Sequence[dict[str, str]]) -> bool:
+        """Whether a prompt leaves room for a completion."""
+        return self.conductor.fits(messages) if isinstance(self.conductor, AnyConductor) else True
+
+    def prove(self) -> None:
+        """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
+        the writer raises: such a version must not take a working one's place."""
+        problems = [question(text, Wishes()) for text in _PROBES]
+        texts = self.conductor.write([self.team.messages(problem) for problem in problems], temperature=0.0, seed=0)
+        if all(self.team.read(text).workflow is None for text in texts):
+            raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
+
+    def close(self) -> None:
+        """Let go of the writer."""
+        self.pen.close()
+        if isinstance(self.conductor, AnyConductor):
+            self.conductor.close()

@@ -1,0 +1,53 @@
+"""A Responses request as MLflow's agents have it: wishes in `custom_inputs`, the account in `custom_outputs`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from ops.serving.answer import Answer
+from ops.serving.openai.conversation import question_text
+from ops.serving.openai.responses import message_item, step_item, usage
+from ops.serving.wishes import question, wishes_of
+from ops.workflow.trace import StepTrace
+
+
+class Exchange:
+    """One request, understood, and its response."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        """Read a request. Raises `RequestError`."""
+        self.wishes = wishes_of(request.get("custom_inputs"), "custom_inputs")
+        self.problem = question(question_text(request.get("input") or (), "input"), self.wishes, "custom_inputs")
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The response; whose text is the reason where there is no answer. `custom_outputs` hold all there is."""
+        outputs = answer.account(texts=True)
+        if answer.text is not None:
+            return _response(answer.text, "completed", outputs) | {"usage": usage(answer)}
+        reason = f"No answer ({answer.status}): {answer.error}"
+        failed = self.failed(reason, answer.status, outputs)
+        return failed | {"usage": usage(answer)}
+
+    def step(self, step: StepTrace) -> dict[str, Any]:
+        """A step as an item of the output."""
+        return step_item(step, texts=True)
+
+    @staticmethod
+    def failed(reason: str, code: str, outputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A response that says why there is no answer."""
+        told = outputs or {"status": code, "workflow": ""}
+        return _response(reason, "failed", told) | {"error": {"code": code, "message": reason}}
+
+
+def _response(text: str, status: str, outputs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "created_at": time.time(),
+        "object": "response",
+        "output": [message_item(text)],
+        "status": status,
+        "custom_outputs": outputs,
+    }

@@ -1,0 +1,65 @@
+"""One request's budget over the client that all requests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from ops.cache import cache_key
+from ops.config import Worker
+from ops.core.errors import OverBudget
+from ops.core.response import Message, Response
+from ops.workers.client import WorkerClient
+from ops.workers.providers import most_tokens
+
+
+class RequestOverBudget(OverBudget):
+    """The next call's worst case would pass what the request may spend: nothing was sent."""
+
+
+class Purse:
+    """Asks the workers while the request's budget (USD) lasts: each call's worst case is set aside before it is made.
+
+    `prices`: USD per prompt token and per completion token at most, by worker. What the cache holds costs nothing.
+    """
+
+    takes_turns = True
+
+    def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, tuple[float, float]]) -> None:
+        self._client, self._budget_usd, self._prices = client, budget_usd, prices
+        self._reserved_usd = 0.0
+        self._returned = asyncio.Condition()
+        self.paid_usd = 0.0
+        """What the request's own calls cost so far."""
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        """As `Client.complete`. Raises `RequestOverBudget` too."""
+        per_prompt, per_completion = self._prices[worker.name]
+        worst = most_tokens(messages) * per_prompt + worker.max_tokens * per_completion
+        if self._left_usd < worst:
+            if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
+                return hit
+            await self._room_for(worst, worker)
+        self._reserved_usd += worst
+        try:
+            response = await self._client.complete(worker, messages, sample=sample)
+            self.paid_usd += 0.0 if response.cached else response.cost_usd
+            return response
+        finally:
+            self._reserved_usd -= worst
+            async with self._returned:
+                self._returned.notify_all()
+
+    @property
+    def _left_usd(self) -> float:
+        return self._budget_usd - self.paid_usd - self._reserved_usd
+
+    async def _room_for(self, worst: float, worker: Worker) -> None:
+        async with self._returned:
+            while self._left_usd < worst:
+                if self._reserved_usd <= 0:
+                    raise RequestOverBudget(
+                        f"worker {worker.name!r}: the next call may cost {worst:.6f} USD, and "
+                        f"{max(self._left_usd, 0.0):.6f} of the request's {self._budget_usd:g} USD are left"
+                    )
+                await self._returned.wait()

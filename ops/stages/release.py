@@ -1,0 +1,115 @@
+"""The moves of the champion, whoever makes them (asset, job, command): decide, move, write the page, tell people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ops.alerts import Notice, notify
+from ops.config import PromotionGate, Setup
+from ops.core.atomic import write_text
+from ops.core.workspace import Workspace
+from ops.evaluation.comparison import stored_comparison
+from ops.release import aliases, registry
+from ops.release.dossier import Dossier
+from ops.release.judgement import judge
+from ops.release.promotion import NOBODY, GateDecision, override
+from ops.reports.made import folder
+from ops.reports.verdict import Fate, verdict_page
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What has become of a version."""
+
+    version: str
+    promoted: bool
+    """Whether it is the champion now."""
+    decision: GateDecision
+    dossier: Dossier | None
+    page: Path
+    """The report, which the version's artifacts hold too."""
+
+
+def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
+    """Judge the challenger, which must hold the policy of that folder, and promote it if it has earned that.
+
+    Raises `RegistryError`, `Refused`, `Overtaken`, `DataError`.
+    """
+    workspace, tested = setup.workspace, stored_comparison(setup, policy)
+    challenger = registry.challenger_of(workspace, tested.policy)
+    judged = judge(setup, challenger, tested, gate)
+    promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)
+    return _told(workspace, challenger, judged.decision, promoted)
+
+
+def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
+    """Make a version (None: the challenger) champion in spite of the gate; who wanted it and why is recorded.
+
+    Raises `RegistryError` when there is no such version, `Refused`, `Overtaken`, `ConfigError` when nobody or nothing
+    is named.
+    """
+    before = registry.champion(workspace)
+    known = registry.named(workspace, version) if version else registry.challenger(workspace)
+    if known is None:
+        raise registry.RegistryError("There is no challenger: `podium run` registers one")
+    decision = override(registry.recorded_decision(workspace, known.version), by, reason)
+    decision = replace(decision, against=before.version if before else NOBODY)
+    return _told(workspace, known, decision, aliases.promote(workspace, known.version, decision))
+
+
+def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> registry.Registered:
+    """Make the version before champion again and say so on the page of the one that goes; by one `run` once.
+
+    Raises `RegistryError`, `Refused`, `ConfigError` when no reason is given.
+    """
+    gone = registry.champion(workspace)
+    back = aliases.rollback(workspace, reason, by, run)
+    if gone is not None and gone.version != back.version:
+        gone = registry.named(workspace, gone.version)
+        _publish(workspace, gone)
+        text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
+        title = f"rolled back: version {back.version} is champion again"
+        notify(workspace, Notice("promotion", title, text, _link(workspace, gone)))
+    return back
+
+
+def _told(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
+    """Write the page of a version as it is now; tell people where something has changed."""
+    now = registry.named(workspace, before.version)
+    page = _publish(workspace, now)
+    said = now.tags.get("verdict", "")
+    if (said, now.aliases) != (before.tags.get("verdict"), before.aliases) or decision.override is not None:
+        title = f"version {now.version} {'is champion' if promoted else 'was ' + said}"
+        notify(workspace, Notice("promotion", title, _summary(now, decision), _link(workspace, now)))
+    return Outcome(now.version, promoted, decision, registry.recorded(workspace, now.version), page)
+
+
+def _publish(workspace: Workspace, registered: registry.Registered) -> Path:
+    tags = registered.tags
+    fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
+    decision = registry.recorded_decision(workspace, registered.version)
+    text = verdict_page(registered.version, decision, registry.recorded(workspace, registered.version), fate)
+    file = folder(workspace) / f"verdict-version-{registered.version}.html"
+    write_text(file, text)
+    registry.log_file(workspace, registered, file, "report")
+    return file
+
+
+def _summary(registered: registry.Registered, decision: GateDecision) -> str:
+    lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
+    if decision.override is not None:
+        lines.append(f"override by {decision.override.name}: {decision.override.reason}")
+    lines += [f"failed: {check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in decision.failed]
+    return "\n".join(lines)
+
+
+def _link(workspace: Workspace, registered: registry.Registered) -> str:
+    """The version's page in a team's MLflow, without a name or password that its address may hold; else nothing."""
+    parts = urlsplit(workspace.mlflow_uri)
+    if parts.scheme not in ("http", "https") or parts.hostname is None:
+        return ""
+    port = f":{parts.port}" if parts.port else ""
+    where = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+    return f"{where}/#/models/{registry.MODEL}/versions/{registered.version}"

@@ -1,0 +1,49 @@
+"""Training on several machines: which of them this one is, by environment variables that a deployment sets.
+
+A run's folder lies on a volume that all of them share. Each starts accelerate's launcher for its own share of
+`grpo.processes` ranks: the first by the asset, the others by `podium train --run FOLDER`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ops.core.errors import ConfigError
+
+NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
+"""How many machines train together; this one's number, from 0 for the one that writes; HOST:PORT of that one."""
+
+
+class Node(NamedTuple):
+    """One machine of `nodes`."""
+
+    nodes: int = 1
+    rank: int = 0
+    host: str = ""
+    port: int = 0
+
+    def arguments(self, processes: int) -> list[str]:
+        """What accelerate's launcher is told. Raises `ConfigError` unless each machine has equally many ranks."""
+        if self.nodes == 1:
+            return ["--num_machines", "1"]
+        if processes % self.nodes:
+            problem = f"{processes} ranks (grpo.processes) do not divide among {self.nodes} machines"
+            raise ConfigError(NODES, "(value)", problem, "Change one of them")
+        return [
+            "--num_machines", str(self.nodes), "--machine_rank", str(self.rank),
+            "--main_process_ip", self.host, "--main_process_port", str(self.port),
+            "--deepspeed_multinode_launcher", "standard",  # every machine starts its own ranks
+        ]  # fmt: skip
+
+
+def this_node() -> Node:
+    """What the environment says. Raises `ConfigError`."""
+    count = os.environ.get(NODES) or "1"
+    if count == "1":
+        return Node()
+    rank, (host, _, port) = os.environ.get(RANK) or "", (os.environ.get(MAIN) or "").rpartition(":")
+    if not (count.isdigit() and rank.isdigit() and int(rank) < int(count) and host and port.isdigit()):
+        remedy = f"Set {NODES} to their number, {RANK} to 0, 1 … and {MAIN} to HOST:PORT of the one with rank 0"
+        raise ConfigError(NODES, "(value)", "does not say, with the other two, which machine this is", remedy)
+    return Node(int(count), int(rank), host, int(port))

@@ -1,0 +1,165 @@
+"""One worker's limits over all machines: who may be in flight, and when the next request may start, in Redis.
+
+A slot is a lease: whoever holds one renews it, and a machine that is gone gives it back when the lease runs out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+
+from ops.config import Worker
+from ops.config.base import digest
+from ops.core.errors import LimitsUnavailable
+from ops.core.leases import Leases
+from ops.core.servers import redis_client, shown
+from ops.workers.machine import Times
+
+LIMITS_URL = "PODIUM_LIMITS_URL"
+"""The environment variable that names what keeps workers' limits for a team, ``redis://HOST:PORT/DB``."""
+_PREFIX = "podium:limits:"
+_TIMEOUT_S = 10.0
+_LEASE_S = 30.0
+_TIMES_S = 7200
+"""Times are forgotten so long after the last call (seconds)."""
+_HOLD_S = 10.0
+"""So long the times are one process's at most: it only reads, reckons and writes."""
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.002, 0.1
+_TAKE = """
+local now = redis.call('TIME')
+local at = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at)
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
+redis.call('ZADD', KEYS[1], at + tonumber(ARGV[3]), ARGV[2])
+redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[3]))
+return 1
+"""
+_RENEW = """
+local now = redis.call('TIME')
+local at = now[1] * 1000 + math.floor(now[2] / 1000)
+for i = 2, #ARGV do
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then redis.call('ZADD', KEYS[1], at + tonumber(ARGV[1]), ARGV[i]) end
+end
+redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[1]))
+"""
+
+
+class _Caller:
+    """One call that waits for a slot. In the child of a fork nobody waits yet."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+
+class FleetLimits:
+    """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
+
+    Of a process's calls that wait for a slot one asks; of the processes that ask, whoever comes first when one is
+    free. Raises `ConfigError` for a URL that is none, or without the `redis` package; any method raises
+    `LimitsUnavailable` when the server does not answer.
+    """
+
+    def __init__(self, url: str, name: str, *, lease_s: float = _LEASE_S) -> None:
+        self._client, self._place = redis_client(url, LIMITS_URL), shown(url)
+        self._slots, self._times = f"{_PREFIX}{name}:slots", f"{_PREFIX}{name}:times"
+        self._lease_s = lease_s
+        self._leases = Leases[int, str]("worker slots", lease_s / 3, self._keep)
+        self._last = 0
+        self._head: _Caller | None = None
+        with self._asking():
+            seconds, microseconds = self._client.time()
+        self._ahead_s: float = seconds + microseconds / 1e6 - time.time()
+        self._take = self._client.register_script(_TAKE)
+        self._renew = self._client.register_script(_RENEW)
+
+    async def take(self, slots: int) -> int:
+        """Wait for one of `slots` slots. `give` must follow; a cancelled wait leaves nothing behind."""
+        caller, pause = _Caller(), _FIRST_POLL_S
+        try:
+            while (slot := self._free(slots, caller)) is None:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(2 * pause, _LONGEST_POLL_S)
+        finally:
+            if self._head is caller:
+                self._head = None
+        return slot
+
+    def give(self, slot: int) -> None:
+        """Give a slot back. Where the server is away the lease does it."""
+        import redis
+
+        with self._leases.held() as held:
+            token = held.pop(slot)
+        with suppress(redis.RedisError):
+            self._client.zrem(self._slots, token)
+
+    @contextmanager
+    def times(self) -> Iterator[Times]:
+        """The times, for this process alone while in the block; what is changed in them is kept."""
+        lock = self._client.lock(f"{self._times}:lock", timeout=_HOLD_S, sleep=0.002, thread_local=False)
+        with self._asking():
+            lock.acquire()
+        try:
+            times = self.known_times()
+            yield times
+            with self._asking(), self._client.pipeline(transaction=True) as pipeline:
+                pipeline.hset(self._times, mapping={name: repr(at) for name, at in asdict(times).items()})
+                pipeline.expire(self._times, _TIMES_S)
+                pipeline.execute()
+        finally:
+            import redis
+
+            with suppress(redis.RedisError):  # it runs out by itself
+                lock.release()
+
+    def known_times(self) -> Times:
+        """The times as they stand."""
+        with self._asking():
+            fields = self._client.hgetall(self._times)
+        return Times(**{name.decode(): float(at) for name, at in fields.items()})
+
+    def now(self) -> float:
+        """By the server's clock (seconds since the epoch): machines need not agree."""
+        return time.time() + self._ahead_s
+
+    def _free(self, slots: int, caller: _Caller) -> int | None:
+        with self._leases.held() as held:
+            if (head := self._head) is not None and head is not caller and head.pid == os.getpid():
+                return None
+            self._head = caller
+            token = secrets.token_hex(8)
+            with self._asking():
+                if not self._take(keys=[self._slots], args=[slots, token, int(1000 * self._lease_s)]):
+                    return None
+            self._last += 1
+            held[self._last] = token
+            return self._last
+
+    def _keep(self, held: dict[int, str]) -> None:
+        import redis
+
+        with suppress(redis.RedisError):  # the calls that hold them go on; who takes a slot hears of it
+            self._renew(keys=[self._slots], args=[int(1000 * self._lease_s), *held.values()])
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        import redis
+
+        try:
+            yield
+        except redis.RedisError as error:
+            raise LimitsUnavailable(
+                f"{LIMITS_URL} {self._place} does not answer ({type(error).__name__}): workers' limits are kept there, "
+                "and without them nobody is asked. Start the server and run the same command again"
+            ) from None
+
+
+def fleet_limits(url: str, worker: Worker) -> FleetLimits:
+    """The limits of `worker` that all with the same server share: of this name, model and endpoint."""
+    return FleetLimits(url, f"{worker.name}-{digest([worker.name, worker.model, worker.api_base])}")

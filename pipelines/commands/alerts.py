@@ -1,0 +1,54 @@
+"""`podium alerts`: whether anybody is told, and what was."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.lazy import OrderedGroup
+
+
+@click.group(cls=OrderedGroup)
+def alerts() -> None:
+    """Who is told of failures and promotions, and of what."""
+
+
+@alerts.command()
+def test() -> None:
+    """Send one notice through every channel of config/alerts.yaml.
+
+    Exit code 1 when one of them did not take it.
+    """
+    import socket
+
+    from ops.alerts import Notice, notify
+    from ops.config import KINDS, load_alerts
+
+    workspace = Workspace.find()
+    settings = load_alerts(workspace.config)  # a mistake there is to be seen here
+    named = {name: channel for name in ("slack", "mail") if (channel := getattr(settings, name)) is not None}
+    kind = next((kind for kind in KINDS if all(kind in channel.kinds for channel in named.values())), KINDS[0])
+    text = f"`podium alerts test` on {socket.gethostname()}. Nothing has happened."
+    deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
+    for delivery in deliveries:
+        click.echo(delivery.problem or f"{delivery.channel}: taken")
+    if not named:
+        click.echo("Neither slack nor mail is set in config/alerts.yaml: it is kept in .podium/alerts.jsonl alone.")
+    sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
+
+
+@alerts.command(name="list")
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
+def list_(count: int) -> None:
+    """List what was told, newest first, with who could not be."""
+    from datetime import UTC, datetime
+
+    from ops.alerts.record import kept
+
+    for entry in kept(Workspace.find(), count):
+        at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
+        for problem in entry.problems:
+            click.echo(f"                     not told: {problem}")

@@ -1,0 +1,83 @@
+"""`podium team`: what a team asks of its Dagster (docs/deployment.md)."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from ops.core.errors import ConfigError, PodiumError
+from ops.core.workspace import Workspace
+from pipelines.commands.options import recipe_argument, seed_option
+
+STAGES = ("problems", "curation", "precaching", "training", "evaluation", "release")
+"""Of `pipelines.lifecycle`, which is not imported before it is needed; a test holds them together."""
+_DATABASE, _DRIVER = "PODIUM_DAGSTER_URL", "postgresql+psycopg2://"
+"""SQLAlchemy 2.1 takes psycopg 3 for a plain postgresql://, and dagster-postgres 0.29 writes statements of psycopg2."""
+
+
+@click.group()
+def team() -> None:
+    """Run lives on several machines."""
+
+
+@team.command()
+@click.option("--gpu", type=click.IntRange(0), default=1, show_default=True, help="Runs that may use a GPU at once.")
+def setup(gpu: int) -> None:
+    """Make the tables that the team's engines lack.
+
+    Once, before any other process of the team starts: Dagster makes its tables when it first finds none, and two
+    processes that do so at once fail.
+    """
+    import dagster as dg
+
+    from assets.placement import GPU
+    from ops.spending.ledger import open_ledger
+    from pipelines.home import prepare
+
+    workspace = _workspace()
+    prepare(workspace)
+    with dg.DagsterInstance.get() as instance:
+        instance.get_runs_count()
+        instance.all_instigator_state()
+        instance.event_log_storage.set_concurrency_slots(GPU, gpu)
+    ledger = open_ledger(workspace.ledger)
+    ledger.sweep()
+    ledger.close()
+    click.echo(f"the team's tables are there; {gpu} runs with a GPU at once")
+
+
+@team.command()
+@recipe_argument
+@seed_option
+@click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this one; give it repeatedly.")
+def start(recipe: str, seed: int | None, stages: tuple[str, ...]) -> None:
+    """Ask the team's Dagster for a life, or for some stages.
+
+    Its daemon queues the runs; the UI shows them under Overview > Backfills.
+    """
+    from pipelines.home import prepare
+    from pipelines.run import NEEDS, snapshot_of
+
+    workspace = _workspace()
+    prepare(workspace)
+    snapshot = snapshot_of(workspace, recipe, seed, NEEDS["lifecycle"])
+    import dagster as dg
+
+    from assets.resources import Podium
+    from pipelines.definitions import definitions
+    from pipelines.team import request_life
+
+    podium = Podium(recipe=recipe, seed=seed).of(snapshot)
+    with dg.DagsterInstance.get() as instance:
+        named = request_life(podium, instance, definitions(podium), stages)
+    click.echo(f"backfill {named}: {snapshot}")
+
+
+def _workspace() -> Workspace:
+    if not os.environ.get("PODIUM_TEAM"):
+        raise PodiumError("PODIUM_TEAM is not set: this checkout has no team's Dagster. `podium run` runs a life here")
+    if not os.environ.get(_DATABASE, "").startswith(_DRIVER):
+        remedy = "Dagster's storage needs that driver named; it comes with dagster-postgres"
+        raise ConfigError(_DATABASE, "(value)", f"does not begin with {_DRIVER}", remedy)
+    return Workspace.find()

@@ -1,0 +1,122 @@
+"""What `podium retrain` does: the sensor's plan, told or executed in this process."""
+
+from __future__ import annotations
+
+import dagster as dg
+from rich.console import Console
+from rich.table import Table
+
+from ops.core.workspace import Workspace
+from ops.release import registry
+from ops.retraining.champion import champion
+from ops.retraining.estimate import Estimate
+from ops.spending.money import usd
+from ops.workers.pool import difference
+from pipelines.retraining.change import Due, NoChampion, due
+from pipelines.retraining.sensor import change_tags, estimated
+
+
+def tell(workspace: Workspace) -> bool:
+    """Print what the champion's pool requires and costs; nothing is done. Whether it requires anything.
+
+    Raises `PodiumError`.
+    """
+    from assets.resources import Podium
+    from pipelines.home import prepare
+
+    prepare(workspace)
+    console = Console(highlight=False)
+    with dg.DagsterInstance.get() as instance:
+        found = due(Podium(root=str(workspace.root)), workspace, instance)
+    show(console, found, None if found.plan.is_empty else estimated(found))
+    return not found.plan.is_empty
+
+
+def show(console: Console, found: Due, priced: Estimate | None) -> None:
+    """The difference, the plan and its price."""
+    snapshot, change = found.snapshot, found.snapshot.change
+    assert change is not None
+    console.print(f"Champion    version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
+    for line in str(difference(change.before, snapshot.pool)).splitlines():
+        console.print(f"Pool        {line}", markup=False)
+    console.print(f"Plan        {found.plan}", markup=False)
+    if priced is None:
+        return
+    if priced.parts:
+        table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
+        for part in priced.parts:
+            what = f"{part.what}{' (if it comes to that)' * part.conditional}"
+            table.add_row(part.name, what, usd(part.usd.expected), usd(part.usd.high))
+        console.print(table)
+    console.print(f"Estimate    {priced}", markup=False, soft_wrap=True)
+    if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
+        console.print(f"            more than retraining.budget_usd ({budget:g}): the sensor waits for a person")
+
+
+def retrain(workspace: Workspace) -> None:
+    """Execute what the champion's pool requires. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
+    from pipelines.run import here
+
+    known = champion(workspace)
+    if known is None:
+        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    console = Console(highlight=False)
+    asked = known.snapshot
+    with here(workspace, asked.recipe_file, asked.seed, ("workers", "training", "evaluation"), console) as place:
+        found = due(place.podium, workspace, place.instance)
+        if found.plan.is_empty:
+            show(console, found, None)
+            return
+        priced = estimated(found)
+        show(console, found, priced)
+        job = place.definitions.resolve_job_def("retraining")
+        place.of(found.podium).execute(job, tags=change_tags(found, priced) | {"podium/cause": "podium retrain"})
+    end = registry.champion(workspace)
+    assert end is not None
+    was = " as before" if end.version == known.version else f" (it was {known.version})"
+    console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {end.version}{was}")
+
+
+def probe(workspace: Workspace) -> None:
+    """One round of probes of the champion's workers, in this process. Raises `PodiumError`."""
+    from ops.retraining.drift import threshold
+    from ops.retraining.probes import Record
+    from pipelines.run import here
+
+    known = champion(workspace)
+    if known is None:
+        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    console, asked = Console(highlight=False), known.snapshot
+    with here(workspace, asked.recipe_file, asked.seed, ("workers",), console) as place:
+        setup, probing = place.podium.load(), place.podium.snapshot().retraining.probing
+        place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("worker_probes")])
+    table = Table("worker", "rounds", "lost", "gained", "evidence", box=None, padding=(0, 2, 0, 0))
+    for worker in setup.pool.workers:
+        record = Record.read(workspace, worker)
+        lost, gained = (sum(getattr(night, side) for night in record.nights) for side in ("losses", "gains"))
+        row = (worker.name, len(record.nights), lost, gained, f"{record.evidence:.3g}")
+        table.add_row(*map(str, row), style="red" if record.drifted(probing) else None)
+    console.print(table)
+    console.print(f"A worker has changed where the evidence comes to {threshold(probing.false_alarms):,.0f}.")
+
+
+def simulated(workspace: Workspace, simulations: int) -> str:
+    """The table of docs/retraining.md: what probes come to in simulated years, in markdown."""
+    from ops.config import load_retraining
+    from ops.curation.card import markdown_table
+    from ops.retraining.simulation import scenarios, simulate
+
+    probing, rows = load_retraining(workspace.config).probing, []
+    for provider in scenarios():
+        found = simulate(provider, probing, simulations=simulations)
+        swapped = provider.swapped_at is not None
+        delays = [str(found.delay(share) or "–") if swapped else "" for share in (0.5, 0.95)]
+        rows.append((
+            provider.name,
+            f"{provider.steadiness:.0%}",
+            f"{found.false_alarms:.1%}",
+            f"{found.found:.1%}" if swapped else "",
+            *delays,
+        ))  # fmt: skip
+    head = ("a worker", "gives its usual answer", "false alarms", "found", "half within (rounds)", "95 % within")
+    return markdown_table(head, rows)

@@ -1,0 +1,22 @@
+"""The queue of runs, and the two jobs that do not wait in it.
+
+A life takes hours, and who must take a bad champion out of service cannot wait for its end. Moving the champion is safe
+beside anything else: whoever moves it holds the store's own lock (`ops/release/lock.py`).
+"""
+
+from dagster import DagsterRun, DagsterRunStatus
+from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
+
+AT_ONCE = ("promote", "rollback")
+"""The jobs that start when they are launched, whatever runs, and without the daemon."""
+
+
+class RunQueue(QueuedRunCoordinator):
+    """Dagster's own queue for every other job; dagster.yaml says how many runs leave it."""
+
+    def submit_run(self, context: SubmitRunContext) -> DagsterRun:
+        """Start it, or let it wait."""
+        run = context.dagster_run
+        if run.job_name in AT_ONCE and run.status == DagsterRunStatus.NOT_STARTED:
+            return self._instance.launch_run(run.run_id, context.workspace)
+        return super().submit_run(context)

@@ -1,0 +1,101 @@
+"""The gate over a thousand simulated challengers of each kind, into docs/release.md: `make gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest
+
+from ops.core.workspace import Workspace
+from ops.evaluation.statistics import Stratum, detectable_paired
+from ops.release.looks import confidence_at
+from pipelines.pages import write_between
+from tests.unit.test_promotion_looks import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
+
+MARK = "<!-- made by `make gate` -->"
+CHALLENGERS, CHAMPIONS = 1000, 300
+
+
+class Row(NamedTuple):
+    """A kind of challenger: how many passed of how many, and what is stated of that."""
+
+    what: str
+    passed: int
+    tried: int
+    of: str
+    stated: str
+
+
+def at_look(difference: float, look: int, seed: int) -> tuple[int, int]:
+    """Challengers that truly differ so much from their champion, each tried once, at that look."""
+    rng = np.random.default_rng(seed)
+    champions = (a_champion(rng) for _ in range(CHALLENGERS))
+    return sum(promoted(each, difference, rng, look=look, gate=GATE) for each in champions), CHALLENGERS
+
+
+def over_nights(difference: float, planned: int | None, seed: int, counted: bool = True) -> tuple[int, int]:
+    """Champions that such a challenger replaces within thirty nights."""
+    rng, gate = np.random.default_rng(seed), GATE.model_copy(update={"planned_looks": planned})
+    lost = 0
+    for _ in range(CHAMPIONS):
+        champion = a_champion(rng)
+        nights = range(1, NIGHTS + 1) if counted else [1] * NIGHTS
+        lost += any(promoted(champion, difference, rng, look=night, gate=gate) for night in nights)
+    return lost, CHAMPIONS
+
+
+def rows() -> Sequence[Row]:
+    """What the table says."""
+    margin, chance = GATE.max_loss_against_champion, (1 - GATE.confidence) / 2
+    made = []
+
+    def add(what: str, of: str, stated: str, trial: Callable[[], tuple[int, int]]) -> None:
+        passed, tried = trial()
+        made.append(Row(what, passed, tried, of, stated))
+
+    worse = f"worse by the margin ({100 * margin:.0f} points)"
+    first = (1 - confidence_at(GATE, 1)) / 2
+    add(f"{worse}, first look", "challengers", f"at most {first:.2%}", lambda: at_look(-margin, 1, 11))
+    add("worse by 5 points, first look", "challengers", f"at most {first:.2%}", lambda: at_look(-0.05, 1, 12))
+    for planned in (None, NIGHTS):
+        name = f"{worse}, one a night for {NIGHTS} nights" + (", `planned_looks: 30`" if planned else "")
+        add(name, "champions lost", f"at most {chance:.1%}", lambda n=planned: over_nights(-margin, n, 13))
+    name = f"the same, if looks were not counted and each had all of the {chance:.1%}"
+    add(name, "champions lost", "nothing", lambda: over_nights(-margin, 1, 14, counted=False))
+    for look in (1, NIGHTS):
+        level = 1 - confidence_at(GATE, look)
+        found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
+        better = found - margin
+        what = f"better by {100 * better:.1f} points, look {look}"
+        add(what, "challengers", "80 %", lambda b=better, k=look: at_look(b, k, 15))
+    add("better by 15 points, first look", "challengers", "more than 80 %", lambda: at_look(0.15, 1, 16))
+    return made
+
+
+def table(made: Sequence[Row]) -> str:
+    """As markdown."""
+    head = "| challengers that are truly … | passed | share (95 % interval) | stated |\n| --- | --- | --- | --- |\n"
+    return head + "\n".join(
+        f"| {row.what} | {row.passed} of {row.tried:,} {row.of} | {row.passed / row.tried:.1%} "
+        f"({_interval(row)}) | {row.stated} |"
+        for row in made
+    )
+
+
+def _interval(row: Row) -> str:
+    low, high = binomtest(row.passed, row.tried).proportion_ci()  # exact
+    return f"{100 * low:.1f}–{100 * high:.1f} %"
+
+
+def main() -> None:
+    """Simulate, and write the table."""
+    file = Workspace.find().root / "docs" / "release.md"
+    text = table(rows())
+    write_between(file, MARK, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

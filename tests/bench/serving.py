@@ -1,0 +1,250 @@
+"""`python -m tests.bench.serving`: this checkout's champion under load, by `podium serve`, into docs/serving.md.
+
+Questions are fresh ones of the embedded families, so that nothing comes from a cache. Embedded workers answer at
+once: what is measured is what serving adds to a workflow's critical path, whose seconds are those that the pool
+declares. The clients run on the same cores as the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import psutil
+import yaml
+
+from ops.benchmarks.registry import training_benchmarks
+from ops.config import Grading
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.evaluation.statistics import mean_estimate
+from ops.grading import configure, grade_many
+from ops.miniature.problems import generate
+from pipelines.pages import write_between
+from tests.command import PODIUM
+
+DOC = Path("docs") / "serving.md"
+MARK = "<!-- made by `python -m tests.bench.serving` -->"
+START_S = 300.0
+AHEAD = 8
+"""Sets of 240 questions."""
+PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
+
+
+class Reply(NamedTuple):
+    """One request as its client saw it."""
+
+    status: int
+    seconds: float
+    body: dict[str, Any]
+
+
+class Server(NamedTuple):
+    """A running `podium serve`."""
+
+    url: str
+    process: psutil.Process
+    ready_s: float
+    """From its start to the first answer; `ready_cpu_s` of the processor."""
+    ready_cpu_s: float
+
+
+@contextmanager
+def serving(workspace: Workspace, **settings: Any) -> Iterator[Server]:
+    """Start the server on a folder that has the workspace's registry and an empty cache, and ask it one question."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        shutil.copytree(workspace.config, root / "config")
+        shutil.copyfile(workspace.root / "dvc.yaml", root / "dvc.yaml")
+        (root / "data").mkdir()
+        shutil.copyfile(workspace.data / "profiles.json", root / "data" / "profiles.json")
+        file = root / "config" / "serving.yaml"
+        known = yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.write_text(yaml.safe_dump(known | settings), encoding="utf-8")
+        environment = {**os.environ, "PODIUM_ROOT": folder, "MLFLOW_TRACKING_URI": workspace.mlflow_uri}
+        log, began = (root / "log").open("w+", encoding="utf-8"), time.monotonic()
+        server = subprocess.Popen([*PODIUM, "serve", "--port", "0"], env=environment, stdout=log, stderr=log)
+        try:
+            url = _place(server, root / "log", began)
+            first = asyncio.run(_first(url, began))
+            spent = psutil.Process(server.pid).cpu_times()
+            yield Server(url, psutil.Process(server.pid), first, spent.user + spent.system)
+        finally:
+            server.terminate()
+            server.wait(START_S)
+            log.close()
+
+
+def _place(server: subprocess.Popen[bytes], log: Path, began: float) -> str:
+    while "/health" not in (text := log.read_text(encoding="utf-8")):
+        if server.poll() is not None or time.monotonic() - began > START_S:
+            sys.exit(f"the server did not start:\n{text}")
+        time.sleep(0.02)
+    return text.partition("; ")[2].partition("/health")[0]
+
+
+async def _first(url: str, began: float) -> float:
+    async with aiohttp.ClientSession() as session:
+        while (await ask(session, url, "What is the density of iron?")).status != 200:
+            if time.monotonic() - began > START_S:
+                sys.exit("the server gave no answer")
+            await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+async def ask(session: aiohttp.ClientSession, url: str, question: str, **wishes: Any) -> Reply:
+    body = {"model": "conductor", "messages": [{"role": "user", "content": question}], "podium": wishes}
+    began = time.perf_counter()
+    try:
+        async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+            return Reply(response.status, time.perf_counter() - began, await response.json())
+    except aiohttp.ClientError:
+        return Reply(0, time.perf_counter() - began, {})
+
+
+async def load(url: str, clients: int, seconds: float, questions: Iterator[str]) -> list[Reply]:
+    """Replies to so many clients that each ask again at once."""
+    end = time.monotonic() + seconds
+    replies: list[Reply] = []
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        while time.monotonic() < end:
+            replies.append(await ask(session, url, next(questions)))
+
+    limits = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=limits, timeout=aiohttp.ClientTimeout(600)) as session:
+        await asyncio.gather(*(client(session) for _ in range(clients)))
+    return replies
+
+
+def fresh(seed: int) -> Iterator[str]:
+    """Questions that were never asked here, of all training benchmarks in turn; most of them are made now."""
+    made = [_some(seed + number) for number in range(AHEAD)]
+    later = (question for number in itertools.count(seed + AHEAD) for question in _some(number))
+    return itertools.chain(*made, later)
+
+
+def _some(seed: int) -> list[str]:
+    sets = [generate(name, "test", 60, seed) for name in training_benchmarks()]
+    return [problem.question for each in zip(*sets, strict=True) for problem in each]
+
+
+async def graded(url: str, problems: Sequence[Problem], preference: str) -> list[tuple[bool, float, float, bool]]:
+    """(right, USD, critical path in seconds, whether it was led round something) of each problem."""
+    places = asyncio.Semaphore(32)
+
+    async def one(session: aiohttp.ClientSession, problem: Problem) -> Reply:
+        async with places:
+            wishes = {"grader": problem.grader, "choices": list(problem.choices), "preference": preference}
+            return await ask(session, url, problem.question, **wishes)
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600)) as session:
+        replies = await asyncio.gather(*(one(session, problem) for problem in problems))
+    assert {reply.status for reply in replies} == {200}
+    texts = [reply.body["choices"][0]["message"]["content"] for reply in replies]
+    grades = grade_many(list(zip(problems, texts, strict=True)))
+    return [
+        (grade.correct, reply.body["podium"]["cost_usd"], reply.body["podium"]["latency_s"],
+         bool(reply.body["podium"]["detours"]))
+        for grade, reply in zip(grades, replies, strict=True)
+    ]  # fmt: skip
+
+
+def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> list[str]:
+    with serving(workspace, at_once=clients, traced_share=traced) as server:
+        before = server.process.cpu_times()
+        replies = asyncio.run(load(server.url, clients, seconds, fresh(10_000)))
+        after = server.process.cpu_times()
+        memory = server.process.memory_info().rss / 2**20
+    cpu = after.user + after.system - before.user - before.system
+    whole = [reply for reply in replies if reply.status == 200]
+    statuses = Counter(reply.status for reply in replies)
+    times = [reply.seconds for reply in whole]
+    parts = {name: [reply.body["podium"][name] for reply in whole] for name in PARTS}
+    cells = [_range(times), *(_range(parts[name]) for name in PARTS)]
+    said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
+    detours = sum(bool(reply.body["podium"]["detours"]) for reply in whole)
+    row = (
+        f"| {clients} | {traced:g} | {said} | {' | '.join(cells)} | {len(whole) / seconds:.1f} | "
+        f"{len(whole) / cpu:.1f} | {detours / len(whole):.1%} | {memory:,.0f} MiB |"
+    )
+    start = (
+        f"Cold start to the first answer: {server.ready_s:.1f} s, and {server.ready_cpu_s:.1f} s of the processors'."
+    )
+    return [start, row]
+
+
+def preferences(workspace: Workspace, each: int) -> list[str]:
+    configure(Grading(isolation="resource_limits"), workspace.root)
+    problems = [problem for name in training_benchmarks() for problem in generate(name, "test", each, 77)]
+    lines = []
+    with serving(workspace, traced_share=0.0) as server:
+        for preference in ("quality", "cost"):
+            rows = asyncio.run(graded(server.url, problems, preference))
+            right = mean_estimate([float(row[0]) for row in rows])
+            usd, seconds = (statistics.fmean(row[i] for row in rows) for i in (1, 2))
+            led = statistics.fmean(row[3] for row in rows)
+            lines.append(
+                f"| `{preference}` | {100 * right.mean:.1f} ± {100 * right.standard_error:.1f} % | ${usd:.5f} | "
+                f"{seconds:.2f} s | {led:.0%} |"
+            )
+    return lines
+
+
+def _range(seconds: Sequence[float]) -> str:
+    cuts = statistics.quantiles(seconds, n=100)
+    return f"{cuts[49]:.2f} / {cuts[98]:.2f}"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--clients", type=int, default=200)
+    arguments.add_argument("--seconds", type=float, default=120.0)
+    arguments.add_argument("--each", type=int, default=60, help="questions of each training benchmark, per preference")
+    chosen = arguments.parse_args()
+    workspace = Workspace.find()
+    loads = [under_load(workspace, chosen.clients, chosen.seconds, traced) for traced in (0.0, 1.0)]
+    busy, cores = psutil.getloadavg()[0], os.cpu_count()
+    head = (
+        f"The quickstart's champion, {chosen.clients} clients for {chosen.seconds:g} s, on {cores} cores "
+        f"({platform.machine()}) that the clients use as well; load average at the end {busy:.1f}. "
+        f"{loads[0][0]} Seconds are p50 / p99."
+    )
+    columns = (
+        "| clients | traced | responses | a request | waiting for a place | writing, queue included | workers' work "
+        "| critical path as declared | requests/s | per core second of the server | led round something | memory |"
+    )
+    text = [
+        head,
+        "",
+        columns,
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        *(rows[1] for rows in loads),
+        "",
+        f"What a preference does, on {4 * chosen.each} fresh questions of the training benchmarks:",
+        "",
+        "| preference | right | USD a question | critical path as declared | led round something |",
+        "| --- | --- | --- | --- | --- |",
+        *preferences(workspace, chosen.each),
+    ]
+    write_between(workspace.root / DOC, MARK, "\n".join(text))
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A mistake in a file keeps the code location from loading, or a run from starting: the UI says which, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from assets.resources import Podium, choosing
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from pipelines.dev import code_location
+from pipelines.home import prepare
+
+QUERY = (
+    "{workspaceOrError {... on Workspace {locationEntries {name locationOrLoadError "
+    "{__typename ... on PythonError {errorChain {error {message}}}}}}}}"
+)
+
+
+def test_no_recipe_at_all_is_told(project: Workspace) -> None:
+    for file in (project.config / "recipes").iterdir():
+        file.unlink()
+    with pytest.raises(ConfigError, match=r"config/recipes: \(folder\): holds no recipe.*podium init"):
+        choosing(Podium(root=str(project.root)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_ui_is_told_why_the_code_location_does_not_load(
+    project: Workspace, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+        monkeypatch.setenv(name, "")
+    prepare(project)
+    recipes = project.config / "recipes"
+    if broken:
+        for file in recipes.iterdir():
+            file.unlink()
+    else:
+        # One that cannot be read is its own runs' business: the others, and a rollback, go on.
+        (recipes / "quickstart.yaml").write_text("name: [", encoding="utf-8")
+    client = "from dagster_graphql.cli import main; main()"
+    command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
+    done = subprocess.run(command, cwd=project.root, env=os.environ, capture_output=True, text=True, check=False)
+    [answer] = [line for line in done.stdout.splitlines() if line.startswith("{")] or [done.stdout + done.stderr]
+    [entry] = json.loads(answer)["data"]["workspaceOrError"]["locationEntries"]
+    found = entry["locationOrLoadError"]
+    assert entry["name"] == "podium"
+    if broken:
+        assert found["__typename"] == "PythonError"
+        said = "".join(link["error"]["message"] for link in found["errorChain"])
+        assert f"{recipes}: (folder): holds no recipe" in said
+    else:
+        assert found["__typename"] == "RepositoryLocation"

@@ -1,0 +1,47 @@
+"""DVC's cache is deleted: the data that lies in `data/` is there, is used, and is stored again by the next commit."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ops.core.workspace import Workspace
+from ops.versioning import commit, revision
+from ops.versioning.dvc import program
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program(Workspace(root)), *arguments], cwd=root, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "checkout"
+    (root / "data" / "raw").mkdir(parents=True)
+    shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
+    (root / "dvc.yaml").write_text("stages:\n  one:\n    cmd: python -m absent\n    outs: [data/raw]\n")
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    return Workspace(root)
+
+
+def test_the_cache_is_deleted_and_made_again_from_the_data(workspace: Workspace) -> None:
+    file = workspace.data / "raw" / "x.jsonl"
+    file.write_text("precious\n", encoding="utf-8")
+    first, lock = commit(workspace, "one"), revision(workspace)
+    shutil.rmtree(workspace.root / ".dvc" / "cache")
+    assert file.read_text(encoding="utf-8") == "precious\n", "the data hung on the cache"
+    assert revision(workspace) == lock
+    moved = file.rename(workspace.root / "aside")
+    assert dvc(workspace.root, "checkout", "one").returncode != 0, "it came from nowhere"
+    moved.rename(file)
+    assert commit(workspace, "one") == first
+    file.unlink()
+    assert dvc(workspace.root, "checkout", "--force", "one").returncode == 0
+    assert file.read_text(encoding="utf-8") == "precious\n"

@@ -1,0 +1,48 @@
+"""The disk is full: of the cache, of the model store. Nothing that was kept is lost, and with room again it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.releases import empty_store
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap makes the file system: no bwrap")
+
+
+def on_a_small_disk(tmp_path: Path, size: int, *words: str) -> dict[str, Any]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    inside = ["bwrap", "--dev-bind", "/", "/", "--size", str(size), "--tmpfs", str(disk), "--die-with-parent"]
+    program = [sys.executable, "-m", "tests.faults.full_store", str(disk), *words]
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    ran = subprocess.run([*inside, *program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_cache_is_on_a_full_disk(tmp_path: Path) -> None:
+    seen = on_a_small_disk(tmp_path, 3_000_000, "cache")
+    assert "full" in seen["said"], seen
+    assert seen["ours"], "a person is told what to do"
+    assert seen["held"] == 10 + seen["kept"], "what was stored is stored"
+    assert seen["after"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_model_store_is_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    seen = on_a_small_disk(tmp_path, 8_000_000, "artifacts", str(empty_store(tmp_path / "empty")))
+    assert seen["kind"] != "NoneType", "nothing was full"
+    assert seen["champion"] == "1", "the champion is who it was"
+    assert (seen["done"], seen["then"]) == (True, "2")

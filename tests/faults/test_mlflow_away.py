@@ -1,0 +1,63 @@
+"""MLflow's server is killed while a training runs, and comes back: the training goes on, and its curve is whole."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from ops.config import load_pool, load_recipe
+from ops.core.workspace import Workspace
+from ops.training.run.plan import RunPlan
+from ops.training.run.tracking import EXPERIMENT, Tracking
+from tests.faults.mlflow_server import MlflowServer
+
+CONFIG = Workspace.find().config
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def plan(uri: str) -> RunPlan:
+    recipe = load_recipe(CONFIG, "quickstart")
+    return RunPlan(
+        root=CONFIG.parent, recipe=recipe, pool=load_pool(CONFIG, recipe.pool), offered=("algebraist",),
+        base_policy=Path("base"), problems=Path("mix"), few_shots=Path("data"), mlflow_uri=uri,
+    )  # fmt: skip
+
+
+def row(step: int) -> dict[str, Any]:
+    return {"step": step, "reward": step / 10, "calls": 8, "seconds": 4.0, "use": {}, "top_patterns": {}, "sample": ""}
+
+
+def test_mlflow_is_down_for_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    now = [0.0]
+    server = MlflowServer(tmp_path / "server")
+    server.start()
+    try:
+        with caplog.at_level(logging.WARNING), Tracking(plan(server.url), tmp_path, {}, lambda: now[0]) as attempt:
+            attempt.step({}, row(1))
+            server.kill()
+            for step in (2, 3):
+                attempt.step({}, row(step))
+            now[0] = 400.0  # it asks again every five minutes, and nobody is there yet
+            attempt.step({}, row(4))
+            server.start()
+            attempt.step({}, row(5))
+            now[0] = 800.0
+            attempt.step({}, row(6))
+        client = MlflowClient(tracking_uri=server.url)
+        experiment = client.get_experiment_by_name(EXPERIMENT)
+        assert experiment is not None
+        [run] = client.search_runs([experiment.experiment_id])
+        history = client.get_metric_history(run.info.run_id, "reward")
+        assert {(point.step, point.value) for point in history} == {(step, step / 10) for step in range(1, 7)}
+        assert run.info.status == "FINISHED"
+    finally:
+        server.kill()
+    told = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
+    assert len(told) == 1

@@ -1,0 +1,132 @@
+"""The champion in service while its workers fail: real endpoints on loopback, ordered about and killed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from ops.config import Pool
+from ops.workflow.grammar import Step, Workflow
+from tests.faults.remote import FaultServer
+from tests.serving.running import Running
+
+NAMES = ("first", "second", "third")
+KEY = "PODIUM_TEST_WORKER_KEY"
+ALL = Workflow((Step(0, "Compute."), Step(1, "Check it.", "all"))).render()
+WITHOUT_FIRST = Workflow((Step(1, "Compute."), Step(2, "Check it.", "all"))).render()
+STRENGTHS = {
+    "accuracy": {"first": {"rlpr": 0.9}, "second": {"rlpr": 0.2}, "third": {"rlpr": 0.6}},
+    "cost_usd": {"first": 0.01, "second": 0.001, "third": 0.002},
+}
+
+
+class Fleet:
+    """A server, and an endpoint of its own for each worker."""
+
+    def __init__(self, server: Running, endpoints: dict[str, FaultServer]) -> None:
+        self.server, self.endpoints = server, endpoints
+        self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+    def ask(self, text: str, **wishes: Any) -> dict[str, Any]:
+        """The account of an answer."""
+        reply = self.client.chat.completions.create(
+            model="conductor", messages=[{"role": "user", "content": text}],
+            extra_body={"podium": {"workflow": True, **wishes}},
+        )  # fmt: skip
+        assert "Answer: " in (reply.choices[0].message.content or "")
+        account: dict[str, Any] = (reply.model_extra or {})["podium"]
+        return account
+
+    def calls(self, name: str) -> int:
+        """Requests that the worker's endpoint has seen."""
+        return sum(entry["event"] == "came" for entry in self.endpoints[name].log())
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with ExitStack() as stack:
+        endpoints = {}
+        for name in NAMES:
+            (tmp_path / name).mkdir()
+            endpoints[name] = stack.enter_context(FaultServer(tmp_path / name))
+        workers = tuple(
+            endpoints[name].worker(
+                name=name, retries=1, breaker_failures=2, breaker_rest_s=1.0, timeout_s=20.0, api_key_env=KEY
+            )
+            for name in NAMES
+        )
+        server = Running(tmp_path / "served", Pool(name="fleet", workers=workers), **{KEY: "a-worker-key"})
+        server.settings(follow_s=5.0)
+        server.version("1", ALL, by_offer={"1 2": WITHOUT_FIRST}, strengths=STRENGTHS).champion("1")
+        stack.enter_context(server)
+        yield Fleet(server, endpoints)
+
+
+@pytest.mark.slow
+def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> None:
+    account = fleet.ask("Why first?")
+    assert [step["worker"] for step in account["steps"]] == ["first", "second"] and account["detours"] == []
+
+    # A forbidden worker is never called, whatever the Conductor writes.
+    before = fleet.calls("second")
+    for number in range(5):
+        account = fleet.ask(f"Why forbidden {number}?", forbidden=["second"])
+        assert "second" not in {step["worker"] for step in account["steps"]}
+        assert fleet.ask(f"Why only {number}?", allowed=["third"])["steps"][0]["worker"] == "third"
+    assert fleet.calls("second") == before
+
+    # A key is revoked in the midst of it: another workflow, without the worker.
+    fleet.endpoints["first"].order(rate=1.0, faults=["403"])
+    account = fleet.ask("Why revoked?")
+    assert [step["worker"] for step in account["steps"]] == ["second", "third"]
+    [detour] = account["detours"]
+    assert (detour["reason"], detour["worker"], detour["then"]) == ("misconfigured", "first", "rewritten")
+    fleet.endpoints["first"].order(rate=0.0)
+    assert fleet.ask("Why mended?")["detours"] == []
+
+    # An endpoint is killed under load.
+    accounts: list[dict[str, Any]] = []
+    killed, enough = threading.Event(), threading.Event()
+
+    def ask_on(asker: int) -> None:
+        number = 0
+        while not enough.is_set():
+            accounts.append(fleet.ask(f"Why {asker} {number}?") | {"after": killed.is_set()})
+            number += 1
+
+    with ThreadPoolExecutor(6) as threads:
+        askers = [threads.submit(ask_on, asker) for asker in range(6)]
+        fleet.endpoints["first"]._process.kill()
+        killed.set()
+        while sum(account["after"] for account in accounts) < 24 and not any(asker.done() for asker in askers):
+            threading.Event().wait(0.05)
+        enough.set()
+        for asker in askers:
+            asker.result()  # no request failed
+    led_round = [account for account in accounts if account["detours"]]
+    assert led_round and accounts[-1] in led_round
+    for account in led_round:
+        [detour] = account["detours"]
+        assert (detour["reason"], detour["worker"], detour["then"]) == ("unreachable", "first", "rewritten")
+        assert [step["worker"] for step in account["steps"]] == ["second", "third"]
+    assert fleet.server.metric("podium_worker_failures_total", worker="first", status="unreachable") >= 1
+
+    # And another one: nobody is left but the third, which is asked alone.
+    fleet.endpoints["second"]._process.kill()
+    account = fleet.ask("Why last?")
+    assert [step["worker"] for step in account["steps"]] == ["third"]
+    assert account["detours"][-1]["by"] == "third, by profile"
+
+    # Nobody answers any more: the error says so, and when to come again.
+    fleet.endpoints["third"]._process.kill()
+    with pytest.raises(openai.APIStatusError) as raised:
+        fleet.ask("Why anybody?")
+    assert (raised.value.status_code, raised.value.code) == (502, "workers_unreachable")
+    assert "retry-after" in raised.value.response.headers

@@ -1,0 +1,91 @@
+"""The sensor that tells of failed runs: real runs in a real instance, one notice each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import dagster as dg
+import pytest
+
+from assets.resources import Podium
+from ops.alerts.record import kept
+from ops.core.errors import OverBudget, PodiumError
+from ops.core.workspace import Workspace
+from ops.spending.ledger import Ledger
+from pipelines.alerts import alert_on_failure
+from pipelines.definitions import definitions
+from pipelines.lifecycle import LIFECYCLE_RUN
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "alerts.yaml").write_text("ui_url: https://dagster.example.org/\n", encoding="utf-8")
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as made:
+        yield made
+
+
+def failed_run(workspace: Workspace, instance: dg.DagsterInstance, error: Exception, **tags: str) -> str:
+    """A run that fails as an asset of ours does, and a look of the sensor at it; the run's id."""
+
+    @dg.op
+    def ask() -> None:
+        try:
+            raise error
+        except PodiumError as cause:
+            raise RuntimeError("the stage failed") from cause
+
+    @dg.job
+    def lifecycle() -> None:
+        ask()
+
+    result = lifecycle.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
+    [event] = [event for event in result.all_events if event.is_failure and not event.is_step_event]
+    context = dg.build_run_status_sensor_context(
+        "alert_on_failure", event, instance, result.dagster_run, resources={}
+    ).for_run_failure()
+    alert_on_failure(Podium(root=str(workspace.root)))(context)
+    return result.run_id
+
+
+def refused() -> str:
+    """What a cap says, as a trainer passes it on."""
+    with TemporaryDirectory() as folder, pytest.raises(OverBudget) as error:
+        Ledger(Path(folder) / "ledger.sqlite").reserve("run", 2.0, cap_usd=1.0)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "title"),
+    [
+        (PodiumError("config/x.yaml: field: is wrong. Mend it"), "failure", "lifecycle failed"),
+        (OverBudget("stopped at the cap"), "budget", "lifecycle reached its budget"),
+        (PodiumError(f"training failed: {refused()}"), "budget", "lifecycle reached its budget"),
+    ],
+)
+def test_a_run_that_fails_is_told_once(
+    workspace: Workspace, instance: dg.DagsterInstance, error: Exception, kind: str, title: str
+) -> None:
+    run_id = failed_run(workspace, instance, error)
+    [entry] = kept(workspace, 9)
+    assert (entry.notice.kind, entry.notice.title) == (kind, title)
+    assert str(error) in entry.notice.text and run_id in entry.notice.text
+    assert entry.notice.link == f"https://dagster.example.org/runs/{run_id}"
+
+
+def test_a_stages_own_run_is_not_told_beside_its_jobs(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    failed_run(workspace, instance, PodiumError("no"), **{LIFECYCLE_RUN: "another"})
+    assert kept(workspace, 9) == []
+
+
+def test_it_is_on_from_the_start() -> None:
+    sensor = definitions().resolve_sensor_def("alert_on_failure")
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING

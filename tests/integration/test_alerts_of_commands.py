@@ -1,0 +1,127 @@
+"""Runs of commands (`podium run` and its like) need no daemon to be told of, and with one they are told of once."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.resources import Podium
+from ops.alerts.record import Kept, kept
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from pipelines.alerts import alert_on_failure, bury_and_tell
+from pipelines.home import PROCESS, prepare
+from pipelines.lifecycle import LIFECYCLE_RUN
+from pipelines.run import live
+from tests.command import PODIUM, start_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def workspace(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+        monkeypatch.setenv(name, "")
+    (project.config / "alerts.yaml").write_text("ui_url: https://dagster.example.org\n", encoding="utf-8")
+    yield project
+
+
+def told(workspace: Workspace) -> Kept:
+    """The only notice that there is."""
+    [entry] = kept(workspace, 9)
+    return entry
+
+
+def looked_at_by_the_sensor(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """What the daemon's sensor says to its failure."""
+    [record] = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records
+    event = record.event_log_entry.dagster_event
+    assert event is not None
+    context = dg.build_run_status_sensor_context("alert_on_failure", event, instance, run, resources={})
+    skipped = alert_on_failure(Podium(root=str(workspace.root)))(context.for_run_failure())
+    assert isinstance(skipped, dg.SkipReason)
+    return str(skipped.skip_message)
+
+
+def test_a_command_tells_of_its_run_that_fails_and_the_sensor_does_not(workspace: Workspace) -> None:
+    with pytest.raises(PodiumError) as error:
+        live(workspace, "quickstart", job="train")  # there are no problems to choose from
+    with dg.DagsterInstance.get() as instance:
+        [run] = instance.get_runs(dg.RunsFilter(job_name="train"))
+        assert run.status == dg.DagsterRunStatus.FAILURE
+        entry = told(workspace)
+        assert (entry.notice.kind, entry.notice.title) == ("failure", "train failed")
+        assert run.run_id in entry.notice.text
+        assert str(error.value).splitlines()[0] in entry.notice.text
+        assert entry.notice.link == f"https://dagster.example.org/runs/{run.run_id}"
+        assert "is a command's" in looked_at_by_the_sensor(workspace, instance, run)
+        told(workspace)
+        for stage in instance.get_runs(dg.RunsFilter(tags={LIFECYCLE_RUN: run.run_id})):
+            assert "belongs to" in looked_at_by_the_sensor(workspace, instance, stage)
+
+
+def test_whoever_finds_a_killed_commands_run_tells_of_it(workspace: Workspace) -> None:
+    prepare(workspace)
+
+    @dg.job
+    def lifecycle() -> None:
+        pass
+
+    with dg.DagsterInstance.get() as instance:
+        gone = {PROCESS: "1:0.01"}
+        started = dg.DagsterRunStatus.STARTED
+        run = instance.create_run_for_job(lifecycle, status=started, tags=gone)
+        instance.create_run_for_job(lifecycle, status=started, tags=gone | {LIFECYCLE_RUN: run.run_id})
+        bury_and_tell(workspace, instance)
+        bury_and_tell(workspace, instance)
+        entry = told(workspace)
+        assert entry.notice.title == "lifecycle failed"
+        assert run.run_id in entry.notice.text and "was killed" in entry.notice.text
+        assert "is a command's" in looked_at_by_the_sensor(workspace, instance, run)
+
+
+@pytest.mark.parametrize("person", [False, True], ids=["cron", "person"])
+def test_what_does_not_begin_is_told_where_nobody_sees_it(workspace: Workspace, person: bool) -> None:
+    file = workspace.config / "recipes" / "quickstart.yaml"
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump(values | {"pool": "nowhere"}), encoding="utf-8")
+    terminal, stderr = pty.openpty()
+    try:
+        process = subprocess.run(
+            [*PODIUM, "run"], cwd=workspace.root, env=os.environ | {"PODIUM_ROOT": str(workspace.root)},
+            stdout=subprocess.DEVNULL, stderr=stderr if person else subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(stderr)
+        os.close(terminal)
+    assert process.returncode == 1
+    entries = kept(workspace, 9)
+    assert len(entries) == (0 if person else 1)
+    for entry in entries:
+        assert (entry.notice.kind, entry.notice.title) == ("failure", "recipe quickstart did not begin")
+        assert "nowhere" in entry.notice.text
+
+
+def test_what_is_stopped_where_nobody_sees_it_is_told(workspace: Workspace) -> None:
+    process = start_run(workspace.root)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("problems"):  # the first stage's name
+                break
+        os.killpg(process.pid, signal.SIGTERM)
+        rest, _ = process.communicate()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130, rest
+    entry = told(workspace)
+    assert entry.notice.title == "lifecycle failed"
+    assert "interrupted" in entry.notice.text.lower()

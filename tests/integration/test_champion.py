@@ -1,0 +1,336 @@
+"""Who becomes champion, and what is refused, on a real store: files, lineage, claims, `previous`, notices, pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.resources import Podium
+from ops.alerts.record import kept
+from ops.config import Pool, PromotionGate, Setup, load_pool, load_recipe
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from ops.evaluation.comparison import Comparison
+from ops.evaluation.report import Leaderboard
+from ops.release import aliases, registry
+from ops.release.artifacts import TAG
+from ops.release.champion import champion_of
+from ops.release.judgement import judge
+from ops.release.lineage import REQUIRED, Refused
+from ops.release.promotion import NOBODY, override
+from ops.stages.release import promote_by_hand, roll_back
+from pipelines.release import release_jobs
+from tests.command import podium
+from tests.releases import NO, POLICY, YES, checkout, empty_store, model_folder, scored, version
+
+ROOT = Path(__file__).resolve().parents[2]
+GATE = PromotionGate(
+    max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0, min_paired_share=0.9
+)
+ADA = ("Ada", "it answers in English again")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield empty_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path / "project"))
+    return checkout(tmp_path / "project", store)
+
+
+@pytest.fixture
+def setup(workspace: Workspace) -> Setup:
+    return Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool())
+
+
+def pool() -> Pool:
+    return load_pool(ROOT / "config", "quickstart")
+
+
+def bearers(workspace: Workspace) -> dict[str, str]:
+    """Alias → version."""
+    with registry.connected(workspace) as client:
+        known = client.search_model_versions(f"name = '{registry.MODEL}'")
+        return {
+            alias: str(each.version)
+            for each in (client.get_model_version(registry.MODEL, found.version) for found in known)
+            for alias in each.aliases
+        }
+
+
+def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Workspace) -> None:
+    first, second, third = (version(workspace, right) for right in (6, 7, 8))
+    assert aliases.promote(workspace, first.version, YES)
+    assert bearers(workspace) == {"champion": "1", "challenger": "3"}
+    assert aliases.promote(workspace, second.version, YES)
+    assert aliases.promote(workspace, third.version, YES)
+    assert bearers(workspace) == {"champion": "3", "previous": "2", "challenger": "3"}
+    assert aliases.rollback(workspace, "dear", "Ada").version == "2"
+    assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
+    assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: dear"
+    assert aliases.rollback(workspace, "dear too").version == "1"
+    assert bearers(workspace) == {"champion": "1", "challenger": "3"}
+    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+        aliases.rollback(workspace, "and this")
+    assert not aliases.promote(workspace, "3", YES), "what was rolled back comes back by name only"
+    assert aliases.promote(workspace, "3", override(YES, *ADA))
+    assert bearers(workspace) == {"champion": "3", "previous": "1", "challenger": "3"}
+
+
+def test_a_store_without_previous_goes_back_by_the_tag_of_its_champion(workspace: Workspace) -> None:
+    for _ in range(2):
+        aliases.promote(workspace, version(workspace).version, YES)
+    with registry.connected(workspace) as client:  # as an earlier checkout left it
+        client.delete_registered_model_alias(registry.MODEL, registry.PREVIOUS)
+        for number in "12":
+            client.delete_model_version_tag(registry.MODEL, number, TAG)
+    assert aliases.rollback(workspace, "dear").version == "1"
+    assert bearers(workspace)["champion"] == "1"
+
+
+def test_what_died_between_two_steps_is_done_again_whole(workspace: Workspace) -> None:
+    first, second = version(workspace), version(workspace)
+    aliases.promote(workspace, first.version, YES)
+    with registry.connected(workspace) as client:  # killed before the champion moved
+        client.set_model_version_tag(registry.MODEL, second.version, "replaced", first.version)
+        client.set_registered_model_alias(registry.MODEL, registry.PREVIOUS, first.version)
+    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+        aliases.rollback(workspace, "dear")
+    assert aliases.promote(workspace, second.version, YES)
+    assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_version_that_does_not_say_where_it_came_from_is_refused(workspace: Workspace, name: str) -> None:
+    known = version(workspace, **{name: ""})
+    for verdict in (YES, override(NO, *ADA)):
+        with pytest.raises(Refused, match=rf"version 1: lineage: {name} is missing.*registered_model again"):
+            aliases.promote(workspace, known.version, verdict)
+    assert registry.champion(workspace) is None
+
+
+def damage(model: Path, how: str) -> str:
+    """Change one thing; the file that the error must name."""
+    weights = model / "artifacts" / "policy" / "model.safetensors"
+    if how == "a flipped bit":
+        content = bytearray(weights.read_bytes())
+        content[100] ^= 1
+        weights.write_bytes(content)
+    elif how == "a cut file":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif how == "a file gone":
+        weights.unlink()
+    elif how == "a file more":
+        weights = weights.with_name("extra.safetensors")
+        weights.touch()
+    elif how == "other prices":
+        weights = model / "artifacts" / "pool.yaml"
+        weights.write_text("workers: [1]\n")
+    elif how == "other code":
+        (model / "agent.py").write_text("AGENT = 2\n")
+        weights = model / "code"
+    return str(weights)
+
+
+@pytest.mark.parametrize(
+    "how", ["a flipped bit", "a cut file", "a file gone", "a file more", "other prices", "other code"]
+)
+def test_files_that_are_not_what_was_registered_are_refused(
+    workspace: Workspace, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = (version(workspace) for _ in range(3))
+    for each in (first, second):
+        aliases.promote(workspace, each.version, YES)
+    named = damage(model_folder(workspace, third), how)
+    for verdict in (YES, override(NO, *ADA)):
+        with pytest.raises(Refused, match="since version 3 was registered") as error:
+            aliases.promote(workspace, third.version, verdict)
+        assert named in str(error.value)
+    assert "podium rollback" in str(error.value)
+    damage(model_folder(workspace, first), how)
+    with pytest.raises(Refused, match="since version 1 was registered"):
+        aliases.rollback(workspace, "dear")
+    damage(model_folder(workspace, second), how)
+    with pytest.raises(Refused, match="since version 2 was registered"), champion_of(workspace) as champion:
+        champion.files("2")
+    assert podium("ask", "What is 6 * 7?") == 1
+    assert "since version 2 was registered" in capsys.readouterr().err
+    assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
+
+
+def test_files_of_an_earlier_checkout_have_no_hashes_and_are_taken(workspace: Workspace) -> None:
+    known = version(workspace)
+    with registry.connected(workspace) as client:
+        client.delete_model_version_tag(registry.MODEL, known.version, TAG)
+    damage(model_folder(workspace, known), "a flipped bit")
+    assert aliases.promote(workspace, known.version, YES)
+
+
+def test_files_that_are_gone_altogether_are_told_with_a_remedy(workspace: Workspace) -> None:
+    import shutil
+
+    known = version(workspace)
+    shutil.rmtree(model_folder(workspace, known).parent)
+    with pytest.raises(Refused, match=r"models:/conductor/1: its files cannot be read .*backup"):
+        aliases.promote(workspace, known.version, YES)
+
+
+def compared(right: int = 9, **changes: object) -> Comparison:
+    made = Comparison(
+        POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), origin="origin-1",
+        questions={"mmlu": "m1", "gpqa_diamond": "g1"},
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("claims", "tested", "said"),
+    [
+        ({"policy": "test-2"}, {}, "policy: it says test-2, and the evaluation at hand is of test-1"),
+        ({"pool_answers_key": "another"}, {}, "pool_answers_key: it says another"),
+        ({"evaluation": "origin-2"}, {}, "evaluation: it says origin-2, and the evaluation at hand is of origin-1"),
+    ],
+)
+def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
+    setup: Setup, claims: dict[str, str], tested: dict[str, object], said: str
+) -> None:
+    known = version(setup.workspace, **{"pool_answers_key": setup.pool.answers_key, **claims})
+    with pytest.raises(Refused, match=said):
+        judge(setup, known, compared(**tested), GATE)
+    tags = registry.named(setup.workspace, known.version).tags
+    assert not [tag for tag in tags if tag.startswith("look_at")], "what is refused is no look"
+
+
+def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> None:
+    known = version(setup.workspace, 8, **claimed(setup))
+    with pytest.raises(Refused, match=r"version 1: scores.parquet: carries other scores .* \(4 rows differ\)"):
+        judge(setup, known, compared(9), GATE)
+    assert judge(setup, known, compared(8), GATE).decision.against == NOBODY
+
+
+def claimed(setup: Setup, questions: str = "gpqa_diamond=g1 mmlu=m1") -> dict[str, str]:
+    return {"pool_answers_key": setup.pool.answers_key, "evaluation": "origin-1", "questions": questions}
+
+
+def test_questions_that_changed_since_the_champion_was_scored_are_not_paired(setup: Setup) -> None:
+    workspace = setup.workspace
+    champion = version(workspace, 9, **claimed(setup, "gpqa_diamond=g1 mmlu=older"))
+    aliases.promote(workspace, champion.version, YES)
+    judged = judge(setup, version(workspace, 9, **claimed(setup)), compared(), GATE)
+    assert judged.decision.failed[0].name == "questions shared with the champion"
+    assert judged.dossier is not None
+    against = judged.dossier.opponents[0]
+    assert "other questions of mmlu" in against.note
+    assert [pair.benchmark for pair in against.pairings] == ["mean of the benchmarks", "gpqa_diamond"]
+
+
+def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> None:
+    workspace = setup.workspace
+    first, second = (version(workspace, right, **claimed(setup)) for right in (8, 9))
+    judged = [judge(setup, each, compared(right), GATE) for each, right in ((first, 8), (second, 9))]
+    assert [each.decision.against for each in judged] == [NOBODY, NOBODY]
+    assert aliases.promote(workspace, first.version, judged[0].decision, judged[0].dossier)
+    with pytest.raises(aliases.Overtaken, match="Version 1 became champion meanwhile; version 2 was judged against no"):
+        aliases.promote(workspace, second.version, judged[1].decision, judged[1].dossier)
+    assert bearers(workspace)["champion"] == "1"
+    assert "verdict" not in registry.named(workspace, "2").tags
+    again = judge(setup, registry.named(workspace, "2"), compared(9), GATE)
+    assert again.decision.against == "1"
+
+
+def test_by_hand_it_is_told_and_the_page_says_who_and_why(setup: Setup) -> None:
+    workspace = setup.workspace
+    for right in (8, 9):
+        known = version(workspace, right, **claimed(setup))
+        judged = judge(setup, known, compared(right), GATE.model_copy(update={"min_format_compliance": 1.0}))
+        aliases.promote(workspace, known.version, replace(judged.decision, promote=False), judged.dossier)
+    assert registry.champion(workspace) is None
+    promote_by_hand(workspace, "1", "Grace", "somebody has to begin")
+    outcome = promote_by_hand(workspace, None, *ADA)
+    assert (outcome.version, outcome.promoted) == ("2", True)
+    text = outcome.page.read_text(encoding="utf-8")
+    for part in ("Promoted in spite of the gate by: Ada: it answers in English again", "test-1", "mmlu", "c0ffee",
+                 "gain over the best single worker", "Best single worker, algebraist", "max_cost_ratio"):  # fmt: skip
+        assert part in text, part
+    assert "http" not in text.replace("http://www.w3.org", ""), "the page loads something"
+    back = roll_back(workspace, "dear", "Ada")
+    assert back.version == "1"
+    assert "Rolled back: Ada: dear" in outcome.page.read_text(encoding="utf-8")
+    stored = workspace.mlflow_artifacts / registry.named(workspace, "2").run_id / "artifacts" / "report"
+    assert (stored / outcome.page.name).read_text(encoding="utf-8") == outcome.page.read_text(encoding="utf-8")
+    assert [entry.notice.title for entry in kept(workspace, 9)] == [
+        "rolled back: version 1 is champion again", "version 2 is champion", "version 1 is champion",
+    ]  # fmt: skip
+
+
+def test_a_page_for_a_version_that_was_never_judged(workspace: Workspace) -> None:
+    version(workspace)
+    outcome = promote_by_hand(workspace, None, *ADA)
+    assert "before its comparisons were kept" in outcome.page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " ")])
+def test_nobody_and_nothing_override_nothing(workspace: Workspace, by: str, reason: str) -> None:
+    version(workspace)
+    with pytest.raises(ConfigError, match="is empty"):
+        promote_by_hand(workspace, None, by, reason)
+    with pytest.raises(registry.RegistryError, match="no version 7"):
+        promote_by_hand(workspace, "7", "Ada", "why")
+    assert registry.champion(workspace) is None
+
+
+def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("promote", "--by", "Ada", "--reason", "first") == 1
+    assert "There is no challenger" in capsys.readouterr().err
+    for _ in range(2):
+        version(workspace)
+        assert podium("promote", "--by", "Ada", "--reason", "first") == 0
+    assert capsys.readouterr().out.startswith("models:/conductor@champion is version 1; its report: ")
+    assert podium("rollback", "--by", "Ada", "--reason", "dear") == 0
+    assert capsys.readouterr().out == "models:/conductor@champion is version 1\n"
+    assert podium("rollback", "--reason", "dear") == 1
+    assert "nothing to go back to" in capsys.readouterr().err
+
+
+def test_the_jobs(workspace: Workspace) -> None:
+    promote, rollback = release_jobs(Podium(root=str(workspace.root)))
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def run(job: dg.JobDefinition, op: str, **config: str) -> dg.ExecuteInProcessResult:
+            given = {"ops": {op: {"config": config}}}
+            return job.execute_in_process(given, instance=instance, raise_on_error=False)
+
+        first, second = version(workspace), version(workspace)
+        decided = {"by": "Ada", "reason": "needed today"}
+        assert run(promote, "promote_version", version="1", **decided).success
+        assert run(promote, "promote_version", **decided).success
+        assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
+        blank = run(rollback, "roll_back_champion", by=" ", reason="dear")
+        [failure] = [event for event in blank.all_events if event.is_step_failure]
+        assert "job rollback: config.by: is empty" in str(failure.step_failure_data.error)
+        done = run(rollback, "roll_back_champion", by="Ada", reason="dear")
+        assert done.success
+        assert bearers(workspace)["champion"] == first.version
+        assert registry.named(workspace, second.version).tags["rolled_back"] == "Ada: dear"
+        with pytest.raises(dg.DagsterInvalidConfigError, match="reason"):
+            rollback.execute_in_process({"ops": {"roll_back_champion": {"config": {"by": "Ada"}}}})
+
+
+def test_a_dossier_is_kept_whole(setup: Setup) -> None:
+    known = version(setup.workspace, 9, **claimed(setup))
+    judged = judge(setup, known, compared(), GATE)
+    aliases.promote(setup.workspace, known.version, judged.decision, judged.dossier)
+    assert registry.recorded(setup.workspace, known.version) == judged.dossier
+    assert registry.recorded_decision(setup.workspace, known.version) == judged.decision
+    assert judged.dossier is not None
+    json.dumps(judged.dossier.as_dict(), allow_nan=False)

@@ -1,0 +1,347 @@
+"""The sensor's ticks in a clock of its own: a real instance, a real registry, real files; no run is executed here.
+
+`test_seven_edits` (soak) has the daemon and the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.execution.backfill import BulkActionStatus
+
+from assets.resources import SNAPSHOT, Podium
+from ops.config import Snapshot
+from ops.core.workspace import Workspace
+from ops.retraining.estimate import Estimate
+from ops.stages.curation import materialize_shortlist
+from ops.stages.problems import materialize_raw
+from pipelines.definitions import definitions
+from pipelines.retraining.by_hand import tell
+from pipelines.retraining.change import CHANGE, DEALING, RETRAINING, due
+from pipelines.retraining.schedules import CLOCKS
+from pipelines.retraining.sensor import ESTIMATE, pool_changed
+from pipelines.team import request_life
+from tests.integration.champions import crown, launch, succeed
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+RECIPE = {
+    "name": "small",
+    "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
+    "benchmarks": {name: {"train": 16, "test": 2} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
+    "curation": {"per_domain": 4, "shortlist_factor": 1.0, "near_duplicate_jaccard": 1.0},
+    "prompting": {"style": "compact", "few_shots": "none"},
+    "policy": {"kind": "scratch"},
+    "cold_start": {},
+}
+SETTLE_S = 60.0
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Ticking:
+    """A sensor that somebody ticks, and what it asks for launched as the daemon would."""
+
+    def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
+        self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
+        self.job = definitions(podium).resolve_job_def(RETRAINING)
+        self.sensor = pool_changed(self.job, self.clock)
+        self.cursor: str | None = None
+        self.file = workspace.config / "pools" / "quickstart.yaml"
+
+    def tick(self, after_s: float = 0.0) -> dg.SensorResult:
+        self.clock.now += after_s
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, resources={"podium": self.podium}
+        )  # fmt: skip
+        result = self.sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        self.cursor = result.cursor
+        return result
+
+    def said(self, after_s: float = 0.0) -> str:
+        """Why a tick asks for nothing."""
+        result = self.tick(after_s)
+        assert not result.run_requests, result.run_requests
+        assert result.skip_reason is not None
+        return str(result.skip_reason.skip_message)
+
+    def asked(self, after_s: float = 0.0) -> dg.RunRequest:
+        """What a tick asks for."""
+        result = self.tick(after_s)
+        assert result.run_requests, result.skip_reason
+        [request] = result.run_requests
+        return request
+
+    def settled(self) -> dg.RunRequest:
+        assert "settling" in self.said()
+        return self.asked(SETTLE_S)
+
+    def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
+        pool = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        edit(pool)
+        self.file.write_text(yaml.safe_dump(pool, sort_keys=False), encoding="utf-8")
+
+
+def dearer(pool: dict[str, Any]) -> None:
+    pool["workers"][0]["price"]["output"] += 1
+
+
+def without_the_last(pool: dict[str, Any]) -> None:
+    pool["workers"].pop()
+
+
+def another_model(pool: dict[str, Any]) -> None:
+    pool["workers"][0]["model"] = "local/guesser"
+
+
+NOVICE = {
+    "name": "novice", "model": "local/guesser", "price": {"input": 1, "output": 1}, "latency_s": 0.1, "tags": ["tool"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Workspace:
+    """A project with problems, and no champion."""
+    workspace = make(tmp_path_factory.mktemp("ticks") / "project")
+    for name in ("small", "other"):
+        values = RECIPE | {"name": name}
+        (workspace.config / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    setup = Podium(root=str(workspace.root), recipe="small").load()
+    for name in setup.recipe.benchmarks:
+        materialize_raw(setup, name)
+    materialize_shortlist(setup)
+    return workspace
+
+
+@pytest.fixture
+def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    """The same with its files as they were."""
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+        monkeypatch.setenv(name, "")
+    files = {file: file.read_text(encoding="utf-8") for file in prepared.config.rglob("*.yaml")}
+    yield prepared
+    for file in prepared.config.rglob("*.yaml"):
+        if file in files:
+            file.write_text(files[file], encoding="utf-8")
+        else:
+            file.unlink()
+
+
+@pytest.fixture
+def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
+    """With a champion of recipe `small`, while the resource is of another one."""
+    crown(workspace, Podium(root=str(workspace.root), recipe="small"))
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield Ticking(workspace, instance, Podium(root=str(workspace.root), recipe="other"))
+
+
+def test_without_a_champion_there_is_nothing_to_keep_true(
+    project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+        monkeypatch.setenv(name, "")
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        assert "no champion" in Ticking(project, instance, Podium(root=str(project.root))).said()
+
+
+def test_whitespace_order_tags_and_limits_are_nothing(ticking: Ticking) -> None:
+    assert "unchanged" in ticking.said()
+    ticking.file.write_text(ticking.file.read_text(encoding="utf-8") + "\n\n# nothing\n", encoding="utf-8")
+    assert "unchanged" in ticking.said(SETTLE_S)
+    ticking.change(lambda pool: pool["workers"].reverse())
+    assert "unchanged" in ticking.said(SETTLE_S)
+    ticking.change(lambda pool: pool["workers"][0].update(concurrency=1, tags=["code"]))
+    assert "unchanged" in ticking.said(SETTLE_S)
+
+
+def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
+    requests = []
+    for edit in range(30):
+        if edit < 10:
+            ticking.change(dearer)
+        requests += ticking.tick(6).run_requests or []
+        if requests:
+            break
+    [request] = requests
+    launch(ticking.instance, ticking.job, request)
+    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT])
+    assert asked.pool == ticking.podium.repeating(asked).load().pool
+    assert "is not finished" in ticking.said(SETTLE_S)
+
+
+@pytest.mark.parametrize(
+    ("edit", "plan", "estimate"),
+    [
+        (dearer, "another price: algebraist (costs)", "nothing to pay"),
+        (without_the_last, "removed: solver (evaluate, fine-tune if below the gate)", "evaluation"),
+        (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
+        (
+            lambda pool: pool["workers"].append(NOVICE),
+            "new: novice (precache, evaluate, fine-tune if it pays)", "precaching",
+        ),
+    ],
+    ids=["price", "remove", "model", "add"],
+)  # fmt: skip
+def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
+    ticking: Ticking, edit: Callable[[dict[str, Any]], object], plan: str, estimate: str
+) -> None:
+    ticking.change(edit)
+    request = ticking.settled()
+    assert request.tags["podium/plan"] == plan
+    assert estimate in request.tags[ESTIMATE]
+    assert request.tags["podium/recipe"].startswith("small,")
+    assert dg.validate_run_config(ticking.job, request.run_config)
+    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT])
+    assert asked.change is not None and asked.recipe.name == "small"
+    succeed(ticking.instance, launch(ticking.instance, ticking.job, request))
+    assert "unchanged" in ticking.said(SETTLE_S)
+
+
+def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> None:
+    ticking.change(without_the_last)
+    run = launch(ticking.instance, ticking.job, ticking.settled())
+    ticking.change(dearer)
+    ticking.change(dearer)
+    assert "is not finished" in ticking.said(600)
+    succeed(ticking.instance, run)
+    second = ticking.settled()
+    assert second.tags["podium/plan"] == "another price: algebraist (costs)"
+    succeed(ticking.instance, launch(ticking.instance, ticking.job, second))
+    assert "unchanged" in ticking.said(SETTLE_S)
+
+
+def test_an_edit_that_was_taken_back_during_its_run_is_taken_back(ticking: Ticking) -> None:
+    before = ticking.file.read_text(encoding="utf-8")
+    ticking.change(without_the_last)
+    run = launch(ticking.instance, ticking.job, ticking.settled())
+    ticking.file.write_text(before, encoding="utf-8")
+    succeed(ticking.instance, run)
+    assert ticking.settled().tags["podium/plan"].startswith("new: solver")
+
+
+def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
+    before = ticking.file.read_text(encoding="utf-8")
+    for planned in ("removed", "new", "removed", "new"):
+        if planned == "removed":
+            ticking.change(without_the_last)
+        else:
+            ticking.file.write_text(before, encoding="utf-8")
+        request = ticking.settled()
+        assert request.tags["podium/plan"].startswith(planned)
+        succeed(ticking.instance, launch(ticking.instance, ticking.job, request))
+
+
+def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> None:
+    ticking.change(dearer)
+    run = launch(ticking.instance, ticking.job, ticking.settled())
+    ticking.instance.report_run_failed(run)
+    said = ticking.said(SETTLE_S)
+    assert run.run_id[:8] in said and "podium retrain" in said
+    ticking.change(dearer)  # another change is another run, from where the last good one left the pool
+    assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
+
+
+def test_a_file_that_is_being_edited_is_told_and_waited_for(ticking: Ticking) -> None:
+    whole = ticking.file.read_text(encoding="utf-8")
+    ticking.file.write_text(whole[: len(whole) // 2] + "\n  - nam", encoding="utf-8")
+    assert "quickstart.yaml" in ticking.said()
+    ticking.file.write_text(whole, encoding="utf-8")
+    assert "unchanged" in ticking.said(SETTLE_S)
+
+
+def test_above_the_budget_it_waits_for_a_person_and_says_so_once_on_the_assets_page(ticking: Ticking) -> None:
+    (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 0.0\n", encoding="utf-8")
+    ticking.change(another_model)
+    assert "settling" in ticking.said()
+    result = ticking.tick(SETTLE_S)
+    assert not result.run_requests
+    assert "waits for a person" in str(result.skip_reason.skip_message)
+    assert "podium retrain" in str(result.skip_reason.skip_message)
+    [note] = result.asset_events
+    assert note.asset_key == dg.AssetKey("worker_pool")
+    assert "precaching" in str(note.metadata["estimate"].value)
+    again = ticking.tick(SETTLE_S)
+    assert not again.asset_events and "waits for a person" in str(again.skip_reason.skip_message)
+    (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 1000\n", encoding="utf-8")
+    assert ticking.asked(SETTLE_S).tags["podium/plan"].startswith("changed: ")
+
+
+def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
+    from datetime import date
+
+    from ops.retraining.quarantine import quarantine
+
+    pool = ticking.podium.load().pool
+    quarantine(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
+    assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
+
+
+def test_a_lifecycle_of_the_champions_recipe_deals_with_a_change_and_another_recipes_does_not(ticking: Ticking) -> None:
+    ticking.change(without_the_last)
+    life = definitions(ticking.podium).resolve_job_def("lifecycle")
+    assert life.name in DEALING
+    for recipe, planned in (("other", True), ("small", False)):
+        podium = Podium(root=str(ticking.workspace.root), recipe=recipe)
+        run = ticking.instance.create_run_for_job(life, run_config=podium.run_config(), tags=podium.launch_tags())
+        succeed(ticking.instance, run)
+        assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate == planned
+
+
+def test_a_teams_life_is_waited_for_and_deals_with_a_change_when_it_was_whole(ticking: Ticking) -> None:
+    ticking.change(without_the_last)
+    assert "settling" in ticking.said()
+    podium = Podium(root=str(ticking.workspace.root), recipe="small")
+    for stages, planned in ((["precaching"], True), ([], False)):
+        named = request_life(podium, ticking.instance, definitions(podium), stages)
+        assert f"the team's life {named} is not finished" in ticking.said(SETTLE_S)
+        life = ticking.instance.get_backfill(named)
+        assert life is not None
+        ticking.instance.update_backfill(life.with_status(BulkActionStatus.COMPLETED_SUCCESS))
+        found = due(ticking.podium, ticking.workspace, ticking.instance)
+        assert found.plan.evaluate == planned
+        assert found.after == ("" if planned else named)
+    assert "unchanged" in ticking.said(SETTLE_S)
+    ticking.change(dearer)
+    assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
+
+
+def test_the_command_tells_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not tell(ticking.workspace)
+    assert "no difference" in capsys.readouterr().out
+    ticking.change(without_the_last)
+    assert tell(ticking.workspace)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "- solver" in told and "removed: solver" in told and "fine-tuning" in told
+    assert not ticking.workspace.ledger.exists() or "Traceback" not in told
+
+
+@pytest.mark.parametrize("clock", CLOCKS, ids=lambda clock: clock.name)
+def test_schedules_start_the_champions_recipe_and_say_what_it_costs(ticking: Ticking, clock: Any) -> None:
+    code = definitions(ticking.podium)
+    schedule = code.resolve_schedule_def(clock.name)
+    tick = schedule.evaluate_tick(
+        dg.build_schedule_context(instance=ticking.instance, resources={"podium": ticking.podium})
+    )
+    [request] = tick.run_requests
+    assert request.tags["podium/recipe"].startswith("small,")
+    assert "$" in request.tags[ESTIMATE]
+    assert dg.validate_run_config(code.resolve_job_def(clock.job), request.run_config)
+
+
+def test_an_estimate_of_nothing_says_so() -> None:
+    assert str(Estimate()) == "nothing to pay: nobody is asked"
+    assert CHANGE.startswith("podium/")

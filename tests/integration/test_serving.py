@@ -1,0 +1,294 @@
+"""OpenAI's own client against the server in a process of its own, with embedded workers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from ops.config import Pool, load_pool
+from ops.serving.http.access import TOKENS
+from ops.workflow.grammar import Step, Workflow
+from tests.command import podium
+from tests.serving.running import Running
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "a-token-that-is-long-enough"
+WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
+SIX_BY_SEVEN = r"What is $6 \cdot 7$?"
+
+
+def two_workers() -> Pool:
+    whole = load_pool(ROOT / "config", "quickstart")
+    return whole.model_copy(update={"workers": (whole.worker("algebraist"), whole.worker("guesser"))})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = Running(tmp_path_factory.mktemp("serving"), two_workers(), **{TOKENS: TOKEN})
+    running.settings(follow_s=0.2).version("1", WORKFLOW).champion("1")
+    with running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0, timeout=120)
+
+
+def ask(client: openai.OpenAI, text: str = SIX_BY_SEVEN, **more: Any) -> Any:
+    return client.chat.completions.create(model="conductor", messages=[{"role": "user", "content": text}], **more)
+
+
+def test_a_chat_completion_with_usage_and_cost(client: openai.OpenAI) -> None:
+    reply = ask(client)
+    assert "42" in reply.choices[0].message.content and reply.choices[0].finish_reason == "stop"
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens > 0
+    account = reply.model_extra["podium"]
+    assert account["version"] == "1" and account["cost_usd"] > 0 and "workflow" not in account
+    assert reply._request_id.startswith("req_")
+
+
+def test_the_workflow_on_request(client: openai.OpenAI) -> None:
+    account = ask(client, extra_body={"podium": {"workflow": True}}).model_extra["podium"]
+    assert account["workflow"] == WORKFLOW and [step["worker"] for step in account["steps"]] == ["algebraist"] * 2
+
+
+def test_a_stream_tells_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    told = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert "42" in text and told[1:3] == ["step", "step"] and chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage.total_tokens > 0 and chunks[-1].choices == []
+
+
+def test_a_response_and_its_stream(client: openai.OpenAI) -> None:
+    reply = client.responses.create(model="conductor", input=SIX_BY_SEVEN)
+    assert "42" in reply.output_text and reply.status == "completed"
+    assert [item.type for item in reply.output] == ["reasoning", "reasoning", "message"]
+    with client.responses.stream(model="conductor", input=SIX_BY_SEVEN) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert final.output_text == reply.output_text and final.usage.total_tokens == reply.usage.total_tokens
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
+    assert kinds.index("response.output_item.done") < kinds.index("response.output_text.delta")
+
+
+def test_the_model_is_listed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["conductor"]
+    with pytest.raises(openai.NotFoundError, match="not served here"):
+        client.models.retrieve("gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "code", "parameter"),
+    [
+        ({"model": "gpt-5"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"n": 2}, openai.BadRequestError, "invalid_value", "n"),
+        ({"messages": []}, openai.BadRequestError, "invalid_value", "messages"),
+        ({"extra_body": {"podium": {"forbidden": ["nobody"]}}}, openai.BadRequestError, "invalid_value",
+         "podium.forbidden"),
+        ({"extra_body": {"podium": {"budget_usd": 0.0}}}, openai.APIStatusError, "budget_exceeded", None),
+    ],
+)  # fmt: skip
+def test_errors_have_openais_shape(
+    client: openai.OpenAI, changed: dict[str, Any], error: type[openai.APIStatusError], code: str, parameter: str | None
+) -> None:
+    body = {"model": "conductor", "messages": [{"role": "user", "content": "What is $8 \\cdot 9$?"}], **changed}
+    with pytest.raises(error) as raised:
+        client.chat.completions.create(**body)
+    assert (raised.value.code, raised.value.param) == (code, parameter)  # type: ignore[attr-defined]
+    assert raised.value.request_id
+
+
+def test_an_error_in_a_stream_is_raised_by_the_client(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.APIError, match="left"):
+        list(ask(client, "What is $8 \\cdot 11$?", stream=True, extra_body={"podium": {"budget_usd": 0.0}}))
+
+
+def test_only_with_the_token(server: Running) -> None:
+    stranger = openai.OpenAI(base_url=f"{server.url}/v1", api_key="another-token-of-some-length", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        ask(stranger)
+    for path in ("/metrics", "/v1/models", "/invocations", "/docs", "/agent/info"):
+        assert httpx.get(server.url + path, trust_env=False).status_code == 401, path
+    assert httpx.get(f"{server.url}/health", trust_env=False).json() == {"status": "ready"}
+
+
+def test_what_is_no_request(server: Running) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
+        url = "/v1/chat/completions"
+        replies = [
+            http.post(url, content=b"{", headers={"content-type": "application/json"}),
+            http.post(url, content=b"{}", headers={"content-type": "text/plain"}),
+            http.post(url, content=b" " * 1_000_001, headers={"content-type": "application/json"}),
+            http.get(url),
+            http.get("/v1/embeddings"),
+        ]
+        named = http.get("/health", headers={"x-request-id": "my-own-id"})
+        unnamed = http.get("/health", headers={"x-request-id": "bad id, really"})
+    assert [reply.status_code for reply in replies] == [400, 415, 413, 405, 404]
+    assert all(reply.json()["error"]["code"] and reply.headers["x-request-id"] for reply in replies)
+    assert named.headers["x-request-id"] == "my-own-id" and unnamed.headers["x-request-id"].startswith("req_")
+
+
+def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    running = Running(tmp_path, two_workers()).settings(follow_s=0.1, at_once=64)
+    for name, text in (("1", WORKFLOW), ("2", Workflow.single(0).render()), ("mute", "nothing")):
+        running.version(name, text, seconds=0.02)
+    (running.version("torn", WORKFLOW).folder / "versions" / "torn" / "podium.json").write_text("{", encoding="utf-8")
+    versions: list[str] = []
+    going = threading.Event()
+    with running.champion("1"):
+        url = f"{running.url}/v1/chat/completions"
+
+        def ask_on(start: int) -> None:
+            with httpx.Client(trust_env=False, timeout=120) as http:
+                number = start
+                while not going.is_set():
+                    content = f"What is ${number} + {start}$?"
+                    body = {"model": "conductor", "messages": [{"role": "user", "content": content}]}
+                    versions.append(http.post(url, json=body).raise_for_status().json()["podium"]["version"])
+                    number += 100
+
+        with ThreadPoolExecutor(8) as threads:
+            askers = [threads.submit(ask_on, start) for start in range(8)]
+            try:
+                running.champion("2").until_version("2")
+                for broken in ("torn", "mute"):
+                    before = running.metric("podium_swaps_total", outcome="failed")
+                    running.champion(broken)
+                    while running.metric("podium_swaps_total", outcome="failed") == before:
+                        assert running.process.poll() is None
+                    assert running.version_in_service() == "2"
+                (running.folder / "current").unlink()  # the registry is away
+                while running.metric("podium_swaps_total", outcome="unreachable") == 0:
+                    assert running.process.poll() is None
+                running.champion("1").until_version("1")
+            finally:
+                going.set()
+            for asker in askers:
+                asker.result()  # nothing was dropped: each response was a 200
+        assert set(versions) == {"1", "2"}
+        assert running.metric("podium_requests_total", status="200", route="/v1/chat/completions") == len(versions)
+
+
+def test_more_than_there_are_places_for_are_told_to_come_again(tmp_path: Path) -> None:
+    running = Running(tmp_path, two_workers()).settings(at_once=2, waiting=2, batch=1)
+    running.version("1", WORKFLOW, seconds=0.5).champion("1")
+    with running:
+
+        def post(number: int) -> httpx.Response:
+            body = {"model": "conductor", "messages": [{"role": "user", "content": f"What is ${number} + 1$?"}]}
+            return httpx.post(f"{running.url}/v1/chat/completions", json=body, trust_env=False, timeout=120)
+
+        with ThreadPoolExecutor(12) as threads:
+            replies = list(threads.map(post, range(12)))
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert len(replies) - len(refused) == sum(reply.status_code == 200 for reply in replies) >= 4
+        assert refused and all(int(reply.headers["retry-after"]) >= 1 for reply in refused)
+        assert {reply.json()["error"]["code"] for reply in refused} == {"rate_limit_exceeded"}
+        patient = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=10, timeout=120)
+        with ThreadPoolExecutor(8) as threads:
+            texts = threads.map(lambda n: ask(patient, f"What is ${n} + 2$?").choices[0].message.content, range(8))
+            assert [str(n + 2) in (text or "") for n, text in enumerate(texts)] == [True] * 8
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_in_flight_ends_before_the_server_does(tmp_path: Path, how: signal.Signals) -> None:
+    running = Running(tmp_path, two_workers()).settings()
+    running.version("1", WORKFLOW, seconds=1.5).champion("1")
+    with running, ThreadPoolExecutor(1) as threads:
+        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=120)
+        asked = threads.submit(ask, client)
+        while running.metric("podium_in_flight") == 0:
+            assert not asked.done()
+        assert running.end(how) == 0
+        assert "42" in asked.result().choices[0].message.content
+    assert "Traceback" not in running.text
+
+
+def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
+    running = Running(tmp_path, two_workers()).settings().version("1", WORKFLOW, seconds=1.0).champion("1")
+    with running:
+        client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", timeout=120)
+        with pytest.raises(openai.APIStatusError) as raised:
+            ask(client, extra_body={"podium": {"deadline_s": 0.2}})
+        assert (raised.value.status_code, raised.value.code) == (504, "deadline_exceeded")
+        assert "42" in ask(client).choices[0].message.content
+        assert running.metric("podium_requests_total", status="504") == 1, "asked once: it would end the same"
+
+
+def test_mlflows_agent_server_answers_beside(tmp_path: Path) -> None:
+    running = Running(
+        tmp_path, two_workers(), MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db", MLFLOW_DISABLE_TELEMETRY="true"
+    )
+    with running.settings().version("1", WORKFLOW).champion("1"):
+        body: dict[str, Any] = {"input": [{"role": "user", "content": SIX_BY_SEVEN}]}
+        with httpx.Client(base_url=running.url, trust_env=False, timeout=240) as http:
+            whole = http.post("/invocations", json=body).raise_for_status().json()
+            streamed = http.post("/invocations", json=body | {"stream": True}).raise_for_status().text
+            wrong = http.post("/invocations", json=body | {"custom_inputs": {"forbidden": ["nobody"]}}).json()
+            info = http.get("/agent/info").raise_for_status().json()
+        through_client = openai.OpenAI(base_url=running.url, api_key="none", timeout=240)
+        assert "42" in through_client.responses.create(model="conductor", input=body["input"]).output_text
+    assert "42" in whole["output"][-1]["content"][0]["text"] and whole["custom_outputs"]["workflow"] == WORKFLOW
+    assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
+    assert (wrong["status"], wrong["error"]["code"]) == ("failed", "invalid_value")
+    assert info["agent_api"] == "responses"
+
+
+def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(TOKENS, raising=False)
+    assert podium("serve", "--host", "0.0.0.0") == 1
+    assert "can be reached from other machines" in (error := capsys.readouterr().err) and "openssl rand" in error
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    from ops.core.errors import PodiumError
+    from ops.serving.http import server as http_server
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PodiumError, match=f"127.0.0.1:{port}: .*--port"):
+            http_server.run(None, "127.0.0.1", port)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seconds", [pytest.param(3.0), pytest.param(120.0, marks=pytest.mark.soak)])
+def test_two_hundred_at_once(tmp_path: Path, seconds: float) -> None:
+    running = Running(tmp_path, load_pool(ROOT / "config", "quickstart")).settings()
+    texts = [Workflow((Step(n % 9, "Solve."), Step((n + 4) % 9, "Check it.", "all"))).render() for n in range(9)]
+    running.version("1", *texts, seconds=0.05).champion("1")
+
+    async def ask_on(http: httpx.AsyncClient, asker: int) -> list[int]:
+        statuses, end = [], time.monotonic() + seconds
+        while time.monotonic() < end or not statuses:
+            content = f"What is ${asker} + {len(statuses)}$?"
+            body = {"model": "conductor", "messages": [{"role": "user", "content": content}]}
+            statuses.append((await http.post("/v1/chat/completions", json=body)).status_code)
+        return statuses
+
+    async def all_at_once() -> list[int]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=running.url, limits=limits, timeout=240, trust_env=False) as http:
+            return [status for each in await asyncio.gather(*(ask_on(http, n) for n in range(200))) for status in each]
+
+    with running:
+        statuses = asyncio.run(all_at_once())
+        assert set(statuses) == {200} and len(statuses) >= 200
+        assert running.metric("podium_answers_total", status="answered") == len(statuses)
+        assert running.metric("podium_detours_total") == 0
+        assert running.metric("podium_batch_count") < len(statuses), "some are written for together"

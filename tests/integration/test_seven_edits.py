@@ -1,0 +1,291 @@
+"""The pool of a champion edited in seven ways while the daemon and the sensor are on: the planned work, once.
+
+A life, a daemon, and runs that it launches in processes of their own: minutes. `test_pool_changed` has the sensor's
+ticks alone. Printed with `-s`: the event log as the table of docs/retraining.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
+
+from ops.core.workspace import Workspace
+from ops.curation.card import markdown_table
+from ops.release import registry
+from ops.spending.ledger import Ledger
+from pipelines.dev import code_location
+from pipelines.home import prepare
+from tests.command import start_run
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+
+PATIENCE_S = 1800.0
+"""How long a run may take before the test gives up."""
+TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
+RECIPE: dict[str, Any] = {
+    "name": "edited",
+    "seed": 3,
+    "pool": "quickstart",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
+    "benchmarks": {name: {"train": 24, "test": 4} for name in TRAINED},
+    "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+    "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
+    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3},
+    "grpo": {
+        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
+        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
+    },
+    "fine_tune": {"steps": 1},
+    "evaluation": {"batch": 32},
+}  # fmt: skip
+ANYTHING = {
+    "min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0, "max_loss_against_champion": 1.0,
+    "max_benchmark_loss": 1.0, "max_cost_ratio": 1000.0, "max_latency_ratio": 1000.0, "confidence": 0.999999,
+}  # fmt: skip
+"""A gate that any policy passes; `NOTHING` is one that none does."""
+NOTHING = ANYTHING | {"min_gain_over_best_worker": 0.9}
+
+
+@dataclass
+class Line:
+    """One edit and what came of it."""
+
+    edit: str
+    runs: int
+    plan: str
+    materialized: list[str]
+    columns: list[str]
+    calls: int
+    outcome: str
+
+
+@dataclass
+class Log:
+    """The edits' lines, by their names."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+
+    def table(self) -> str:
+        head = ("edit", "runs", "plan", "made", "columns asked", "calls paid", "outcome")
+        rows = [
+            (one.edit, str(one.runs), one.plan, ", ".join(one.materialized), ", ".join(one.columns), str(one.calls),
+             one.outcome)
+            for one in self.lines.values()
+        ]  # fmt: skip
+        return markdown_table(head, rows)
+
+
+class Watched:
+    """A workspace whose sensor is on."""
+
+    def __init__(self, workspace: Workspace, instance: dg.DagsterInstance) -> None:
+        self.workspace, self.instance, self.log = workspace, instance, Log()
+        self.pool = workspace.config / "pools" / "quickstart.yaml"
+
+    def runs(self) -> list[dg.DagsterRun]:
+        """The runs of the job, oldest first."""
+        return list(reversed(self.instance.get_runs(dg.RunsFilter(job_name="retraining"))))
+
+    def ticks(self) -> list[InstigatorTick]:
+        [state] = [each for each in self.instance.all_instigator_state() if each.name == "pool_changed"]
+        return list(self.instance.get_ticks(state.instigator_origin_id, state.selector_id))
+
+    def edited(
+        self, name: str, edit: Callable[[], None], *, runs: int, meanwhile: Callable[[], None] | None = None
+    ) -> Line:
+        """Edit, wait until so many runs have ended and two ticks found nothing more to do; what they did."""
+        before, calls, champion = len(self.runs()), self.calls(), self.champion()
+        edit()
+        if meanwhile is not None:
+            self.wait(lambda: any(not run.is_finished for run in self.runs()[before:]))
+            meanwhile()
+        began = time.time()
+        self.wait(lambda: len(self.runs()) >= before + runs and all(run.is_finished for run in self.runs()))
+        ended = max([began, *(self.ended(run) for run in self.runs()[before:])])
+        self.wait(lambda: sum(self.idle(tick, ended) for tick in self.ticks()) >= 2)
+        done = self.runs()[before:]
+        assert all(run.status == dg.DagsterRunStatus.SUCCESS for run in done), [run.status for run in done]
+        made, columns = self.made(done)
+        now = self.champion()
+        standing = self.standing() if "champion_standing" in made else "nothing to do"
+        line = Line(
+            edit=name,
+            runs=len(done),
+            plan="; ".join(run.tags["podium/plan"] for run in done) or "nothing",
+            materialized=made,
+            columns=columns,
+            calls=self.calls() - calls,
+            outcome=standing if now == champion else f"{standing}; champion {champion} → {now}",
+        )
+        self.log.lines[name] = line
+        return line
+
+    def idle(self, tick: InstigatorTick, since: float) -> bool:
+        return tick.timestamp > since and tick.status == TickStatus.SKIPPED and "unchanged" in str(tick.skip_reason)
+
+    def ended(self, run: dg.DagsterRun) -> float:
+        record = self.instance.get_run_record_by_id(run.run_id)
+        return float(record.end_time or 0.0) if record else 0.0
+
+    def made(self, runs: list[dg.DagsterRun]) -> tuple[list[str], list[str]]:
+        """Assets that these runs' stages materialized, in order, and the workers whose columns they asked for."""
+        names: dict[str, None] = {}
+        workers: dict[str, None] = {}
+        for run in runs:
+            parts = self.instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": run.run_id}))
+            for part in reversed(parts):
+                for entry in self.instance.all_logs(part.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+                    event = entry.dagster_event
+                    assert event is not None and event.asset_key is not None
+                    names[event.asset_key.to_user_string()] = None
+                    if event.asset_key.to_user_string() == "worker_responses" and event.partition:
+                        workers[event.partition.split("|")[1]] = None
+        return list(names), list(workers)
+
+    def standing(self) -> str:
+        event = self.instance.get_latest_materialization_event(dg.AssetKey("champion_standing"))
+        assert event is not None and event.asset_materialization is not None
+        facts = event.asset_materialization.metadata
+        return f"{'fine-tuned' if facts['fine_tune'].value else 'not trained'}: {facts['why'].value}"
+
+    def champion(self) -> str:
+        known = registry.champion(self.workspace)
+        return known.version if known else ""
+
+    def calls(self) -> int:
+        return sum(spent.calls for spent in Ledger(self.workspace.ledger).by_run().values())
+
+    def wait(self, reached: Callable[[], bool]) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert time.monotonic() < until, [tick.skip_reason or tick.error for tick in self.ticks()[:3]]
+            time.sleep(1.0)
+
+    def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
+        """Edit the pool's values; the file is written whole, as an editor does."""
+        values = yaml.safe_load(self.pool.read_text(encoding="utf-8"))
+        edit(values)
+        self.write(yaml.safe_dump(values, sort_keys=False))
+
+    def write(self, text: str) -> None:
+        half = self.pool.with_name(".half")
+        half.write_text(text, encoding="utf-8")
+        half.replace(self.pool)
+
+    def gate(self, values: dict[str, float]) -> None:
+        (self.workspace.config / "promotion.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+def dear(values: dict[str, Any]) -> None:
+    for worker in values["workers"]:
+        worker["price"]["output"] += 1
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Watched]:
+    workspace = make(tmp_path_factory.mktemp("edited") / "project")
+    (workspace.config / "recipes" / "edited.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(ANYTHING), encoding="utf-8")
+    (workspace.config / "retraining.yaml").write_text("settle_s: 10\nmin_oracle_rise: 0.5\n", encoding="utf-8")
+    process = start_run(workspace.root, "edited")
+    printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    with watching(workspace) as daemon:
+        yield daemon
+
+
+@contextlib.contextmanager
+def watching(workspace: Workspace) -> Iterator[Watched]:
+    """The sensor switched on, and a daemon in a process of its own."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+            patch.setenv(name, "")
+        prepare(workspace)
+        where = code_location(workspace)
+        patch.setenv("PYTHONPATH", str(workspace.root))  # its copy of the code, whatever else is installed
+        log = stack.enter_context((workspace.state / "daemon.log").open("w"))
+        turned = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "dagster", "sensor", "start", "pool_changed", *where],
+            cwd=workspace.dagster_home, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert turned.returncode == 0, turned.stdout + turned.stderr
+        daemon = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", "from dagster._daemon.cli import main; main()", "run", *where],
+            cwd=workspace.dagster_home, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            with dg.DagsterInstance.get() as instance:
+                yield Watched(workspace, instance)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(daemon.pid, signal.SIGTERM)
+            try:
+                daemon.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                os.killpg(daemon.pid, signal.SIGKILL)
+
+
+def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
+    text = watched.pool.read_text(encoding="utf-8")
+    blank = watched.edited("whitespace", lambda: watched.write(text + "\n# nothing\n\n"), runs=0)
+    assert (blank.runs, blank.calls) == (0, 0)
+
+    other = watched.edited("reorder", lambda: watched.change(lambda pool: pool["workers"].reverse()), runs=0)
+    assert (other.runs, other.calls) == (0, 0)
+
+    price = watched.edited(
+        "change price, ten edits", lambda: [watched.change(dear) for _ in range(10)] and None, runs=1  # type: ignore[func-returns-value]
+    )  # fmt: skip
+    assert (price.runs, price.calls, price.columns) == (1, 0, [])
+    assert price.plan.startswith("another price: ")
+    assert price.materialized == ["worker_pool", "worker_profiles", "leaderboard", "champion_standing"]
+
+    gone = watched.edited("remove", lambda: watched.change(lambda pool: pool["workers"].pop(0)), runs=1)
+    assert gone.runs == 1
+    assert gone.columns == [] and "conductor" not in gone.materialized
+    assert "benchmark_scores" in gone.materialized
+
+    new = {"name": "novice", "model": "local/guesser", "price": {"input": 1, "output": 1}, "latency_s": 0.1,
+           "temperature": 0.5, "tags": ["tool"]}  # fmt: skip
+    added = watched.edited("add", lambda: watched.change(lambda pool: pool["workers"].append(new)), runs=1)
+    assert (added.runs, added.columns) == (1, ["novice"])
+    assert "conductor" not in added.materialized and "no newcomer pays" in added.outcome
+
+    def another_model(pool: dict[str, Any]) -> None:
+        pool["workers"][-1]["model"] = "local/scholar"
+
+    watched.gate(NOTHING)
+    before = watched.champion()
+    changed = watched.edited("change model", lambda: watched.change(another_model), runs=1)
+    assert (changed.runs, changed.columns) == (1, ["novice"])
+    assert changed.outcome.startswith("fine-tuned: below the gate")
+    assert {"training_mix", "conductor", "registered_model", "promotion"} <= set(changed.materialized)
+    challenger = registry.challenger(watched.workspace)
+    assert challenger is not None and challenger.version == str(1 + int(before))
+
+    watched.gate(ANYTHING)
+    meanwhile = watched.edited(
+        "edit while a run is in progress",
+        lambda: watched.change(lambda pool: pool["workers"].pop(0)),
+        meanwhile=lambda: [watched.change(dear) for _ in range(2)] and None,  # type: ignore[func-returns-value]
+        runs=2,
+    )
+    assert meanwhile.runs == 2
+    first, second = meanwhile.plan.split("; another price")
+    assert first.startswith("removed: ") and second
+    print(f"\n{watched.log.table()}")

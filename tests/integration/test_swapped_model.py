@@ -1,0 +1,92 @@
+"""A provider swaps the model behind a name: over real HTTP, through Dagster, to the plan that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.resources import Podium
+from ops.alerts.record import kept
+from ops.config import load_pool
+from ops.config.revisions import FILE
+from ops.core.workspace import Workspace
+from ops.precaching.opening import open_client
+from ops.stages.curation import materialize_shortlist
+from ops.stages.problems import materialize_raw
+from ops.stages.responses import materialize_responses
+from pipelines.definitions import definitions
+from pipelines.retraining.change import due
+from tests.faults.remote import FaultServer
+from tests.integration.champions import crown
+from tests.integration.test_pool_changed import RECIPE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+PROBING = {"reference": 24, "questions": 6, "false_alarms": 0.2}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FaultServer]:
+    with FaultServer(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A pool of an embedded worker and a remote one, precached, with a champion."""
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("REMOTE_KEY", "nothing")
+    embedded = load_pool(project.config, "quickstart").worker("guesser")
+    remote = server.worker(api_key_env="REMOTE_KEY")
+    pool = {"name": "mixed", "workers": [each.model_dump(mode="json") for each in (embedded, remote)]}
+    (project.config / "pools" / "mixed.yaml").write_text(yaml.safe_dump(pool), encoding="utf-8")
+    recipe = RECIPE | {"pool": "mixed", "curation": RECIPE["curation"] | {"per_domain": 6}}  # type: ignore[operator]
+    (project.config / "recipes" / "small.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (project.config / "retraining.yaml").write_text(yaml.safe_dump({"probing": PROBING}), encoding="utf-8")
+    setup = Podium(root=str(project.root), recipe="small").load()
+    for name in setup.recipe.benchmarks:
+        materialize_raw(setup, name)
+    materialize_shortlist(setup)
+    materialize_responses(setup, open_client(setup, "precache"))
+    return project
+
+
+def test_a_swapped_model_is_found_set_aside_and_planned_for(
+    workspace: Workspace, server: FaultServer, tmp_path: Path
+) -> None:
+    podium = Podium(root=str(workspace.root), recipe="small")
+    crown(workspace, podium)
+    code = definitions(podium)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+
+        def night() -> dg.ExecuteInProcessResult:
+            job = code.resolve_job_def("probes")
+            done = job.execute_in_process(instance=instance, run_config=podium.run_config())
+            assert done.success
+            return done
+
+        [before] = night().get_asset_check_evaluations()
+        assert before.passed and before.description == "every worker answers as it did"
+        asked = sum(server.served().values())
+        server.order(rate=1.0, faults=["echo"])
+        nights = 0
+        while not (workspace.config / FILE).is_file():
+            nights += 1
+            assert nights <= 4, "it was not found"
+            last = night()
+        assert sum(server.served().values()) == asked + nights * PROBING["questions"] * 2
+        [check] = last.get_asset_check_evaluations()
+        assert not check.passed and check.severity == dg.AssetCheckSeverity.WARN
+        assert check.description == "remote drifted"
+        [told] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
+        assert told.title == "remote drifted" and "remote: drift-" in told.text
+        pool = load_pool(workspace.config, "mixed")
+        assert pool.worker("remote").revision.startswith("drift-")
+        assert pool.worker("guesser").revision == ""
+        planned = due(podium, workspace, instance).plan
+        assert (planned.precache, planned.fine_tune) == (("remote",), "if it falls below the gate")

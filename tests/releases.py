@@ -1,0 +1,86 @@
+"""Model versions in a real MLflow store without a model that would run: files, scores, lineage, and nothing to load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+
+from ops.core.workspace import Workspace
+from ops.evaluation.runner import ScoreRow
+from ops.evaluation.scores import save_rows
+from ops.release import registry
+from ops.release.artifacts import TAG, hashes
+from ops.release.promotion import Check, GateDecision
+
+YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
+POLICY, POOL = "test-1", "0123456789ab"
+
+
+def empty_store(folder: Path) -> Path:
+    """A new store's file, which takes MLflow seconds to make: copied, it is another new store."""
+    template = Workspace(folder)
+    with registry.connected(template) as client:
+        client.search_registered_models(max_results=1)
+    return folder / ".podium" / "mlflow" / "mlflow.db"
+
+
+def checkout(folder: Path, store: Path) -> Workspace:
+    """A checkout with a store of its own, a copy of `store`."""
+    workspace = Workspace(folder)
+    (folder / "config").mkdir(parents=True)
+    (folder / "dvc.yaml").touch()
+    (workspace.state / "mlflow").mkdir(parents=True)
+    copyfile(store, workspace.state / "mlflow" / "mlflow.db")
+    return workspace
+
+
+def version(workspace: Workspace, right: int = 6, **tags: str) -> registry.Registered:
+    """Register one, whose policy is a file of its own, as challenger."""
+    import json
+
+    import mlflow
+
+    lineage = registry.Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", 1.25)
+    facts = lineage.tags() | tags
+    with registry.connected(workspace) as client, TemporaryDirectory() as scratch:
+        home = registry.experiment(client, workspace)
+        run = client.create_run(home, tags=facts)
+        files = Path(scratch) / "model"
+        (files / "artifacts" / "policy").mkdir(parents=True)
+        (files / "artifacts" / "policy" / "model.safetensors").write_bytes(bytes(range(256)) * 16)
+        (files / "artifacts" / "policy" / "podium.json").write_text("{}")
+        (files / "artifacts" / "pool.yaml").write_text("workers: []\n")
+        (files / "agent.py").write_text("AGENT = 1\n")
+        save_rows(scored(right), Path(scratch) / "scores.parquet", texts=False)
+        client.log_artifact(run.info.run_id, str(Path(scratch) / "scores.parquet"))
+        model = client.create_logged_model(home, registry.MODEL, source_run_id=run.info.run_id)
+        client.log_model_artifacts(model.model_id, str(files))
+        client.finalize_logged_model(model.model_id, "READY")
+        found = json.dumps(hashes(files))
+        mlflow.register_model(f"models:/{model.model_id}", registry.MODEL, tags=facts)
+        number = max(client.search_model_versions(f"name = '{registry.MODEL}'"), key=lambda v: int(v.version)).version
+        client.set_model_version_tag(registry.MODEL, number, TAG, found)
+        client.set_registered_model_alias(registry.MODEL, registry.CHALLENGER, number)
+    return registry.named(workspace, str(number))
+
+
+def model_folder(workspace: Workspace, registered: registry.Registered) -> Path:
+    """Where a version's files lie in a local store."""
+    return workspace.mlflow_artifacts / "models" / registered.model_id / "artifacts"
+
+
+def scored(right: int, benchmarks: Sequence[str] = ("mmlu", "gpqa_diamond"), questions: int = 10) -> list[ScoreRow]:
+    """So many of a benchmark's questions right."""
+    row = ScoreRow(
+        benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
+        status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
+        completion="", answer="", unscorable=False,
+    )  # fmt: skip
+    return [
+        replace(row, benchmark=name, problem_id=str(i), correct=int(i < right))
+        for name in benchmarks
+        for i in range(questions)
+    ]

@@ -1,0 +1,238 @@
+"""The ledger in Postgres: the cap holds over machines, over restarts of the server, and over who is taken for dead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
+from ops.spending.books import Spent
+from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
+from ops.spending.shared import SharedStore
+from tests.team.servers import Postgres, until
+
+NOWHERE = Path("/nonexistent/ledger.sqlite")
+
+
+def open_(url: str, **settings: Any) -> Ledger:
+    return Ledger(NOWHERE, SharedStore(url, **settings))
+
+
+def pay(ledger: Ledger, run: str, usd: float, worst: float, cap: float, purpose: str = "test", key: str = "") -> None:
+    [held] = ledger.mark_sent(Departure(ledger.reserve(run, worst, cap), purpose, "w", key))
+    ledger.settle(Bill(held, purpose, "w", usd, 10, 5, key))
+
+
+def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) -> None:
+    shared, local = open_(postgres.database()), Ledger(tmp_path / "ledger.sqlite")
+    for ledger in (shared, local):
+        for run, purpose, usd in [("a", "precache", 0.25), ("a", "training", 0.5), ("b", "training", 2.0)]:
+            pay(ledger, run, usd, 2.0, 10.0, purpose)
+        [lost] = ledger.mark_sent(Departure(ledger.reserve("a", 1.0, 10.0), "training", "w", "k"))
+        ledger.lose(lost)
+        assert ledger.unmeasured() == ["k"]
+        ledger.measure({"k": 0.125})
+    for name in ("by_run", "by_purpose", "by_worker", "by_month"):
+        assert getattr(shared, name)() == getattr(local, name)()
+    assert shared.by_run() == {"a": Spent(0.875, 2, 20, 10, 1, 0.125), "b": Spent(2.0, 1, 10, 5)}
+    assert shared.mean_tokens("training") == local.mean_tokens("training") == {"w": (10.0, 5.0)}
+    assert [call[1:] for call in shared.latest(9)] == [call[1:] for call in local.latest(9)]
+    assert shared.open_reservations() == {}
+    shared.close()
+
+
+def test_the_variable_names_the_server_and_what_is_wrong_is_told(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.database()
+    monkeypatch.setenv("PODIUM_LEDGER_URL", url)
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    pay(ledger, "run", 0.5, 1.0, 10.0)
+    ledger.close()
+    assert not (tmp_path / "ledger.sqlite").exists()
+    assert open_(url).spent("run") == 0.5
+    monkeypatch.setenv("PODIUM_LEDGER_URL", "mysql://podium:secret@host/db")
+    with pytest.raises(ConfigError, match="no address of a Postgres") as told:
+        open_ledger(tmp_path)
+    assert "secret" not in str(told.value)
+    with pytest.raises(LedgerUnavailable, match=r"does not answer.*nothing is paid for") as away:
+        open_("postgresql://podium:secret@127.0.0.1:1/db", patience_s=0.2).spent("run")
+    assert "secret" not in str(away.value)
+
+
+SPEND = """
+    import sys
+    from pathlib import Path
+    from ops.core.errors import OverBudget
+    from ops.spending.ledger import Bill, Departure, Ledger
+    from ops.spending.shared import SharedStore
+
+    ledger = Ledger(Path("none"), SharedStore(sys.argv[1], lease_s=float(sys.argv[2])))
+    try:
+        while True:
+            [held] = ledger.mark_sent(Departure(ledger.reserve("run", 0.01, 1.0), "test", "w", ""))
+            ledger.settle(Bill(held, "test", "w", 0.006, 1, 1))
+            print("paid", flush=True)
+    except OverBudget:
+        pass
+    ledger.close()
+"""
+
+
+HELD = """SELECT (SELECT coalesce(sum(usd), 0) FROM spent) + (SELECT coalesce(sum(usd), 0) FROM blocks)"""
+
+
+def spender(url: str, lease_s: float = 60.0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(SPEND), url, str(lease_s)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_share_nothing_but_the_server_never_pass_the_cap_and_use_it_up(postgres: Postgres) -> None:
+    url = postgres.database()
+    processes = [spender(url) for _ in range(3)]
+    watcher, highest = open_(url), 0.0
+    while any(process.poll() is None for process in processes):
+        highest = max(highest, watcher._store.read(lambda known: known.execute(HELD).fetchone()[0]))
+    paid = 0
+    for process in processes:
+        assert process.stdout is not None
+        paid += process.stdout.read().count("paid")
+        assert process.wait() == 0
+    assert watcher.by_run()["run"].calls == paid
+    assert highest <= 1.0 + 1e-6
+    assert 1.0 - 0.011 <= watcher.spent("run") <= 1.0 + 1e-9
+
+
+def test_of_a_machine_that_is_gone_what_was_sent_is_spent_and_the_rest_is_free_after_its_lease(
+    postgres: Postgres,
+) -> None:
+    url = postgres.database()
+    gone = open_(url, lease_s=1.5)
+    waiting = gone.reserve("run", 0.5, 1.0)
+    [sent] = gone.mark_sent(Departure(gone.reserve("run", 0.25, 1.0), "test", "w", "k"))
+    assert waiting.usd == 0.5 and sent.sent
+    other = open_(url, lease_s=1.5)
+    with pytest.raises(OverBudget):
+        other.reserve("run", 0.5, 1.0)
+    store = gone._store
+    assert isinstance(store, SharedStore)
+    with store._leases.held() as held:
+        held.clear()  # as if it had no power any more: nothing renews its lease
+
+    def is_free() -> bool:
+        try:
+            other.release(other.reserve("run", 0.7, 1.0))
+        except OverBudget:
+            return False
+        return True
+
+    until(is_free, "the dead process's room is free")
+    assert other.by_run()["run"] == Spent(0.25, 0, 0, 0, 1, 0.25)
+    # It was only suspended: what it sent is settled once, and what it still wants to send needs room of its own.
+    gone.settle(Bill(sent, "test", "w", 0.1, 1, 1, "k"))
+    assert other.by_run()["run"] == Spent(0.1, 1, 1, 1)
+    other.reserve("run", 0.8, 1.0)
+    with pytest.raises(OverBudget):
+        gone.mark_sent(Departure(waiting, "test", "w", "k2"))
+    gone.close()
+    other.close()
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_restarts_is_waited_for_and_nothing_is_booked_twice(postgres: Postgres, mode: str) -> None:
+    url = postgres.database()
+    ledger, paid, ended = open_(url), 0, threading.Event()
+
+    def spend() -> None:
+        nonlocal paid
+        while not ended.is_set():
+            pay(ledger, "run", 0.001, 0.01, 1e6)
+            paid += 1
+
+    thread = threading.Thread(target=spend)
+    thread.start()
+
+    def goes_on() -> None:
+        before = paid
+        until(lambda: paid > before + 20, "calls are booked")
+
+    try:
+        for _ in range(2):
+            goes_on()
+            postgres.stop(mode)
+            time.sleep(0.5)
+            postgres.start()
+        goes_on()
+    finally:
+        ended.set()
+        thread.join()
+    sums = ledger.by_run()["run"]
+    assert (sums.calls, sums.lost) == (paid, 0)
+    assert sums.usd == pytest.approx(0.001 * paid)
+    assert ledger.open_reservations() == {}
+    ledger.close()
+
+
+def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postgres: Postgres) -> None:
+    url = postgres.database()
+    ledger = open_(url)
+    held = ledger.reserve("run", 0.5, 10.0)
+    store = ledger._store
+    assert isinstance(store, SharedStore)
+    connected, broken = store._connected, []
+
+    class Breaks:
+        """The connection, whose transaction is committed and then ends as one whose server was lost."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def transaction(self) -> Any:
+            whole = self._connection.transaction()
+
+            class Transaction:
+                def __enter__(self) -> Any:
+                    return whole.__enter__()
+
+                def __exit__(self, *error: Any) -> Any:
+                    whole.__exit__(*error)
+                    broken.append(True)
+                    raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+            return Transaction()
+
+    def once() -> Any:
+        return connected() if broken else Breaks(connected())
+
+    store._connected = once  # type: ignore[method-assign]
+    ledger.settle(Bill(held, "test", "w", 0.25, 1, 1))
+    assert broken
+    assert ledger.by_run()["run"] == Spent(0.25, 1, 1, 1)
+    ledger.close()
+
+
+def test_a_killed_process_leaves_nothing_reserved_for_ever(postgres: Postgres) -> None:
+    url = postgres.database()
+    process = spender(url, lease_s=1.0)
+    assert process.stdout is not None and process.stdout.readline() == "paid\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    other = open_(url, lease_s=1.0)
+    until(lambda: other.open_reservations() == {}, "the killed process's room is free")
+    sums = other.by_run()["run"]
+    assert sums.calls >= 1 and sums.lost <= 1
+    other.close()

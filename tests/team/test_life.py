@@ -1,0 +1,215 @@
+"""A team's whole life, by the commands of docs/deployment.md: from empty engines to a champion that answers elsewhere.
+
+Two machines that are processes, a daemon, a web server; Postgres for Dagster, the ledger and MLflow's server, Redis,
+and an S3 store for MLflow's artifacts and DVC's remote. Minutes, most of them imports: every partition is a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import httpx
+import pytest
+import yaml
+
+from ops.cache import open_cache
+from ops.config import load_pool
+from ops.core.rows import load_responses
+from ops.core.workspace import Workspace
+from ops.release import registry
+from ops.spending.books import Spent
+from ops.spending.ledger import open_ledger
+from pipelines.lifecycle import STAGES
+from tests.command import PODIUM
+from tests.conftest import make_project
+from tests.serving.running import Running
+from tests.team.fleet import PROGRAMS, Fleet
+from tests.team.precaching import engines
+from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, free_port, until
+from tests.team.versions import pulled, remote_in
+
+WORKERS = ("algebraist", "librarian", "solver")
+TRAINED, UNSEEN = ("math500", "mmlu"), "gpqa_diamond"
+SHORTER: dict[str, Any] = {
+    "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, UNSEEN: {"test": 4}},
+    "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
+    "cold_start": {"steps": 150, "batch": 16, "learning_rate": 3e-3},
+    "grpo": {
+        "steps": 3, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
+        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
+    },
+    "evaluation": {"batch": 32},
+    "versions": {"push": True},
+}  # fmt: skip
+"""Of the quickstart, in minutes."""
+GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
+"""A policy of seconds does not beat anything: it asks only that there is something to judge."""
+QUESTION = "What is the density of iron?"
+
+
+def shortened(workspace: Workspace) -> Workspace:
+    """A checkout whose quickstart takes minutes."""
+    recipe, pool = workspace.config / "recipes" / "quickstart.yaml", workspace.config / "pools" / "quickstart.yaml"
+    values = yaml.safe_load(recipe.read_text(encoding="utf-8")) | SHORTER
+    recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
+    offered = yaml.safe_load(pool.read_text(encoding="utf-8"))
+    offered["workers"] = [worker for worker in offered["workers"] if worker["name"] in WORKERS]
+    pool.write_text(yaml.safe_dump(offered, sort_keys=False), encoding="utf-8")
+    (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
+    return workspace
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_team_lives_from_empty_engines_to_a_champion_that_answers_on_another_machine(
+    tmp_path: Path,
+    postgres: Postgres,
+    redis_server: Redis,
+    store: S3,
+    mlflow_server: Mlflow,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = shortened(make_project(tmp_path / "project"))
+    remote_in(store, project)
+    at = engines(postgres, redis_server, store) | {"MLFLOW_TRACKING_URI": mlflow_server.url}
+    with Fleet(project, tmp_path / "fleet", at, machines=2, at_once=3) as fleet:
+        with web(fleet) as page:
+            named = fleet.start("quickstart")
+            assert f"backfill {named}" in fleet.podium("run", "quickstart", status=1), "no second life beside it"
+            records = fleet.finished(named)
+            assert backfill_on(page, named) == {"status": "COMPLETED_SUCCESS", "title": "a life of quickstart"}
+            dearer(project)
+            retraining = launched(page, "retraining")
+            said = fleet.podium("team", "start", "quickstart", status=1)
+            assert f"retraining run {retraining[:8]} is not finished" in said, "no second life beside it"
+            assert "plan: another price: algebraist (costs)" in told(fleet, retraining)
+        runs = [record.dagster_run for record in records]
+        assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
+        assert {run.tags["podium/snapshot"] for run in runs} == {runs[0].tags["podium/snapshot"]}
+        placed = Counter(json.loads(run.tags[".dagster/grpc_info"])["port"] for run in runs)
+        assert set(placed) == set(fleet.ports), "both machines executed runs"
+        with fleet.instance() as instance:
+            for name in (name for stage in STAGES for name in stage.assets):
+                assert instance.get_latest_materialization_event(dg.AssetKey(name)), name
+        for name, value in at.items():
+            monkeypatch.setenv(name, value)
+
+        # What is where docs/deployment.md says.
+        champion = registry.champion(project)
+        assert champion is not None and champion.version == "1"
+        with registry.connected(project) as client:
+            assert client.get_run(champion.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
+        assert any(key.endswith("model.safetensors") for key in store.objects("mlflow")), "artifacts are in the store"
+        spent, cache = account(project), open_cache(project.cache)
+        assert spent.calls == cache.backend.count() > 0 and spent.lost == 0
+        cache.close()
+        sqlite = [file for file in project.root.rglob("*") if file.is_file() and is_sqlite(file)]
+        assert sqlite == [], "no SQLite file lies on the volume"
+        there = pulled(project, tmp_path / "data", "worker_responses", at)
+        rows = load_responses(there.data / "responses")
+        assert {row.worker for row in rows} == set(WORKERS) and {row.benchmark for row in rows} == set(TRAINED)
+
+        # What is there is not asked again.
+        again = fleet.finished(fleet.start("quickstart", "precaching"))
+        assert len(again) == len(WORKERS) * len(TRAINED)
+        assert account(project) == spent
+
+    # Another machine: a checkout with neither data nor state, the engines' addresses and nothing else.
+    elsewhere = shortened(make_project(tmp_path / "elsewhere"))
+    environment = at | {"PODIUM_ROOT": str(elsewhere.root)}
+    said = subprocess.run(
+        [*PODIUM, "ask", QUESTION], cwd=elsewhere.root, env=os.environ | environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout + said.stderr
+    with Running(tmp_path / "serve", load_pool(elsewhere.config, "quickstart"), serve(), **environment) as server:
+        assert server.version_in_service() == champion.version
+        body = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
+        answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120, trust_env=False)
+        assert answer.status_code == 200 and answer.json()["choices"][0]["message"]["content"], answer.text
+
+
+@contextmanager
+def web(fleet: Fleet) -> Iterator[str]:
+    """Dagster's web server; its address."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    options = ("-w", str(fleet.workspace.config / "team" / "workspace.yaml"), "--port", str(port))
+    process = Process([str(PROGRAMS / "dagster-webserver"), *options], fleet.folder / "web.log", fleet.environment)
+    try:
+        until(lambda: answers(f"{url}/server_info"), "the web server answers")
+        yield url
+    finally:
+        process.stop()
+
+
+def backfill_on(page: str, named: str) -> dict[str, str]:
+    """What the web server shows of it."""
+    query = "query($id: String!) {partitionBackfillOrError(backfillId: $id) {... on PartitionBackfill {status title}}}"
+    asked = {"query": query, "variables": {"id": named}}
+    answer = httpx.post(f"{page}/graphql", json=asked, timeout=60, trust_env=False).raise_for_status()
+    shown: dict[str, str] = answer.json()["data"]["partitionBackfillOrError"]
+    return shown
+
+
+LAUNCH = """mutation($params: ExecutionParams!) {
+    launchRun(executionParams: $params) {... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}}"""
+
+
+def launched(page: str, job: str) -> str:
+    """A run of the job as the launchpad starts it; its id."""
+    at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "jobName": job}
+    asked = {"query": LAUNCH, "variables": {"params": {"selector": at, "runConfigData": {}}}}
+    answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
+    return str(answer.json()["data"]["launchRun"]["run"]["runId"])
+
+
+def told(fleet: Fleet, run_id: str) -> list[str]:
+    """What the run logged, when it has ended well."""
+    with fleet.instance() as instance:
+
+        def run() -> dg.DagsterRun:
+            found = instance.get_run_by_id(run_id)
+            assert found is not None
+            return found
+
+        until(lambda: run().is_finished, "the run has ended", 1200)
+        log = [entry.user_message for entry in instance.all_logs(run_id)]
+        assert run().status == dg.DagsterRunStatus.SUCCESS, log
+        return log
+
+
+def dearer(workspace: Workspace) -> None:
+    """Another price in the pool's file."""
+    file = workspace.config / "pools" / "quickstart.yaml"
+    pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+    pool["workers"][0]["price"]["output"] += 1
+    file.write_text(yaml.safe_dump(pool, sort_keys=False), encoding="utf-8")
+
+
+def account(workspace: Workspace) -> Spent:
+    """What the life has spent; nothing is reserved any more."""
+    ledger = open_ledger(workspace.ledger)
+    try:
+        assert ledger.open_reservations() == {}
+        [spent] = ledger.by_run().values()
+        return spent
+    finally:
+        ledger.close()
+
+
+def serve() -> list[str]:
+    return [*PODIUM, "serve", "--port", str(free_port())]
+
+
+def is_sqlite(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(16) == b"SQLite format 3\0"

@@ -1,0 +1,62 @@
+"""The registry on MLflow's server over Postgres and an S3 store; the store away, and Postgres restarted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ops.config import Pool
+from ops.core.workspace import Workspace
+from ops.release import aliases, registry
+from ops.release.ask import ask
+from tests.integration.test_registry import (  # noqa: F401  (fixtures)
+    QUESTION,
+    WORKFLOW,
+    YES,
+    checkout,
+    policy,
+    pool,
+    register,
+    rows,
+)
+from tests.team.servers import S3, Mlflow, Postgres
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.url)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    return checkout(tmp_path)
+
+
+@pytest.mark.soak  # `make test` has the same on a store in SQLite (tests/integration/test_registry.py)
+@pytest.mark.timeout(900)
+def test_a_champion_of_the_server_loads_anywhere_and_what_failed_half_way_is_no_version(
+    workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    store.pause()
+    with pytest.raises(registry.RegistryError, match=r"MLflow.*did not take the model.*run the same"):
+        register(workspace, policy, pool, right=6)
+    store.go_on()
+    assert registry.challenger(workspace) is None, "half a model is no version"
+
+    first = register(workspace, policy, pool, right=6)
+    assert aliases.promote(workspace, first.version, YES)
+    assert registry.champion(workspace) is not None
+    assert not list(workspace.state.rglob("*.db")), "nothing of the registry lies in the checkout"
+    with registry.connected(workspace) as client:
+        assert client.get_run(first.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
+    answer = ask(workspace, QUESTION, {})
+    assert answer["custom_outputs"]["workflow"] == WORKFLOW
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # as it is unless set
+    restarted = threading.Thread(target=lambda: (postgres.stop(), time.sleep(1), postgres.start()))
+    restarted.start()
+    second = register(workspace, policy, pool, right=8)
+    restarted.join()
+    assert second.version != first.version and second.aliases == ("challenger",)
+    assert len(registry.score_rows(workspace, second)) == len(rows(8))

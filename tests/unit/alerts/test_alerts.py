@@ -1,0 +1,362 @@
+"""Notices over real HTTP and real SMTP on loopback: taken, retried, given up on, and nothing of it ends a run."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
+
+from ops.alerts import Notice, channel, notify
+from ops.alerts.record import kept
+from ops.alerts.slack import LONGEST_TEXT, text_of
+from ops.config import Alerts, load_alerts
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from tests.command import podium
+
+SECRET = "T0000/B0000/verysecretpath"
+PASSWORD = "correct horse battery"
+NOTICE = Notice("failure", "lifecycle failed", "run 1 <of> 2 & more", "http://127.0.0.1:3000/runs/1")
+
+
+class Hook:
+    """An incoming webhook that answers what it is told to, then 200, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, dict[str, str]]] = []
+        self.taken: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                hook.paths.append(self.path)
+                status, headers = hook.answers.pop(0) if hook.answers else (200, {})
+                if status == 0:  # hang up without a word
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                if status == 200:
+                    hook.taken.append(body)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", "2")
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/services/{SECRET}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+    running = Hook()
+    monkeypatch.setenv("PODIUM_SLACK_WEBHOOK", running.url)
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+
+
+class Mailbox:
+    """What a mail server took; `refusals` are its next answers to a whole message."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.refusals: list[str] = []
+
+    async def handle_DATA(self, server: object, session: object, envelope: Envelope) -> str:  # noqa: N802
+        if self.refusals:
+            return self.refusals.pop(0)
+        assert isinstance(envelope.content, bytes)
+        self.messages.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 taken"
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """A server's context whose certificate only a client that was given `folder/cert.pem` trusts."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    private = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(*private))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+@pytest.fixture
+def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Mailbox, int]]:
+    """A server that wants STARTTLS and a password, with the port that it listens on."""
+    box = Mailbox()
+
+    def known(*given: Any) -> AuthResult:
+        return AuthResult(success=given[-1] == LoginPassword(b"podium", PASSWORD.encode()), handled=False)
+
+    server = Controller(
+        box, hostname="127.0.0.1", port=free_port(), tls_context=certificate(tmp_path), require_starttls=True,
+        auth_required=True, authenticator=known,
+    )  # fmt: skip
+    server.start()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    monkeypatch.setenv("PODIUM_SMTP_PASSWORD", PASSWORD)
+    yield box, server.port
+    server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts follow each other at once: what is tested is how many there are."""
+    monkeypatch.setattr(channel, "LONGEST_PAUSE_S", 0.01)
+
+
+def configure(workspace: Workspace, **settings: object) -> None:
+    (workspace.config / "alerts.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+def mail(port: int, **changes: object) -> dict[str, object]:
+    return {
+        "host": "localhost", "port": port, "user": "podium", "sender": "podium@example.org",
+        "to": ["a@example.org", "b@example.org"], **changes,
+    }  # fmt: skip
+
+
+def problems(workspace: Workspace, notice: Notice = NOTICE) -> list[str]:
+    """What `notify` returned; the record says the same."""
+    told = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
+    assert list(kept(workspace, 1)[0].problems) == told
+    return told
+
+
+def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace, hook: Hook) -> None:
+    configure(workspace, slack={})
+    assert problems(workspace) == []
+    assert hook.taken == [
+        {"text": "*[podium] failure: lifecycle failed*\nrun 1 &lt;of&gt; 2 &amp; more\n\nhttp://127.0.0.1:3000/runs/1"}
+    ]
+    assert kept(workspace, 5)[0].notice == NOTICE
+
+
+@pytest.mark.parametrize(
+    "first", [(503, {}), (429, {"retry-after": "0"}), (429, {"retry-after": "Tue, 1 Jan"}), (0, {})]
+)
+def test_a_webhook_that_is_away_is_asked_again(
+    workspace: Workspace, hook: Hook, first: tuple[int, dict[str, str]]
+) -> None:
+    configure(workspace, slack={})
+    hook.answers = [first, first]
+    assert problems(workspace) == []
+    assert (len(hook.taken), len(hook.paths)) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked", "said"),
+    [((500, {}), 3, "answered 500"), ((404, {}), 1, "answered 404"), ((302, {"location": "/"}), 1, "answered 302")],
+)
+def test_a_webhook_that_never_takes_it_is_a_warning(
+    workspace: Workspace, hook: Hook, answer: tuple[int, dict[str, str]], asked: int, said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    configure(workspace, slack={})
+    hook.answers = [answer] * 5
+    [problem] = problems(workspace)
+    assert said in problem
+    assert len(hook.paths) == asked
+    assert any(record.levelno == logging.WARNING and said in record.getMessage() for record in caplog.records)
+
+
+def test_a_webhook_that_does_not_answer_in_time_is_given_up_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as silent:  # takes connections and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        monkeypatch.setenv("PODIUM_SLACK_WEBHOOK", f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")
+        configure(workspace, slack={}, timeout_s=0.2, attempts=2)
+        [problem] = problems(workspace)
+    assert "does not answer (ReadTimeout)" in problem
+
+
+@pytest.mark.parametrize("value", [None, "not a url", f"hooks.slack.com/{SECRET}", f"http://[::1/{SECRET}"])
+def test_no_message_and_no_log_repeats_a_webhook(
+    workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str], value: str | None,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.DEBUG)  # every library at its loudest
+    configure(workspace, slack={})
+    hook.answers = [(500, {}), (404, {})]
+    said = problems(workspace)
+    assert len(said) == 1
+    if value is None:
+        monkeypatch.delenv("PODIUM_SLACK_WEBHOOK")
+    else:
+        monkeypatch.setenv("PODIUM_SLACK_WEBHOOK", value)
+    said += problems(workspace)
+    assert len(said) == 2
+    written = "".join(said) + caplog.text + "".join(capfd.readouterr())
+    assert "PODIUM_SLACK_WEBHOOK" in said[1]
+    assert SECRET not in written and SECRET not in (workspace.state / "alerts.jsonl").read_text()
+
+
+def test_a_mail_over_tls_with_a_password(workspace: Workspace, mailbox: tuple[Mailbox, int]) -> None:
+    box, port = mailbox
+    configure(workspace, mail=mail(port))
+    title = "a title\nBcc: everybody@example.org"
+    assert problems(workspace, Notice("drift", title, "ünïcode ✓")) == []
+    [message] = box.messages
+    assert message["subject"] == "[podium] drift: a title Bcc: everybody@example.org"
+    assert (message["to"], message["bcc"]) == ("a@example.org, b@example.org", None)
+    assert message.get_content().strip() == "ünïcode ✓"
+
+
+def test_a_mail_server_that_is_busy_is_asked_again(workspace: Workspace, mailbox: tuple[Mailbox, int]) -> None:
+    box, port = mailbox
+    configure(workspace, mail=mail(port))
+    box.refusals = ["451 later", "451 later"]
+    assert problems(workspace) == []
+    box.refusals = ["554 never"]
+    [problem] = problems(workspace)
+    assert "answered 554 never" in problem
+    assert len(box.messages) == 1
+
+
+def test_a_mail_server_that_refuses_us(
+    workspace: Workspace, mailbox: tuple[Mailbox, int], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    box, port = mailbox
+    configure(workspace, mail=mail(port, user="nobody"))
+    said = problems(workspace)
+    assert "refused user nobody (535)" in said[0]
+    configure(workspace, mail=mail(free_port()))
+    said += problems(workspace)
+    assert "Connection refused" in said[1]
+    configure(workspace, mail=mail(port))
+    monkeypatch.delenv("SSL_CERT_FILE")
+    said += problems(workspace)
+    assert "certificate verify failed" in said[2], "sent to somebody unknown"
+    monkeypatch.delenv("PODIUM_SMTP_PASSWORD")
+    said += problems(workspace)
+    assert "PODIUM_SMTP_PASSWORD is not set" in said[3]
+    assert box.messages == []
+    assert PASSWORD not in "".join(said) + caplog.text + "".join(capfd.readouterr())
+
+
+def test_each_channel_gets_its_kinds(workspace: Workspace, hook: Hook, mailbox: tuple[Mailbox, int]) -> None:
+    box, port = mailbox
+    configure(workspace, slack={"kinds": ["promotion"]}, mail=mail(port, kinds=["budget"]))
+    for kind in ("failure", "budget", "drift", "promotion"):
+        assert problems(workspace, Notice(kind, kind)) == []  # type: ignore[arg-type]
+    assert [body["text"] for body in hook.taken] == ["*[podium] promotion: promotion*"]
+    assert [message["subject"] for message in box.messages] == ["[podium] budget: budget"]
+    assert [entry.notice.kind for entry in kept(workspace, 9)] == ["promotion", "drift", "budget", "failure"]
+
+
+def test_a_mistake_in_the_file_ends_no_run(workspace: Workspace, caplog: pytest.LogCaptureFixture) -> None:
+    configure(workspace, slak={})
+    [problem] = problems(workspace)
+    assert "alerts.yaml: slak: is not a known key" in problem
+    assert "slak" in caplog.text
+
+
+def test_a_record_that_cannot_be_written_ends_no_run(workspace: Workspace, hook: Hook) -> None:
+    configure(workspace, slack={})
+    workspace.state.write_text("a file where a folder should be")
+    [slack, record] = notify(workspace, NOTICE)
+    assert slack.taken and record.channel == "record"
+    assert "alerts.jsonl" in record.problem or ".podium" in record.problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "shown"),
+    [
+        ({"slack": {"webhook_env": f"https://hooks.slack.com/services/{SECRET}"}}, "slack.webhook_env", SECRET),
+        ({"mail": mail(25, password_env=PASSWORD)}, "mail.password_env", PASSWORD),
+        ({"mail": mail(25, password=PASSWORD)}, "mail.password", PASSWORD),
+        ({"mail": mail(25, security="none")}, "in the clear", PASSWORD),
+        ({"mail": mail(25, to=[])}, "mail.to", PASSWORD),
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_not_repeated(
+    workspace: Workspace, settings: dict[str, object], field: str, shown: str
+) -> None:
+    configure(workspace, **settings)
+    with pytest.raises(ConfigError) as error:
+        load_alerts(workspace.config)
+    assert field in str(error.value)
+    assert shown not in str(error.value)
+
+
+def test_without_a_file_only_the_record_is_kept(workspace: Workspace) -> None:
+    assert load_alerts(workspace.config) == Alerts()
+    assert problems(workspace) == []
+
+
+def test_a_long_text_is_cut_for_slack_alone() -> None:
+    long = Notice("failure", "long", "x" * 10 * LONGEST_TEXT)
+    assert len(text_of(long)) == LONGEST_TEXT
+    assert len(long.body) == 10 * LONGEST_TEXT
+
+
+def test_the_command_sends_one_and_says_what_became_of_it(
+    workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    assert podium("alerts", "test") == 0
+    assert "Neither slack nor mail is set" in capsys.readouterr().out
+    configure(workspace, slack={"kinds": ["promotion"]})
+    assert podium("alerts", "test") == 0
+    assert capsys.readouterr().out == "slack: taken\n"
+    hook.answers = [(404, {})]
+    assert podium("alerts", "test") == 1
+    assert "slack: the webhook answered 404" in capsys.readouterr().out
+    assert len(hook.taken) == 1
+    assert podium("alerts", "list", "--count", "1") == 0
+    assert "not told: slack: the webhook answered 404" in capsys.readouterr().out
+    configure(workspace, slack={"kinds": ["nothing"]})
+    assert podium("alerts", "test") == 1
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,124 @@
+"""Below the gate, and pays: when a champion is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ops.config import PromotionGate, Retraining
+from ops.core.rows import ResponseRow
+from ops.evaluation.runner import ScoreRow
+from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, Evidence, decision, oracle_rise
+from ops.retraining.plan import Plan
+
+GATE = PromotionGate(max_loss_against_champion=0.03)
+SETTINGS = Retraining(min_oracle_rise=0.02)
+REMOVED = Plan(evaluate=True, fine_tune="if it falls below the gate")
+NEW = Plan(precache=("new",), evaluate=True, fine_tune="if a newcomer pays")
+PRICE = Plan(costs=True)
+BENCHMARKS = ("math500", "mmlu")
+
+
+def rows(share: float, n: int = 200, **changes: object) -> list[ScoreRow]:
+    """The first `share` of each benchmark's questions right."""
+    base = ScoreRow(
+        benchmark="", problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="", status="answered",
+        steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0, completion="", answer="",
+        unscorable=False,
+    )  # fmt: skip
+    return [
+        replace(base, benchmark=name, problem_id=str(i), correct=int(i < share * n), **changes)  # type: ignore[arg-type]
+        for name in BENCHMARKS
+        for i in range(n)
+    ]
+
+
+def responses(worker: str, right: Sequence[int], n: int = 200) -> list[ResponseRow]:
+    return [
+        ResponseRow(worker, name, str(i), 0, "ok", score=float(i in right)) for name in BENCHMARKS for i in range(n)
+    ]
+
+
+def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: object) -> Evidence:
+    return Evidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
+
+
+def test_a_champion_that_holds_on_what_is_left_is_not_trained() -> None:
+    made = decision(REMOVED, evidence(), (), GATE, SETTINGS)
+    assert (made.fine_tune, made.why) == (False, "the champion holds")
+    assert made.pays == ()
+
+
+def test_a_champion_that_falls_is_trained_on_and_the_decision_says_by_which_check() -> None:
+    made = decision(REMOVED, evidence(now=0.6), (), GATE, SETTINGS)
+    assert made.fine_tune
+    assert "difference to the champion" in made.why
+
+
+def test_a_champion_below_the_best_worker_that_is_there_now_is_trained_on() -> None:
+    made = decision(REMOVED, evidence(best=0.85), (), GATE, SETTINGS)
+    assert made.fine_tune
+    assert "gain over the best single worker" in made.why
+
+
+def test_a_newcomer_that_adds_nothing_does_not_pay() -> None:
+    known = [*responses("old", range(150)), *responses("new", range(100))]
+    made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
+    assert not made.fine_tune
+    assert made.why == "the champion holds, no newcomer pays"
+    assert [check.name for check in made.pays] == [ZERO_SHOT, ORACLE]
+
+
+def test_a_newcomer_pays_where_the_oracle_rises_by_more_than_the_margin() -> None:
+    known = [*responses("old", range(150)), *responses("new", range(140, 180))]
+    made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
+    assert made.fine_tune
+    assert made.why == f"new: {ORACLE}"
+    dearer = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
+    assert not decision(NEW, evidence(responses=known), ("new",), GATE, dearer).fine_tune
+
+
+def test_a_newcomer_pays_where_the_champion_gains_with_it_on_offer() -> None:
+    made = decision(NEW, evidence(now=0.9), ("new",), GATE, SETTINGS)
+    assert (made.fine_tune, made.why) == (True, f"new: {ZERO_SHOT}")
+
+
+def test_a_newcomers_arrival_is_no_reason_to_mend_what_was_below_before() -> None:
+    made = decision(NEW, evidence(best=0.85), ("new",), GATE, SETTINGS)
+    assert not made.fine_tune
+    assert "below the gate" in made.why
+
+
+@pytest.mark.parametrize("plan", [REMOVED, PRICE])
+def test_a_dearer_pool_is_told_and_never_trained_for(plan: Plan) -> None:
+    dear = replace(evidence(), now=rows(0.8, cost_usd=0.05))
+    made = decision(plan, dear, (), GATE, SETTINGS)
+    assert not made.fine_tune
+    assert "cost ratio to the champion" in [check.name for check in made.standing.failed]
+    if plan is PRICE:
+        assert made.why.startswith("the champion is dearer than the gate allows (cost ratio to the champion: ")
+
+
+def test_another_price_never_trains_even_below_the_gate() -> None:
+    assert not decision(PRICE, evidence(now=0.5), (), GATE, SETTINGS).fine_tune
+
+
+def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
+    known = [
+        ResponseRow("old", "mmlu", "1", 0, "ok", score=0.0),
+        ResponseRow("old", "mmlu", "2", 0, "ok", score=1.0),
+        ResponseRow("new", "mmlu", "1", 0, "ok", score=0.0),
+        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another chance
+        ResponseRow("new", "mmlu", "2", 0, "unreachable"),
+        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # nobody else was asked
+    ]
+    assert oracle_rise(known, {"new"}) == {"mmlu": [0.0]}
+    known[2] = replace(known[2], score=1.0)
+    assert oracle_rise(known, {"new"}) == {"mmlu": [1.0]}
+
+
+def test_a_decision_is_kept_whole() -> None:
+    made = decision(NEW, evidence(now=0.9), ("new",), GATE, SETTINGS)
+    assert Decision.of(made.as_dict()) == made

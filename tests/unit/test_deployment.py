@@ -1,0 +1,260 @@
+"""What docs/deployment.md has a team deploy: valid by its schemas, without a secret, and of one mind with the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.execution.backfill import BulkActionStatus
+from dagster._core.instance.config import dagster_instance_config
+
+from assets import placement
+from assets.resources import SNAPSHOT, Podium
+from ops.core.errors import ConfigError, PodiumError
+from ops.core.locks import alone
+from ops.core.workspace import Workspace
+from pipelines import launcher
+from pipelines.commands.team import STAGES as NAMED_STAGES
+from pipelines.definitions import definitions
+from pipelines.home import prepare
+from pipelines.lifecycle import JOBS, STAGES
+from pipelines.lives import LIFE, whole_lives
+from pipelines.team import IN_ONE_PROCESS, request_life
+from tests.command import podium
+from tests.unit.test_home import HOLD, python
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted((ROOT / "config" / "deploy" / "kubernetes").glob("*.yaml"))
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_compose_keeps_to_its_schema() -> None:
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed (pip install -e '.[dev]')")
+    import jsonschema
+
+    schema = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
+    jsonschema.validate(compose(), json.loads(schema.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
+def test_kubernetes_manifests_keep_to_their_schemas(file: Path) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install -e '.[dev]'")
+    documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    assert documents
+    for document in documents:
+        kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+def test_a_manifest_with_a_misspelt_field_is_told() -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    document = yaml.safe_load((ROOT / "config/deploy/kubernetes/3-setup.yaml").read_text(encoding="utf-8"))
+    document["spec"]["template"]["spec"]["restartPolicies"] = "Never"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+def test_no_file_holds_a_secret_and_every_variable_is_in_the_example() -> None:
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    deployed = [ROOT / "compose.yaml", ROOT / "Dockerfile", *MANIFESTS, *(ROOT / "config" / "team").iterdir()]
+    for file in deployed:
+        text = file.read_text(encoding="utf-8")
+        for name in re.findall(r"(?<!\$)\$\{(\w+)", text):
+            assert f"{name}=" in example, f"{file.name}: {name}"
+        for value in re.findall(r"^ *\w*(?:PASSWORD|SECRET|KEY)\w*\s*[:=]\s*(\S+)", text, re.MULTILINE):
+            assert value.startswith("${"), f"{file.name}: {value}"
+        for user, password in re.findall(r"//(\w*):([^@\s]*)@", text):
+            assert password.startswith("${") or password == "PASSWORD", f"{file.name}: {user}"
+    services = compose()["services"]
+    for published in (port for service in services.values() for port in service.get("ports", ())):
+        assert published.startswith("127.0.0.1:"), "nothing is published beyond loopback"
+
+
+def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dagster_k8s", reason="pip install -e '.[team]'")
+    [settings] = [
+        document["data"]["dagster.yaml"]
+        for document in yaml.safe_load_all((ROOT / "config/deploy/kubernetes/2-settings.yaml").read_text("utf-8"))
+        if document["metadata"]["name"] == "podium-dagster"
+    ]
+    team = (ROOT / "config" / "team" / "dagster.yaml").read_text(encoding="utf-8")
+    for text in (team, settings):
+        (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
+        monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql+psycopg2://podium@127.0.0.1:1/none")
+        assert dagster_instance_config(str(tmp_path))
+    same = ("storage", "run_coordinator", "concurrency", "run_retries")
+    for name in same:
+        assert yaml.safe_load(team)[name] == yaml.safe_load(settings)[name], name
+
+
+def test_the_command_knows_the_stages() -> None:
+    assert tuple(stage.name for stage in STAGES) == NAMED_STAGES
+
+
+def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PODIUM_TEAM", "PODIUM_DAGSTER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(PodiumError, match="podium run"):
+        from pipelines.commands.team import _workspace
+
+        _workspace()
+    monkeypatch.setenv("PODIUM_TEAM", "1")
+    monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql://u:secret@h/db")
+    with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as told:
+        _workspace()
+    assert "secret" not in str(told.value)
+    assert podium("team", "--help") == 0
+
+
+# ── a life as a backfill ─────────────────────────────────────────────────────
+
+
+def test_a_teams_life_is_one_backfill_of_every_partition_that_works_from_one_snapshot(project: Workspace) -> None:
+    resource = Podium(root=str(project.root), recipe="quickstart")
+    with dg.DagsterInstance.ephemeral() as instance:
+        named = request_life(resource, instance, definitions(resource))
+        backfill = instance.get_backfill(named)
+        assert backfill is not None and backfill.status == BulkActionStatus.REQUESTED
+        assert backfill.tags[LIFE] == named and SNAPSHOT in backfill.tags
+        assert [life.backfill_id for life in whole_lives(instance, 9)] == []
+        graph = definitions(resource).resolve_asset_graph()
+        target = backfill.get_asset_backfill_data(graph).target_subset
+        assert {key.to_user_string() for key in target.asset_keys} == {name for s in STAGES for name in s.assets}
+        recipe = resource.load().recipe
+        responses = target.get_partitions_subset(dg.AssetKey("worker_responses"))
+        assert len(responses) == len(resource.load().pool.names) * 4
+        assert len(target.get_partitions_subset(dg.AssetKey("benchmark_scores"))) == len(recipe.benchmarks)
+        with pytest.raises(PodiumError, match=f"backfill {named}"):
+            request_life(resource, instance, definitions(resource))
+        instance.update_backfill(backfill.with_status(BulkActionStatus.COMPLETED_SUCCESS))
+        again = request_life(resource, instance, definitions(resource), ["precaching"])
+        partial = instance.get_backfill(again)
+        assert partial is not None and partial.asset_selection == [dg.AssetKey("worker_responses")]
+        instance.update_backfill(partial.with_status(BulkActionStatus.COMPLETED_SUCCESS))
+        assert [life.backfill_id for life in whole_lives(instance, 9)] == [named]
+
+
+def test_a_life_in_one_process_and_a_teams_refuse_each_other(project: Workspace) -> None:
+    resource = Podium(root=str(project.root), recipe="quickstart")
+    code = definitions(resource)
+    settings = {"run_config": resource.run_config(), "tags": resource.launch_tags()}
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in IN_ONE_PROCESS:
+            run = instance.create_run_for_job(code.resolve_job_def(name), **settings)
+            with pytest.raises(PodiumError, match=f"{name} run {run.run_id[:8]} is not finished"):
+                request_life(resource, instance, code)
+            instance.report_run_failed(run)
+        holder = python(HOLD, str(project.root))  # one that this instance does not know of
+        with pytest.raises(PodiumError, match="another lifecycle of this workspace is running"):
+            request_life(resource, instance, code)
+        holder.kill()
+        holder.wait()
+        named = request_life(resource, instance, code)
+        for name in JOBS:
+            with pytest.raises(PodiumError, match=f"backfill {named}"):
+                code.resolve_job_def(name).execute_in_process(instance=instance, **settings)
+        assert instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])) == 0
+        assert not project.data.joinpath("raw").exists(), "nothing was done"
+
+
+def test_the_month_of_a_team_is_a_teams_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(placement.TEAM, "1")
+    repository = definitions().get_repository_def()
+    jobs = {schedule.name: schedule.job_name for schedule in repository.schedule_defs}
+    assert jobs["monthly_retraining"] == "lifecycle_team" and jobs["nightly_probes"] == "probes"
+
+
+# ── where work is done ───────────────────────────────────────────────────────
+
+
+def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (placement.EXECUTOR, placement.GPUS, placement.GPU_NODES):
+        monkeypatch.delenv(name, raising=False)
+    assert placement.gpu_pod() == {} and placement.executor() is dg.in_process_executor
+    monkeypatch.setenv(placement.EXECUTOR, "multiprocess")
+    assert placement.gpu_pod() == {} and placement.executor() is dg.multiprocess_executor
+    monkeypatch.setenv(placement.EXECUTOR, "kubernetes")
+    monkeypatch.setenv(placement.GPUS, "2")
+    monkeypatch.setenv(placement.GPU_NODES, "gpu=h100")
+    pod = placement.gpu_pod()["dagster-k8s/config"]
+    assert pod["container_config"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert pod["pod_spec_config"]["node_selector"] == {"gpu": "h100"}
+    k8s = pytest.importorskip("dagster_k8s")
+    assert placement.executor() is k8s.k8s_job_executor
+    from dagster_k8s.job import UserDefinedDagsterK8sConfig
+
+    assert UserDefinedDagsterK8sConfig.from_dict(pod).pod_spec_config["node_selector"] == {"gpu": "h100"}
+    monkeypatch.setenv(placement.GPUS, "0")
+    assert placement.gpu_pod() == {"dagster-k8s/config": {}}
+    monkeypatch.setenv(placement.EXECUTOR, "slurm")
+    with pytest.raises(ConfigError, match="in_process, multiprocess, kubernetes"):
+        placement.executor()
+
+
+def test_a_machines_own_dagster_folder_is_filled_once(
+    project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {placement.TEAM: "1", "DAGSTER_HOME": str(tmp_path / "own"), "PODIUM_ROOT": ""}.items():
+        monkeypatch.setenv(name, value)
+    prepare(project)
+    file = tmp_path / "own" / "dagster.yaml"
+    assert file.read_text("utf-8") == (project.config / "team" / "dagster.yaml").read_text("utf-8")
+    file.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
+    prepare(project)
+    assert "K8sRunLauncher" in file.read_text("utf-8"), "a cluster's is not replaced by one of code servers"
+
+
+def test_every_address_of_a_name_is_a_run_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(launcher.WORKERS, "127.0.0.1:4000, 127.0.0.2:4001")
+    assert launcher.addresses() == [("127.0.0.1", 4000), ("127.0.0.2", 4001)]
+    monkeypatch.setenv(launcher.WORKERS, "no-such-host.invalid:4000,127.0.0.1:4000")
+    assert launcher.addresses() == [("127.0.0.1", 4000)]
+    for wrong in ("", "somewhere", "host:port"):
+        monkeypatch.setenv(launcher.WORKERS, wrong)
+        with pytest.raises(ConfigError, match="HOST:PORT"):
+            launcher.addresses()
+
+
+# ── who writes what ──────────────────────────────────────────────────────────
+
+
+def test_writers_of_different_files_go_side_by_side_and_of_the_same_one_waits(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    one, two = (workspace.data / "responses" / name / "mmlu.parquet" for name in ("one", "two"))
+    inside, order = threading.Barrier(2, timeout=60), []
+
+    def write(*names: Path) -> None:
+        with alone(workspace, *names):
+            inside.wait()
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in (one, two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "both were inside at once"
+
+    def write_after() -> None:
+        with alone(workspace, two, one):
+            order.append("second")
+
+    with alone(workspace, one):
+        waiting = threading.Thread(target=write_after)
+        waiting.start()
+        time.sleep(0.3)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "second"]
+    assert os.listdir(workspace.state / "locks")  # noqa: PTH208

@@ -1,0 +1,143 @@
+"""What docs/security.md says of files and addresses, held by tests; its other claims name their tests."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.conductor.policy import PolicyCard, load_model
+from ops.config import Prompting, load_pool
+from ops.core.workspace import Workspace
+from pipelines import dev
+
+ROOT = Path(__file__).resolve().parents[2]
+UNPICKLING = {
+    "pickle.load", "pickle.loads", "pickle.Unpickler", "cPickle.load", "cPickle.loads", "dill.load", "dill.loads",
+    "cloudpickle.load", "cloudpickle.loads", "joblib.load", "torch.load", "marshal.load", "marshal.loads",
+    "shelve.open", "pandas.read_pickle", "pd.read_pickle", "yaml.load", "yaml.unsafe_load", "yaml.full_load",
+}  # fmt: skip
+"""Calls that may run what a file says."""
+RUNNING = {"eval", "exec", "os.system", "os.popen"}
+RUNS_TEXT = {
+    "ops/grading/harness": "inside the sandbox",
+    "ops/grading/sandbox.py": "the text that begins the sandbox's own process",
+    "ops/miniature/families": "generated programs of our own, to prove their gold answers",
+}
+SWITCHES = {"shell": True, "trust_remote_code": True, "allow_pickle": True, "weights_only": False, "verify": False}
+
+
+def calls() -> list[tuple[str, int, str, dict[str, Any]]]:
+    """Every call in our code: file, line, dotted name, its constant keywords."""
+    found = []
+    files = (file for folder in ("ops", "assets", "pipelines", "mlflow") for file in (ROOT / folder).rglob("*.py"))
+    for file in sorted(files):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                constants = {k.arg: k.value.value for k in node.keywords if k.arg and isinstance(k.value, ast.Constant)}
+                found.append((str(file.relative_to(ROOT)), node.lineno, ast.unparse(node.func), constants))
+    return found
+
+
+def test_nothing_unpickles() -> None:
+    assert [call for call in calls() if call[2] in UNPICKLING] == []
+
+
+def test_text_is_run_in_the_sandbox_and_where_it_is_our_own() -> None:
+    others = [call for call in calls() if call[2] in RUNNING and not call[0].startswith(tuple(RUNS_TEXT))]
+    assert others == []
+
+
+def test_no_call_turns_a_safeguard_off() -> None:
+    wrong = [call for call in calls() for name, value in SWITCHES.items() if call[3].get(name, None) is value]
+    assert wrong == []
+
+
+def test_the_walk_sees_what_it_looks_for() -> None:
+    tree = ast.parse("pickle.loads(x)\nsubprocess.run(y, shell=True)")
+    names = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert names[0] in UNPICKLING
+    assert len(calls()) > 1000
+
+
+class Planted:
+    """What a hostile file of weights holds."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_weights_in_a_pickle_are_refused_and_not_read(tmp_path: Path) -> None:
+    import pickle
+
+    import torch
+
+    from ops.config import ScratchPolicy
+    from ops.training.cold_start.supervised import Example, scratch_model
+
+    folder, mark = tmp_path / "policy", tmp_path / "planted"
+    said = [{"role": "assistant", "content": "model_id = [0]"}]
+    example = Example(prompt=[{"role": "user", "content": "Compute."}], completion=said)
+    settings = ScratchPolicy(vocabulary=300, hidden=32, layers=1, heads=2, max_tokens=64)
+    model, tokenizer = scratch_model(settings, [example], seed=0)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    pool = load_pool(ROOT / "config", "quickstart")
+    card = PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=Prompting(), max_completion_tokens=8)
+    assert load_model(folder, card)
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(folder, card)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Planted(mark)))
+    with pytest.raises(OSError, match="safetensors"):
+        load_model(folder, card)
+    assert not mark.exists()
+
+
+def test_the_uis_listen_on_loopback_alone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.dagster_home.mkdir(parents=True)
+    for command in (dev._dagster(workspace, 3000), dev._mlflow(workspace, 5000)):
+        assert command[command.index("--host") + 1] == "127.0.0.1"
+
+
+def test_no_file_of_the_configuration_listens_wider() -> None:
+    folders = ("config", "pipelines", "ops", "assets", "mlflow")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*")]
+    wide = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        if file.suffix in {".py", ".yaml"} and "deploy" not in file.parts
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.search(r"""["' =]0\.0\.0\.0|host:\s*["']?::["']?\s*$""", line)
+    ]
+    assert wide == []
+
+
+@pytest.mark.parametrize("page", ["security.md", "runbook.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 9
+    for file, test in named:
+        source = ROOT / file
+        assert source.is_file(), f"{page} names {file}"
+        if test:
+            assert re.search(rf"def {test}\b", source.read_text(encoding="utf-8")), f"{page} names {file}::{test}"
+
+
+def test_the_runbook_has_ten_incidents_each_with_its_parts() -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    incidents = re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:]
+    assert len(incidents) >= 10
+    for incident in incidents:
+        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+            assert part in incident, incident.splitlines()[0]

@@ -1,0 +1,75 @@
+"""What the cold start's lessons are made from, in small: problems, what two workers answered, and the lessons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from ops.benchmarks.store import write_problems
+from ops.config import ColdStart, Setup, Worker, load_pool, load_recipe
+from ops.core.problem import Problem
+from ops.core.response import Message, Response
+from ops.core.rows import ResponseRow, response_file
+from ops.core.workspace import Workspace
+from ops.miniature.problems import generate
+from ops.precaching.precache import write_responses
+from ops.training.cold_start.examples import Example, sample_examples
+from ops.workflow.team import NOBODY, Team
+from tests.unit.training.tiny import ROOT
+
+RECIPE = load_recipe(ROOT / "config", "quickstart")
+POOL = load_pool(ROOT / "config", RECIPE.pool)
+RIGHT, WRONG = 0, 1
+"""Ordinals: who is right on every second problem, and who never is."""
+PROBLEMS = generate("math500", "train", 40, 1)
+QUESTIONS = {problem.question: problem for problem in PROBLEMS}
+
+
+class Workers:
+    """Nobody answers anything."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        self.calls += 1
+        return Response(f"{worker.name} has no idea.", 1, 1, 0.0, 0.0, "stop")
+
+
+def said(worker: int, problem: Problem) -> str:
+    return f"{POOL.names[worker]} of {problem.id}: Answer: {problem.answer}"
+
+
+def solved(worker: int, problem: Problem) -> bool:
+    return worker == RIGHT and PROBLEMS.index(problem) % 2 == 0
+
+
+def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length: int = 1) -> None:
+    """What these workers answered in precaching, so many times over."""
+    for worker in workers:
+        name = POOL.names[worker]
+        rows = [
+            ResponseRow(
+                name, each.benchmark, each.id, 0, "ok",
+                Response(" ".join([said(worker, each)] * length), 1, 1, 0.0, 0.0, "stop"),
+                float(solved(worker, each)),
+            )
+            for each in PROBLEMS
+        ]  # fmt: skip
+        write_responses(rows, response_file(workspace.data / "responses", name, "math500"))
+
+
+def laid_out(root: Path) -> Setup:
+    """A workspace with a mix and subtasks, and no responses yet."""
+    workspace = Workspace(root)
+    write_problems(workspace.data / "training_mix.jsonl", PROBLEMS)
+    (workspace.data / "cold_start").mkdir()
+    (workspace.data / "cold_start" / "subtasks.yaml").write_text("- {say: Count., about: answer}\n", encoding="utf-8")
+    return Setup(workspace, RECIPE, POOL)
+
+
+def lessons(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[Example]:
+    client = other.pop("client", NOBODY)
+    team = Team(POOL.workers, client, RECIPE.prompting)  # type: ignore[arg-type]
+    return asyncio.run(sample_examples(setup, team, settings, count, **other))  # type: ignore[arg-type]

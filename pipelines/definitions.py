@@ -37,7 +37,8 @@ def definitions(
         # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
         # What an op of `retraining` hands to the next, on the volume: a retry may be another machine's.
-        "io_manager": dg.FilesystemIOManager(base_dir=str(chosen.workspace().dagster_home / "storage")),
+        # Configured here for good: a launchpad has nothing to say about it.
+        "io_manager": dg.fs_io_manager.configured({"base_dir": str(chosen.workspace().dagster_home / "storage")}),
     }
     catalogue = dg.Definitions(
         assets=[

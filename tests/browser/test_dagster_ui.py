@@ -59,7 +59,7 @@ def test_the_graph_shows_every_asset_and_group(served: Served, tab: Tab) -> None
     tab.shoot("asset-graph")
     specs = defs.resolve_all_asset_specs()
     assert specs
-    for name in {spec.key.to_user_string() for spec in specs} | {spec.group_name for spec in specs}:
+    for name in {spec.key.path[-1] for spec in specs} | {spec.group_name for spec in specs}:
         node(tab, name).wait_for()
 
 

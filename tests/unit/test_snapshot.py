@@ -158,10 +158,16 @@ def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:
-    resource = definitions(Podium()).resolve_job_def("train").resource_defs["podium"]
-    fields = resource.config_schema.as_field().config_type.fields  # type: ignore[attr-defined]
-    assert set(fields) == {"recipe", "root", "seed"}
-    assert all(field.description for field in fields.values())
+    resources = definitions(Podium()).resolve_job_def("train").resource_defs
+    offered = {
+        name: getattr(resource.config_schema.as_field().config_type, "fields", {})  # type: ignore[attr-defined]
+        for name, resource in resources.items()
+    }
+    podium = offered.pop("podium")
+    assert set(podium) == {"recipe", "root", "seed"}
+    assert all(field.description for field in podium.values())
+    assert {"io_manager", "reporter", "trainer"} <= set(offered)
+    assert not any(offered.values())  # nothing else to fill in
 
 
 def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
 from pipelines.alerts import bury_and_tell
+from pipelines.ending import ends_like_ctrl_c
 from pipelines.home import CODE_LOCATION, prepare
 
 HOST = "127.0.0.1"
@@ -28,9 +29,7 @@ def serve(workspace: Workspace) -> int:
     """Serve until Ctrl-C or until a server ends. Returns that server's exit status, 0 after Ctrl-C."""
     console = Console(highlight=False)
     prepare(workspace)
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        # Also where a shell has started this in the background, with SIGINT ignored.
-        signal.signal(ending, signal.default_int_handler)
+    ends_like_ctrl_c()
     with dg.DagsterInstance.get() as instance:
         bury_and_tell(workspace, instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)

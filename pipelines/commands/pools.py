@@ -77,10 +77,12 @@ def _print_difference(old: Pool, new: Pool) -> None:
 @pools.command()
 @click.argument("pool", type=POOL, default="local-llm")
 def serve(pool: str) -> None:
-    """Serve a pool's own models with vLLM, until Ctrl-C."""
+    """Serve a pool's own models with vLLM, until Ctrl-C or SIGTERM."""
     from ops.config import load_pool, pool_file
     from ops.local_models.vllm_server import is_up, serving
+    from pipelines.ending import ends_like_ctrl_c
 
+    ends_like_ctrl_c()
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
     served = [worker for worker in chosen.workers if worker.serve]

@@ -203,6 +203,25 @@ def test_of_two_runs_with_one_server_the_last_ends_it(workspace: Workspace, kill
     assert gone(engine)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_is_ended_by_a_signal_and_its_server_with_it(workspace: Workspace, number: signal.Signals) -> None:
+    served = pool(free_port())
+    (workspace.root / "dvc.yaml").touch()
+    file = workspace.config / "pools" / "p.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(served.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    arguments = [sys.executable, "-c", "from pipelines.commands.main import main; main()", "pools", "serve", "p"]
+    environment = os.environ | {"PODIUM_ROOT": str(workspace.root), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert any("Ctrl-C ends it" in line for line in run.stdout)
+        run.send_signal(number)
+        assert run.stdout.read() == "stopped\n"
+    assert run.returncode == 0
+    assert not is_up(served.worker("small"))
+    assert all(gone(engine) for engine in engines(workspace))
+
+
 def test_who_did_not_start_it_leaves_it_to_the_others(workspace: Workspace) -> None:
     port = free_port()
     with another_run(workspace, port) as first:

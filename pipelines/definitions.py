@@ -31,6 +31,7 @@ def definitions(
     """All of Podium for Dagster; another resource or logger swaps a part without patching."""
     quiet()
     chosen = podium or Podium()
+    storage = dg.FilesystemIOManager(base_dir=str(chosen.workspace().dagster_home / "storage"))
     resources = {
         "podium": choosing(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
@@ -38,7 +39,7 @@ def definitions(
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
         # What an op of `retraining` hands to the next, on the volume: a retry may be another machine's.
         # Configured here for good: a launchpad has nothing to say about it.
-        "io_manager": dg.fs_io_manager.configured({"base_dir": str(chosen.workspace().dagster_home / "storage")}),
+        "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
     catalogue = dg.Definitions(
         assets=[

@@ -65,6 +65,7 @@ def shortened(workspace: Workspace) -> Workspace:
     offered["workers"] = [worker for worker in offered["workers"] if worker["name"] in WORKERS]
     pool.write_text(yaml.safe_dump(offered, sort_keys=False), encoding="utf-8")
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
+    (workspace.config / "retraining.yaml").write_text(yaml.safe_dump({"settle_s": 5}), encoding="utf-8")
     return workspace
 
 
@@ -92,6 +93,9 @@ def test_a_team_lives_from_empty_engines_to_a_champion_that_answers_on_another_m
             said = fleet.podium("team", "start", "quickstart", status=1)
             assert f"retraining run {retraining[:8]} is not finished" in said, "no second life beside it"
             assert "plan: another price: algebraist (costs)" in told(fleet, retraining)
+            switched_on(page, "pool_changed")
+            dearer(project)
+            assert "plan: another price: algebraist (costs)" in told(fleet, noticed(fleet))
         runs = [record.dagster_run for record in records]
         assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
         assert {run.tags["podium/snapshot"] for run in runs} == {runs[0].tags["podium/snapshot"]}
@@ -170,6 +174,30 @@ def launched(page: str, job: str) -> str:
     asked = {"query": LAUNCH, "variables": {"params": {"selector": at, "runConfigData": {}}}}
     answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
     return str(answer.json()["data"]["launchRun"]["run"]["runId"])
+
+
+SWITCH_ON = """mutation($sensor: SensorSelector!) {
+    startSensor(sensorSelector: $sensor) {... on Sensor {sensorState {status}} ... on PythonError {message}}}"""
+
+
+def switched_on(page: str, sensor: str) -> None:
+    """As its switch in the web server does."""
+    at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "sensorName": sensor}
+    asked = {"query": SWITCH_ON, "variables": {"sensor": at}}
+    answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
+    assert answer.json()["data"]["startSensor"] == {"sensorState": {"status": "RUNNING"}}, answer.text
+
+
+def noticed(fleet: Fleet) -> str:
+    """The run that the sensor asked for, under the daemon; its id."""
+    with fleet.instance() as instance:
+
+        def asked() -> list[dg.DagsterRun]:
+            return list(instance.get_runs(dg.RunsFilter(tags={"podium/cause": "pool changed"})))
+
+        until(lambda: bool(asked()), "the sensor asked for a run", 600)
+        [run] = asked()
+        return run.run_id
 
 
 def told(fleet: Fleet, run_id: str) -> list[str]:

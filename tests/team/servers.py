@@ -174,10 +174,10 @@ class S3:
     `environment` is what its clients need, MLflow's server and DVC.
     """
 
-    def __init__(self, folder: Path, bucket: str = "podium") -> None:
+    def __init__(self, folder: Path, bucket: str = "podium", port: int | None = None) -> None:
         self.bucket = bucket
         pytest.importorskip("moto", reason="moto[server] is not installed (pip install -e '.[dev]')")
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = {
             "MLFLOW_S3_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",

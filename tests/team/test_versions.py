@@ -38,3 +38,8 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
     with pytest.raises(DataError, match=r"took no copy of one.*The data is kept and recorded"):
         push(workspace, Versions(push=True), "one")
     assert version(workspace, "one") == newer
+    store = S3(folder, port=store.port)  # empty: it keeps its objects in memory
+    push(workspace, Versions(push=True), "one")
+    other = pulled(workspace, tmp_path / "later", "one", {})
+    assert (other.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "newer\n"
+    store.stop()

@@ -112,7 +112,8 @@ class Terminal:
             took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
             self._remove_bar()
             note = self._note.pop(name, "")
-            self.console.print(f"  [green]✓[/green] {name:<38} [dim]{took:7.1f} s  {note}[/dim]")
+            shown = name.replace("__", "/")  # a step joins the parts of an asset's key
+            self.console.print(f"  [green]✓[/green] {shown:<38} [dim]{took:7.1f} s  {note}[/dim]")
 
     def _remove_bar(self) -> None:
         if self._bar is not None:

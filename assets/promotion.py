@@ -6,7 +6,7 @@ from assets import metadata
 from assets.recursive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
-from ops.reports.style import png
+from ops.reports.drawing import png
 from ops.reports.verdict import checks_table, differences, pairings_table
 from ops.stages.release import try_challenger
 

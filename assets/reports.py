@@ -11,11 +11,12 @@ from assets.recursive_conductor import training_runs
 from assets.resources import Podium
 from ops.core.errors import DataError
 from ops.release import registry
+from ops.reports.drawing import png
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Exhibit, Shown, Table
 from ops.reports.gathering import gather
-from ops.reports.made import Made, label, make, make_one, write_page, write_pictures
-from ops.reports.style import png
+from ops.reports.made import Made, label, make, make_one
+from ops.reports.page import write_page, write_pictures
 from ops.training.cold_start.base_policy import base_policy_folder
 
 GROUP, PAGE = "reports", "report_page"

@@ -12,7 +12,8 @@ from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, standings
 from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
 from ops.grading import configure
 from ops.precaching.opening import open_client

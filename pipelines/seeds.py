@@ -22,7 +22,7 @@ from ops.evaluation.asking import evaluate_method
 from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.method import Method
 from ops.evaluation.reading import Score, entropy, questions, read, right_if_valid, score, share, valid
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.miniature.flows import CHECK, SOLVE, STRONGEST, Flow, chain, five_voices, flows, mixture
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder

@@ -9,7 +9,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from ops.core.workspace import Workspace
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import save_rows
 from ops.release import registry
 from ops.release.artifacts import TAG, hashes

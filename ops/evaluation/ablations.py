@@ -10,7 +10,7 @@ from ops.evaluation.experiment import Findings
 from ops.evaluation.experiment_report import bars, benchmark_groups
 from ops.evaluation.reading import entropy, right_if_valid, score
 from ops.evaluation.report import Columns, percent
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.subsets import difference
 
 AS_IT_IS = "nothing: the recipe as it is"

@@ -8,7 +8,7 @@ from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file
-from ops.evaluation.runner import ScoreRow, Usage
+from ops.evaluation.rows import ScoreRow, Usage
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
 

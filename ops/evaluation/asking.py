@@ -11,7 +11,8 @@ from ops.benchmarks.prompts import worker_prompt
 from ops.config import Evaluation
 from ops.core.problem import Grade, Problem
 from ops.evaluation.method import Attempt, Author, Branches, Method
-from ops.evaluation.runner import AHEAD, NO_WORKFLOW, ScoreRow, usage_of
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import AHEAD, usage_of
 from ops.workflow.execution import OPINION, execute
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.scheduler import Scheduler

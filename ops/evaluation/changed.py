@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.evaluation.experiment import Arm
-from ops.evaluation.runner import AHEAD, ScoreRow, row_of
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import AHEAD, row_of
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team

@@ -21,7 +21,8 @@ from ops.evaluation.alone import of_worker, score_rows, stored_answers
 from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
-from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
 from ops.evaluation.stored_baselines import kept, shelves

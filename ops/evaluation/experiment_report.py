@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.evaluation.report import Columns, figure_of, percent, png_of
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.subsets import accuracy, difference
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.team import Team

@@ -14,7 +14,7 @@ from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import of_worker, stored_answers
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import Shelf, shelves
 

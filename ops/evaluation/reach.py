@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 
 
 class Strategy(NamedTuple):

@@ -15,7 +15,8 @@ from ops.conductor.policy import Conductor
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.evaluation.report import Leaderboard
-from ops.evaluation.runner import ScoreRow, evaluate, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate, summarize
 from ops.precaching.opening import open_client
 from ops.workflow.strategy import diversity
 

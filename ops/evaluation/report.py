@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.evaluation.reach import Reach
-from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
 from ops.spending.money import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity

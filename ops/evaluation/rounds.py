@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ops.config import Evaluation, RoundLimits
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, Writer, usage_of
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import Writer, usage_of
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.recursion import Fits
 from ops.workflow.strategy import pattern, shape

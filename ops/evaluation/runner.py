@@ -7,11 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ops.config import Evaluation
-from ops.core.problem import Problem, problem_key
+from ops.core.problem import Problem
 from ops.core.response import Message
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow, Usage
 from ops.evaluation.statistics import MeanEstimate, clustered
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 AHEAD = 4
 """Batches that workers may be busy with while the next is written: a fast writer waits for them."""
-NO_WORKFLOW = "no_workflow"
-"""Status of a row whose completion gave no workflow: it counts as wrong, and as a format failure."""
 
 
 class Writer(Protocol):
@@ -40,61 +39,6 @@ class Writer(Protocol):
     ) -> list[str]:
         """One completion per prompt, in order."""
         ...
-
-
-class Usage(NamedTuple):
-    """The tokens of one response of one worker."""
-
-    worker: str
-    prompt_tokens: int
-    completion_tokens: int
-
-
-@dataclass(frozen=True)
-class ScoreRow:
-    """One question at one repeat: what was written, what it gave, and what that cost.
-
-    `status` is the trace's ("answered", "refused", "too_long", "unreachable", "timed_out") or `NO_WORKFLOW`.
-    `steps` counts the workflow's steps; `workers` names those that were run, in the
-    order of the steps; `shape` and `pattern` are what `ops.workflow.strategy` reads in it.
-    `tokens` are the workers', prompt and completion together. `latency_s` is the workflow's
-    critical path. `unscorable`: workers could not be reached, so nothing is known of the
-    answer and the row is left out of every mean.
-    """
-
-    benchmark: str
-    problem_id: str
-    repeat: int
-    domain: str
-    correct: int
-    format_ok: bool
-    failure: str
-    status: str
-    steps: int
-    workers: tuple[str, ...]
-    tokens: int
-    cost_usd: float
-    latency_s: float
-    completion: str
-    answer: str
-    unscorable: bool
-    shape: str = ""
-    pattern: str = ""
-    usage: tuple[Usage, ...] = ()
-    """What each response took, in the order of `workers`, and then what a worker's writing of the workflow took:
-    costs are computed from it at any price."""
-    rounds: int = 1
-    """Completions written, where the Conductor works in rounds."""
-    stop: str = ""
-    """Why the rounds ended (`ops.workflow.recursion.Stop`); empty where there are none."""
-    trace: str = ""
-    """The execution's id (`ops.workflow.trace.Trace.id`), the tag `trace` of those that MLflow shows; empty where
-    nothing was run, or a worker was asked alone."""
-
-    @property
-    def problem_key(self) -> str:
-        """What pairs the rows of two systems."""
-        return problem_key(self.benchmark, self.problem_id)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from ops.config import Pool
 from ops.core.errors import DataError
 from ops.core.origin import Origin, with_origin
-from ops.evaluation.runner import ScoreRow, Usage
+from ops.evaluation.rows import ScoreRow, Usage
 
 
 def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:

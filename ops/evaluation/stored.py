@@ -11,7 +11,7 @@ from ops.config import Setup, digest
 from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import at_prices, load_rows
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"

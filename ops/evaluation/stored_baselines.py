@@ -18,7 +18,8 @@ from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
 from ops.evaluation.baseline import Asking, Standing, chosen
-from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import settings_key
 from ops.workers.pricing import at_prices as responses_at_prices

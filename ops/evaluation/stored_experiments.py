@@ -17,7 +17,7 @@ from ops.core.problem import Problem
 from ops.evaluation.experiment import Experiment, Findings, Intervention, Observation
 from ops.evaluation.experiment_report import AS_IT_IS, ArmRows, intervention_picture, intervention_table
 from ops.evaluation.report import Columns
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import scores_origin
 

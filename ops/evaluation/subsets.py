@@ -12,7 +12,8 @@ from statistics import fmean
 
 from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
-from ops.evaluation.runner import ScoreRow, Writer, evaluate
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Writer, evaluate
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow

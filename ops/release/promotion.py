@@ -8,7 +8,7 @@ from typing import Any
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import Interval, mcnemar
 from ops.release.looks import confidence_at
 from ops.release.pairs import Pairs

@@ -20,7 +20,8 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Pool, digest, resolved
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
-from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.evaluation.statistics import mean_of
 from ops.release.artifacts import TAG, hashes_of

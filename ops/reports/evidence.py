@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.evaluation.report import Columns
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import MeanEstimate, mean_estimate, mean_of, question_means
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]

@@ -17,7 +17,7 @@ from ops.core.rows import load_responses
 from ops.evaluation.baseline import BASELINES, Asking
 from ops.evaluation.experiment import EXPERIMENTS, Observation
 from ops.evaluation.outcomes import Systems, sources
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR
 from ops.evaluation.stored_experiments import stored_findings
 from ops.precaching.profiles import best_single

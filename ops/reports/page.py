@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 
+from ops.core.atomic import write_text
+from ops.core.workspace import Workspace
 from ops.reports.charts import Chart
+from ops.reports.drawing import png, svg
 from ops.reports.evidence import About, Evidence
-from ops.reports.exhibit import Cell, Exhibit, Table
-from ops.reports.made import Made, label
-from ops.reports.style import NARROW_IN, WIDE_IN, svg
+from ops.reports.exhibit import Cell, Exhibit, Shown, Table
+from ops.reports.made import Made, label, report_file
+from ops.reports.style import NARROW_IN, WIDE_IN
 
 _NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
 STYLE = """
@@ -196,3 +200,23 @@ def _row(row: Sequence[Cell], numeric: Iterable[bool], marked: bool) -> str:
 
 def _kind(number: bool, length: int = 0) -> str:
     return ' class="number"' if number else ' class="long"' if length > 60 else ""
+
+
+def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> Path:
+    """The HTML as `report_file`, whole or not at all."""
+    file = report_file(workspace, evidence.about)
+    write_text(file, page(evidence, made))
+    return file
+
+
+def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
+    """Every chart as `reports/POLICY/EXHIBIT-NUMBER.png`."""
+    home = report_file(workspace, evidence.about).with_suffix("")
+    home.mkdir(parents=True, exist_ok=True)
+    files = []
+    for exhibit, shown in made:
+        for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
+            if not isinstance(part, Table):
+                files.append(home / f"{exhibit.name}-{number}.png")
+                files[-1].write_bytes(png(part, label(evidence.about)))
+    return files

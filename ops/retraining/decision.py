@@ -9,7 +9,7 @@ from typing import Any
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import Interval, score_interval
 from ops.release.promotion import Check, GateDecision, decide
 from ops.retraining.plan import Plan

@@ -17,7 +17,8 @@ from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.runner import ScoreRow, evaluate
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.statistics import Interval, score_interval
 from ops.retraining.decision import paired

@@ -13,7 +13,7 @@ from ops.config.ablations import Change, changed
 from ops.core.errors import DataError
 from ops.evaluation.ablations import Outcome, findings
 from ops.evaluation.experiment import Findings
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.stages.evaluation import score_policy
 from ops.stages.experiments import asked

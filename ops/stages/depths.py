@@ -18,7 +18,7 @@ from ops.evaluation.experiment_report import bars, benchmark_groups
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.report import Columns, percent
 from ops.evaluation.rounds import evaluate_in_rounds
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.subsets import accuracy, difference

@@ -16,7 +16,8 @@ from ops.core.problem import Problem
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rounds import evaluate_in_rounds
-from ops.evaluation.runner import ScoreRow, evaluate
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import Shelf, shelves

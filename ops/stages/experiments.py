@@ -17,7 +17,8 @@ from ops.core.problem import Problem
 from ops.evaluation.changed import Written, carry_out, changed, workflows
 from ops.evaluation.experiment import Compliance, Experiment, Findings, Habits, Intervention, Observation, Training
 from ops.evaluation.experiment_report import AS_IT_IS, ArmRows
-from ops.evaluation.runner import ScoreRow, evaluate
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import answers_to

@@ -12,7 +12,7 @@ from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.locks import alone
 from ops.core.origin import Origin
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy

@@ -19,7 +19,7 @@ from ops.evaluation.experiment import Findings
 from ops.evaluation.experiment_report import bars
 from ops.evaluation.reading import questions, sample, valid
 from ops.evaluation.report import Columns, percent
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.subsets import (

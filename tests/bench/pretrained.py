@@ -24,7 +24,8 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.reading import right_if_valid, valid
 from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.runner import ScoreRow, evaluate, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure
 from ops.precaching.opening import open_client

@@ -10,7 +10,8 @@ from statistics import median
 
 import pandas as pd
 
-from ops.evaluation.runner import ScoreRow, Usage, summarize
+from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import contrasts, question_means
 from tests.bench.row import Row
 

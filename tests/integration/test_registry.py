@@ -21,7 +21,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.release import aliases, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge

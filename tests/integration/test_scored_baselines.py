@@ -17,7 +17,7 @@ from ops.core.resources import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
 from ops.evaluation.baseline import BASELINES, Asking
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored_baselines import shelves
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix, materialize_shortlist

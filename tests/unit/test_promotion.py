@@ -10,7 +10,7 @@ import pytest
 
 from ops.config import PromotionGate, load_gate
 from ops.core.errors import ConfigError
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.release.promotion import GateDecision, decide, override
 
 GATE = PromotionGate(max_loss_against_champion=0.03)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ops.config import PromotionGate, load, load_gate
 from ops.core.errors import ConfigError
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.looks import confidence_at
 from ops.release.promotion import decide

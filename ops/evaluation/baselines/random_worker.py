@@ -6,7 +6,8 @@ from collections import defaultdict
 
 from ops.evaluation.alone import score_rows
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.runner import ScoreRow, Summary
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import mean_estimate
 
 

@@ -14,7 +14,7 @@ from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.workflow.team import NOBODY, Team
 
 WORDS = {

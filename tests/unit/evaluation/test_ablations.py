@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.evaluation.ablations import AS_IT_IS, HEAD, Outcome, findings, table
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 
 
 def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unscorable: bool = False) -> ScoreRow:

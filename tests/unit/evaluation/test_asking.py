@@ -13,7 +13,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Attempt, Method
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.workflow.execution import OPINION
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

@@ -8,7 +8,8 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker, score_rows
 from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.runner import ScoreRow, Summary, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary, summarize
 from ops.precaching.profiles import oracle
 
 

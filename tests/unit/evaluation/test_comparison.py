@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
 from ops.evaluation.outcomes import COLUMNS, write_outcomes
-from ops.evaluation.runner import ScoreRow, Usage
+from ops.evaluation.rows import ScoreRow, Usage
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.precaching.precache import write_responses

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm, question_means
 
 ROW = ScoreRow(

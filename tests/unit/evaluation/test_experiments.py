@@ -29,7 +29,8 @@ from ops.evaluation.experiments.mechanism_isolation import mechanism_isolation
 from ops.evaluation.experiments.one_worker import one_worker
 from ops.evaluation.experiments.strategy_emergence import appearances
 from ops.evaluation.experiments.without_subtasks_served import without_subtasks_served
-from ops.evaluation.runner import NO_WORKFLOW, evaluate
+from ops.evaluation.rows import NO_WORKFLOW
+from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
 from ops.precaching.precache import write_responses

@@ -18,7 +18,8 @@ from ops.evaluation.asking import WRITE, evaluate_method
 from ops.evaluation.baseline import BASELINES, Answers, Asking, standings
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, summarize
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import summarize
 from ops.workflow.execution import OPINION
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow

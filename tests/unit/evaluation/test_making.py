@@ -9,7 +9,7 @@ import pytest
 from ops.config import Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.stages.making import Making, finished, rows_once
 from ops.training.run.plan import RESULT, RunResult
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from ops.evaluation import report
-from ops.evaluation.runner import ScoreRow, summarize
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import MeanEstimate
 from ops.spending.money import usd
 

@@ -13,7 +13,8 @@ from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.evaluation.rounds import evaluate_in_rounds
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow, evaluate, summarize
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import evaluate, summarize
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team

@@ -15,7 +15,8 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.runner import AHEAD, NO_WORKFLOW, ScoreRow, evaluate, summarize
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.runner import AHEAD, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError

@@ -10,7 +10,7 @@ import pytest
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.runner import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.subsets import accuracy, difference, evaluate_alone, evaluate_parts, joined, named_parts, parts
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow

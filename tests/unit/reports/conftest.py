@@ -9,7 +9,7 @@ import pytest
 
 from ops.evaluation.experiment import EXPERIMENTS
 from ops.evaluation.report import Columns
-from ops.evaluation.runner import ScoreRow, Usage
+from ops.evaluation.rows import ScoreRow, Usage
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.made import Made, make
 

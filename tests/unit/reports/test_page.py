@@ -13,12 +13,13 @@ import pytest
 
 from ops.core.workspace import Workspace
 from ops.reports.charts import Chart
+from ops.reports.drawing import figure, svg
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Shown, Table
-from ops.reports.made import Made, make_one, report_file, write_page, write_pictures
+from ops.reports.made import Made, make_one, report_file
 from ops.reports.markdown import markdown
-from ops.reports.page import page
-from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN, figure, svg
+from ops.reports.page import page, write_page, write_pictures
+from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 LOADING = {"script", "link", "img", "iframe", "object", "embed", "image"}

@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
-from ops.evaluation.runner import ScoreRow
+from ops.evaluation.rows import ScoreRow
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, Evidence, decision, oracle_rise
 from ops.retraining.plan import Plan
 

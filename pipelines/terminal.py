@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable
+from typing import TextIO
 
 import dagster as dg
 from rich.console import Console
@@ -43,10 +46,13 @@ class Terminal:
             transient=True,
         )
         self._bar: TaskID | None = None
+        self._own: TextIO | None = None
         self._began: dict[tuple[str, str], float] = {}
         self._note: dict[str, str] = {}
 
     def __enter__(self) -> Terminal:
+        if self.console.file is sys.stdout and (own := _own_stdout()) is not None:
+            self._own = self.console.file = own
         # It says on every machine without a GPU that there is none, whatever its level is set to.
         logging.getLogger("DeepSpeed").addFilter(_only_errors)
         self._bars.start()
@@ -54,6 +60,9 @@ class Terminal:
 
     def __exit__(self, *error: object) -> None:
         self._bars.stop()
+        if self._own is not None:
+            self.console.file = sys.stdout
+            self._own.close()
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """A bar that goes away when the asset is done; without a terminal, a plain line now and then."""
@@ -119,6 +128,16 @@ class Terminal:
         if self._bar is not None:
             self._bars.remove_task(self._bar)
             self._bar = None
+
+
+def _own_stdout() -> TextIO | None:
+    """A copy of standard output. During a run Dagster keeps what comes to the other in a file that it has `tail` show:
+    a terminal is none there, and lines that `tail` has not read when the run ends are lost."""
+    try:
+        copy = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):  # a test's
+        return None
+    return os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 def _only_errors(record: logging.LogRecord) -> bool:

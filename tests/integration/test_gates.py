@@ -256,9 +256,15 @@ def test_the_lifecycle_stops_at_a_bad_row_and_names_it(gated: Planted) -> None:
         (project.root / f"{split}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     recipe["benchmarks"]["math500"] = {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}
     write_recipe(project, recipe)
+    # What Dagster would have `tail` show may come too late; this one never shows anything.
+    tail = project.root / "programs" / "tail"
+    tail.parent.mkdir()
+    tail.write_text("#!/bin/sh\nexec sleep 600\n", encoding="utf-8")
+    tail.chmod(0o755)
+    path = f"{tail.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [*PODIUM, "run", "gated"],
-        env={**os.environ, "PODIUM_ROOT": str(project.root), "COLUMNS": "120"},
+        env={**os.environ, "PODIUM_ROOT": str(project.root), "COLUMNS": "120", "PATH": path},
         cwd=project.root,
         capture_output=True,
         text=True,

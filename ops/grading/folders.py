@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,16 @@ def sweep(place: Path) -> list[Path]:
             continue
         alive = _started(pid)
         if mine and space == _process_space() and (alive is None or abs(alive - started) > _SAME_START_S):
-            shutil.rmtree(folder, onerror=_open_and_retry)
+            shutil.rmtree(folder, onerror=partial(_open_and_retry, folder))
             swept.append(folder)
     return swept
 
 
-def _open_and_retry(remove: Callable[..., Any], path: str, _error: object) -> None:
-    """Remove what a program made unreadable."""
+def _open_and_retry(folder: Path, remove: Callable[..., Any], path: str, _error: object) -> None:
+    """Remove what a program made unreadable in `folder`; what that lies in stays as it is."""
     for changed in (Path(path).parent, Path(path)):
         try:
-            if not changed.is_symlink():
+            if changed.is_relative_to(folder) and not changed.is_symlink():
                 changed.chmod(stat.S_IRWXU)
         except FileNotFoundError:  # swept by another process
             return

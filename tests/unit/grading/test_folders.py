@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ops.grading import folders
 
@@ -53,6 +58,26 @@ def test_the_folders_of_a_killed_run_are_swept_by_the_next(tmp_path: Path) -> No
     finally:
         living.kill()
         living.wait()
+
+
+def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's temporary folder is everybody's: it keeps its mode."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    left = tmp_path / f"podium-sandbox-{folders._process_space()}-{ended.pid}-1.00-abc"
+    left.mkdir()
+    rmtree = shutil.rmtree
+
+    def late(folder: Path, **options: Any) -> None:
+        rmtree(folder)
+        rmtree(folder, **options)
+
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(folders.shutil, "rmtree", late)
+    assert folders.sweep(tmp_path) == [left]
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
 def test_what_others_left_is_not_touched(tmp_path: Path) -> None:

@@ -28,12 +28,13 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test soak browser lint audit fuzz pictures selectors landing plans gate gold forms bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz pictures selectors landing plans gate gold forms verdicts bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## the virtual environment, from pyproject.toml and constraints.txt; DVC in one of its own
 
@@ -80,6 +81,9 @@ dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 
 test: $(STAMP)  ## the tests, WORKERS=4 processes at once (most of them wait), without what `make soak` repeats for long
 	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 --ignore tests/browser
+
+test-optional: $(STAMP)  ## the tests that `make test` skips without bubblewrap, Postgres or Redis
+	$(BIN)/python -m pytest $(AT_ONCE) -m 'needs and not soak' --ignore tests/browser
 
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
 	$(BIN)/python -m pytest $(AT_ONCE) -m soak
@@ -131,8 +135,11 @@ gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders
 forms: $(STAMP)  ## forms of answers under their graders, beside math-verify, into docs/quality.md
 	@$(BIN)/python -m tests.bench.forms
 
-bench: $(STAMP)  ## the benchmarks, into .podium/bench.json
-	@$(BIN)/python -m tests.bench
+verdicts: $(STAMP)  ## the verdict on every answer at hand, into .podium/verdicts.jsonl: AGAINST=OLD lists what changed
+	@mkdir -p .podium && $(BIN)/python -m tests.bench.verdicts .podium/verdicts.jsonl $(if $(AGAINST),--against $(AGAINST))
+
+bench: $(STAMP)  ## the benchmarks, into .podium/bench.json; SMALL=1 runs each in small and judges no bound
+	@$(if $(SMALL),PODIUM_BENCH_SMALL=1) $(BIN)/python -m tests.bench
 
 # ── BigCodeBench's libraries, in an environment of their own that the sandbox shows to its programs ──
 BCB_VENV     := .venv-bigcodebench

@@ -18,6 +18,7 @@ FILES = (
     "config/pools/*.yaml",
     "config/recipes/*.yaml",
     "config/team/*.yaml",
+    "constraints.txt",
     "dagster.yaml",
     "data/cold_start/*.yaml",
     "data/few_shots/*.yaml",

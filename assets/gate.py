@@ -45,7 +45,7 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
             target = evaluation.target_materialization_data
             if latest is not None and target is not None and target.timestamp < latest.timestamp:
                 continue
-            remedy = f"Mend it and materialize {name} again, or run its check again"
+            remedy = f"Correct it and materialize {name} again, or run its check again"
             raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")
 
 

@@ -13,6 +13,7 @@ import dagster as dg
 
 from assets.partitions import one_run
 from ops.core.errors import ConfigError
+from ops.core.installation import install_extra
 
 TEAM = "PODIUM_TEAM"
 """Set: Dagster has a daemon, a queue and several machines, and partitions that ask workers are runs of their own."""
@@ -38,7 +39,7 @@ def executor() -> dg.ExecutorDefinition:
         try:
             from dagster_k8s import k8s_job_executor
         except ModuleNotFoundError:
-            problem, remedy = "needs dagster-k8s, which is not installed", "Run: python -m pip install 'podium[team]'"
+            problem, remedy = "needs dagster-k8s, which is not installed", f"Run {install_extra('team')}"
             raise ConfigError(EXECUTOR, named, problem, remedy) from None
         made: dg.ExecutorDefinition = k8s_job_executor
         return made

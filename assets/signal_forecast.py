@@ -6,13 +6,13 @@ from assets import metadata
 from assets.resources import Podium
 from assets.training_mix import training_mix
 from assets.worker_profiles import worker_profiles
-from ops.training.forecast import as_facts, comparison, foretell, warnings
+from ops.planning.forecast import as_facts, comparison, make_forecast, warnings
 
 
 @dg.asset(deps=[worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """The share of groups that GRPO will learn from, and USD and hours; beside them the last run, if there is one."""
-    made, last = foretell(podium.load())
+    made, last = make_forecast(podium.load())
     for warning in warnings(made):
         context.log.warning(warning)
     return dg.MaterializeResult(

@@ -4,14 +4,16 @@ import dagster as dg
 
 from assets import metadata, partitions
 from assets.resources import Podium
+from ops.core.servers import check_addresses
 from ops.workers.pool import pool_rows
-from ops.workers.providers import check_pools
+from ops.workers.unsent import check_pools
 
 
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """The workers on offer, checked against the environment (keys, providers); retraining watches its two keys."""
+    """The workers on offer, checked against keys, providers and servers. Retraining compares its two keys."""
     setup = podium.load()
+    check_addresses(mlflow=not setup.workspace.rehearsal)
     pool = setup.pool
     if setup.recipe.asks_workers:
         check_pools(setup)

@@ -10,7 +10,7 @@ from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, standings
+from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, needs_every_worker, standings
 from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import Summary
@@ -45,7 +45,8 @@ def registry_table() -> str:
 def _cells(entry: Baseline) -> tuple[str, ...]:
     own = (f"`{entry.name}`", entry.title)
     if not isinstance(entry, Asking):
-        return (*own, "none more", "computed from every worker's own answers", "–")
+        whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
+        return (*own, "none more", f"computed from {whose} own answers", "–")
     few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)
     learning = f"; first {entry.learning(SIZES[1]):,.0f} to the mix" if entry.learning(SIZES[1]) else ""
     return (*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs)

@@ -1,8 +1,44 @@
-"""How a command that serves until Ctrl-C is ended by those who have no keyboard."""
+"""How a command ends: by Ctrl-C or SIGTERM, and by what its machine refuses."""
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""Exit codes after Ctrl-C and after SIGTERM."""
+TRACEBACK = "PODIUM_TRACEBACK"
+"""The environment variable with which an error of the machine is shown with its traceback."""
+_GOES_ON = "Stopped. The same command goes on from here; what was paid for is kept."
+_OF_THE_MACHINE = {
+    errno.ENOSPC: "Make room on that disk and run the same command again",
+    errno.EDQUOT: "Make room within the quota and run the same command again",
+    errno.EROFS: "Make the file system writable",
+    errno.EACCES: "Give this user the permission",
+    errno.EPERM: "Give this user the permission",
+    errno.EIO: "Check the disk",
+    errno.EMFILE: "Raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "Close other programs' files",
+    errno.ENOENT: "Restore it and run the same command again",
+    errno.ENOTDIR: "Put a folder in place of the file",
+    errno.EISDIR: "Put a file in place of the folder",
+    errno.EEXIST: "Move the other file away",
+    errno.ELOOP: "Correct the symbolic links",
+    errno.ENAMETOOLONG: "Use a shorter name or folder",
+}
+"""Errors of files that are no defect of the program, and their remedies."""
+_STORES = ("mlflow", "sqlalchemy")
+_received: list[int] = []
+"""The read end of a pipe into which the interpreter writes the numbers of signals, whatever handles them."""
 
 
 def ends_like_ctrl_c() -> None:
@@ -10,3 +46,137 @@ def ends_like_ctrl_c() -> None:
     the background with SIGINT ignored."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
+
+
+def note_signals() -> None:
+    """SIGINT and SIGTERM raise `KeyboardInterrupt`, and which one came is known at the end.
+
+    Dagster replaces the handlers while it executes a run, and does not say which signal came: the interpreter itself
+    writes it into a pipe.
+    """
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    _received[:] = [reading]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, _interrupt)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _interrupt)
+    sys.unraisablehook = _unraisable
+    os.register_at_fork(after_in_child=_forget_signals)
+
+
+def forget_signals() -> None:
+    """Further signals end the process at once, without a traceback: while the interpreter ends."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, signal.SIG_DFL)
+
+
+def stopped(message: str = "Stopped.") -> NoReturn:
+    """End the command after a signal, with the exit code of that signal."""
+    code = exit_code()
+    click.echo(message, err=True)
+    sys.exit(code)
+
+
+def stopped_midway() -> NoReturn:
+    """The same, of a command that goes on where it stopped."""
+    stopped(_GOES_ON)
+
+
+def exit_code() -> int:
+    """143 where the last signal was SIGTERM, else 130."""
+    return TERMINATED if signal_received() == signal.SIGTERM else INTERRUPTED
+
+
+def signal_received() -> int | None:
+    """The last of the two signals that came, None where none did."""
+    if not _received:
+        return None
+    try:
+        content = os.read(_received[0], 65_536)
+    except BlockingIOError:
+        return None
+    numbers = [number for number in content if number in (signal.SIGINT, signal.SIGTERM)]
+    return numbers[-1] if numbers else None
+
+
+def explained(error: BaseException) -> str | None:
+    """What the machine refused, in one line with a remedy; None where the error is of another kind."""
+    if os.environ.get(TRACEBACK):
+        return None
+    for each in _chain(error):
+        if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _OURS):
+            return _of_a_database(each)
+        if isinstance(each, OSError) and each.errno in _OF_THE_MACHINE:
+            where = f"{os.fsdecode(each.filename)}: " if isinstance(each.filename, str | bytes) else ""
+            return f"{where}{os.strerror(each.errno)}. {_OF_THE_MACHINE[each.errno]}"
+    for each in _chain(error):
+        if type(each).__module__.partition(".")[0] in _STORES:
+            said = next((line for line in str(each).splitlines() if line.strip()), type(each).__name__)
+            return f"{said.strip()}. Check the store that it names; {TRACEBACK}=1 shows where this arose"
+    return None
+
+
+_OURS = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.NotSupportedError)
+"""Which only a defect of the program raises."""
+
+
+def _of_a_database(error: sqlite3.DatabaseError) -> str:
+    damaged = ", ".join(map(str, _damaged()))
+    if damaged:
+        return f"{damaged}: {error}. Restore it from a backup (`podium restore`), or move it away to begin a new one"
+    remedy = "End the other process that holds it" if "locked" in str(error) else "Check the files and their disk"
+    return f"a database of .podium (Dagster's or MLflow's): {error}. {remedy}"
+
+
+def _damaged() -> Iterator[Path]:
+    """The databases of the workspace that are none."""
+    from ops.core.errors import PodiumError
+    from ops.core.workspace import Workspace
+
+    try:
+        state = Workspace.find().state
+    except (PodiumError, OSError):
+        return
+    for file in sorted((*state.rglob("*.db"), *state.glob("**/*.sqlite"))):
+        try:
+            with file.open("rb") as opened:
+                head = opened.read(16)
+        except OSError:
+            yield file
+            continue
+        if head and head != b"SQLite format 3\0":
+            yield file
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or getattr(error, "orig", None) or error.__context__
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _unraisable(unraisable: Any) -> None:
+    """An interrupt in a destructor or a callback of an import is lost there: it is sent again a moment later."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    again = threading.Timer(0.05, os.kill, (os.getpid(), signal_received() or signal.SIGINT))
+    again.daemon = True
+    again.start()
+
+
+def _forget_signals() -> None:
+    """In a forked child: its signals are its own."""
+    _received.clear()
+    signal.set_wakeup_fd(-1)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(ending) is _interrupt:
+            signal.signal(ending, signal.default_int_handler if ending == signal.SIGINT else signal.SIG_DFL)

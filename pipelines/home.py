@@ -11,7 +11,7 @@ import dagster as dg
 from filelock import FileLock, Timeout
 
 from assets.placement import TEAM
-from ops.core.atomic import write_text
+from ops.core.atomic import sweep, write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.moved import settle
 from ops.core.processes import name_of
@@ -45,6 +45,7 @@ def prepare(workspace: Workspace) -> None:
     if not own_settings.is_file() or (own is None and own_settings.read_text(encoding="utf-8") != text):
         write_text(own_settings, text)
     settle(workspace)
+    sweep(workspace.data)
 
 
 @contextmanager
@@ -55,14 +56,12 @@ def only_one(workspace: Workspace) -> Iterator[None]:
     """
     lock = FileLock(workspace.state / "lifecycle.lock", is_singleton=True)
     try:
-        lock.acquire(blocking=False)
+        held = lock.acquire(blocking=False)
     except Timeout:
         message = "another lifecycle of this workspace is running. Wait for its end or stop it"
         raise PodiumError(f"{lock.lock_file}: {message}") from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def this_process() -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ops.config import Worker
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
@@ -50,7 +50,7 @@ class Script:
     def __init__(self, lines: Mapping[str, tuple[str, float, float]]) -> None:
         self._lines = lines
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         text, usd, seconds = self._lines[worker.name]
         return Response(text, sum(len(m["content"].split()) for m in messages), len(text.split()), usd, seconds, "stop")
 

@@ -171,11 +171,13 @@ def _attended() -> bool:
 
 def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
     """What the run is asked to do. Raises `ConfigError`, and `NotReady` with everything that is missing."""
+    from ops.core.servers import check_addresses
     from ops.grading import configure
     from ops.planning.readiness import check_ready
     from ops.versioning import git_commit
-    from ops.workers.providers import check_pools
+    from ops.workers.unsent import check_pools
 
+    check_addresses(mlflow=not workspace.rehearsal)
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root)
     if needs:

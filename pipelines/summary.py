@@ -46,9 +46,9 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
 def _reach(console: Console, comparison: Comparison) -> None:
     for name, reach in comparison.reach.items():
         console.print(
-            f"{name.capitalize():11} somebody here answers {reach.ceiling:.1%} of the questions, the Conductor "
-            f"{reach.reached:.1%} of those; {reach.valid:.1%} of its workflows are valid, {reach.right_if_valid:.1%} "
-            "of the valid ones right"
+            f"{name.capitalize():11} at least one worker solves {reach.ceiling:.1%}, the Conductor solves "
+            f"{reach.reached:.1%} of those; {reach.valid:.1%} of its workflows are valid, and "
+            f"{reach.right_if_valid:.1%} of the valid ones are right"
         )
     board = comparison.board
     for system in board.systems:

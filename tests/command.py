@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from pipelines.commands import main
 
-PODIUM = (sys.executable, "-c", "from pipelines.commands.main import main; main()")
+PODIUM = (sys.executable, "-c", "from pipelines.script import main; main()")
 """The script, with the code of the folder that it runs in, if that has any."""
 
 
@@ -32,7 +33,16 @@ def start_run(root: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=default_signals,
     )
+
+
+def default_signals() -> None:
+    """In a child before its program starts: SIGINT and SIGTERM end it, whatever the tests' own process inherited, for
+    example from a shell that started it in the background."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def script(folder: Path) -> Path:

@@ -16,6 +16,7 @@ from ops.config import Grading
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
+from tests.needs import mark_by_fixtures, skip_without_programs
 
 ROOT = Path(__file__).parents[1]
 CARRIED = (
@@ -46,16 +47,28 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
     for name in ("PODIUM_CACHE_URL", "PODIUM_LEDGER_URL", "PODIUM_LIMITS_URL"):
         os.environ.pop(name, None)  # no test writes into what a team shares
-    if isolation() != "bubblewrap":  # the tests' own programs are known; those about the wall skip
-        configure(Grading(isolation="resource_limits"), ROOT)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """No test inherits a closed Dagster instance. A context of `dg.build_asset_context()` puts an instance in force
-    when it is made and takes it away when it is collected as garbage: collected after the `with` block of another
-    instance, it leaves that one in force, closed, and whatever loads definitions next in this process fails."""
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose program is absent, and start every other one from the same state of the process.
+
+    Loading a recipe configures grading for the whole process. The tests' own programs are of known origin, so each
+    test begins with the strictest isolation that works on this machine.
+
+    A context of `dg.build_asset_context()` puts a Dagster instance in force when it is made and takes it away when it
+    is collected as garbage: collected after the `with` block of another instance, it leaves that one in force, closed,
+    and whatever loads definitions next in this process fails.
+    """
+    skip_without_programs(item)
+    configure(Grading(isolation=isolation()), ROOT)
     _current_storage.set(None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Before `-m` selects among the tests."""
+    mark_by_fixtures(item)
 
 
 @pytest.hookimpl(trylast=True)
@@ -117,5 +130,5 @@ def make_project(root: Path) -> Workspace:
             shutil.copyfile(source, target)
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(root)]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "start"]):
-        subprocess.run([*git, *command], check=True)
+        subprocess.run([*git, *command], check=True, timeout=240)
     return Workspace(root)

@@ -52,11 +52,13 @@ def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list
     Raises `DataError`.
     """
     every = held_out(workspace, recipe)
-    return {name: _some(questions, recipe.evaluation.of(name).most_questions) for name, questions in every.items()}
+    return {name: asked_of(questions, recipe, name) for name, questions in every.items()}
 
 
-def _some(questions: Sequence[Problem], most: int | None) -> list[Problem]:
-    """So many of them in their order; drawn by their keys, so that more questions hold those of fewer."""
+def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
+    """The test questions of a benchmark that the recipe's evaluation asks, in their order; drawn by their keys, so that
+    more questions hold those of fewer."""
+    most = recipe.evaluation.of(benchmark).most_questions
     if most is None or len(questions) <= most:
         return list(questions)
     drawn = {question.key for question in sorted(questions, key=lambda question: digest(question.key))[:most]}

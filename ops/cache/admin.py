@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,6 +13,8 @@ from ops.cache.front import ResponseCache
 from ops.cache.keys import canonical, fingerprint
 from ops.cache.rows import CacheRow, decode
 from ops.config import Pool
+from ops.core.atomic import replacing
+from ops.core.response import Sample
 
 T = TypeVar("T")
 _PAGE = 1000
@@ -95,19 +96,13 @@ def export(cache: ResponseCache, file: Path, *, texts: bool = True) -> int:
     import pyarrow.parquet as pq
 
     schema = _schema(texts)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    file.parent.mkdir(parents=True, exist_ok=True)
     written = 0
-    try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for page in _pages(cache.backend.rows(), _PAGE):
-                entries = [entry for row in page if (entry := _entry(row)) is not None]
-                chosen = [{name: entry[name] for name in schema.names} for entry in entries]
-                writer.write_table(pa.Table.from_pylist(chosen, schema=schema))
-                written += len(entries)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for page in _pages(cache.backend.rows(), _PAGE):
+            entries = [entry for row in page if (entry := _entry(row)) is not None]
+            chosen = [{name: entry[name] for name in schema.names} for entry in entries]
+            writer.write_table(pa.Table.from_pylist(chosen, schema=schema))
+            written += len(entries)
     return written
 
 
@@ -125,12 +120,14 @@ def _entry(row: CacheRow) -> dict[str, Any] | None:
         call = json.loads(row.material)
     except json.JSONDecodeError:
         call = {}
-    worker = call.get("worker", {})
+    worker, sample = call.get("worker", {}), Sample.from_json(call.get("sample", 0))
     return {
         "key": row.key,
         "model": worker.get("model", UNKNOWN),
         "worker": canonical(worker),
-        "sample": call.get("sample", 0),
+        "sample": sample.index,
+        "repetition": sample.repetition,
+        "namespace": sample.namespace.value,
         "messages": canonical(call.get("messages", [])),
         # What was a lone surrogate in the answer is no character that a table could hold.
         "text": response.text.encode(errors="replace").decode(),
@@ -148,6 +145,7 @@ def _schema(texts: bool) -> Any:
 
     fields = {
         "key": pa.string(), "model": pa.string(), "worker": pa.string(), "sample": pa.int64(),
+        "repetition": pa.int64(), "namespace": pa.string(),
         "messages": pa.string(), "text": pa.string(), "prompt_tokens": pa.int64(),
         "completion_tokens": pa.int64(), "cost_usd": pa.float64(), "latency_s": pa.float64(),
         "finish_reason": pa.string(), "created": pa.float64(),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ops.core.response import Message
+from ops.core.response import Message, Sample
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
@@ -20,12 +20,12 @@ OPENING = 96
 """Characters of a prompt's beginning that an index holds: with them, related prompts are found."""
 
 
-def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int) -> str:
+def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """The canonical JSON of everything that can change a response."""
-    return canonical({"messages": list(messages), "sample": sample, "worker": identity})
+    return canonical({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
 
 
-def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int) -> str:
+def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """SHA-256 (64 hex digits) of `cache_material`."""
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 

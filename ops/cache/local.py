@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ops.cache.claims import LocalClaim, LocalClaims
 from ops.cache.keys import OPENING, Marks, marks
 from ops.cache.rows import CacheRow, Head
-from ops.core.sqlite import SqliteFile, batched, placeholders, statements
+from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders, statements
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -183,9 +183,7 @@ def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
     """Do it; if the file proves to be no database any more, on a new one."""
     try:
         return work()
-    except sqlite3.OperationalError:  # locked, full, read-only: the file is sound
-        raise
-    except sqlite3.DatabaseError as error:
+    except Damaged as error:  # not one that is locked, full, read-only: that file is sound
         set_aside(error)
         return work()
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ops.cache.front import ResponseCache
 from ops.cache.keys import cache_material, marks
-from ops.core.response import Message
+from ops.core.response import Message, Sample
 
 NEIGHBOURS = 1000
 """How many entries of each kind are compared at most: the same messages, the next in order, the previous."""
@@ -41,7 +41,7 @@ class Lookup(NamedTuple):
 
 
 def why_miss(
-    cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int = 0
+    cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample = 0
 ) -> Lookup:
     """Compare a call (as `cache_key` takes it) with what is stored.
 
@@ -87,10 +87,10 @@ def _differences(call: Any, stored: Any) -> list[Difference]:
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Leaves by their path: ``worker.temperature``, ``messages[1].content``, ``sample``."""
+    """Leaves by their path: ``worker.temperature``, ``messages[1].content``, ``sample``. Plain lists are one."""
     if isinstance(value, dict):
         parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
-    elif isinstance(value, list):
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         parts = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
     else:
         return {path: value}

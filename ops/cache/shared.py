@@ -34,8 +34,8 @@ class SharedBackend:
     """
 
     def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
-        self.name = shown(url)
         self._client = redis_client(url, CACHE_URL)
+        self.name = shown(url)
         self._claims = _Claims(self._client, lease_s, self._asking)
 
     def select(self, key: str) -> tuple[bytes, str] | None:

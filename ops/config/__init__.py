@@ -7,7 +7,7 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 
 from ops.config.adaptive import Adaptive
 from ops.config.alerts import KINDS, AlertKind, Alerts, Mail, Slack
-from ops.config.base import STORED, Settings, digest
+from ops.config.base import Settings, digest
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.evaluation import TRANSFORMERS, VLLM, Evaluation
 from ops.config.execution import Execution
@@ -48,7 +48,6 @@ from ops.config.versions import Versions
 
 __all__ = [
     "KINDS",
-    "STORED",
     "TRANSFORMERS",
     "VLLM",
     "Adaptive",

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ops.config.base import Settings
+from ops.config.base import Name, Settings
 from ops.config.loading import load, mistake
 from ops.config.recipe import Recipe
 from ops.core.errors import ConfigError
@@ -24,7 +24,7 @@ NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 class Ablations(Settings):
     """`config/ablations.yaml` or `config/experiments.yaml`."""
 
-    recipe: str = "quickstart"
+    recipe: Name = "quickstart"
     """What is changed: a file in config/recipes."""
     changes: dict[str, Change]
     """By name."""
@@ -61,10 +61,10 @@ def experiments_now(config: Path) -> Ablations | str:
 
 def changed(recipe: Recipe, change: Change, file: Path) -> Recipe:
     """The recipe with a change made. Raises `ConfigError` that names `file` where the result is no recipe."""
-    values = recipe.model_dump()
+    values = recipe.model_dump(mode="json")
     for section, fields in change.items():
         values[section] = (values.get(section) or {}) | fields
     try:
-        return Recipe.model_validate(values)
+        return Recipe.of_file(values)
     except ValidationError as error:
         raise mistake(file, Recipe, error) from None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-STORED = {"stored": True}
-"""Validation context of what a checkout wrote itself: policies and runs outlive settings."""
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
+"""What may become part of a file name: a regular expression."""
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+PoolName = Annotated[str, Field(pattern=f"^{NAME}(:{NAME})?$")]
+"""`NAME` of a file in config/pools, or `NAME:VARIANT`."""
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class Settings(BaseModel):
@@ -17,15 +21,13 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    BEFORE: ClassVar[frozenset[str]] = frozenset()
-    """Keys of earlier checkouts: passed over in stored cards, plans and snapshots, an error in a person's file."""
-
-    @model_validator(mode="before")
     @classmethod
-    def _readable_for_ever(cls, values: Any, info: ValidationInfo) -> Any:
-        if info.context is not STORED or not cls.BEFORE or not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if name not in cls.BEFORE}
+    def of_file(cls, values: Any) -> Self:
+        """The settings that a person wrote. Text or a truth value is no number here, and a number is no text.
+
+        Raises `ValidationError`.
+        """
+        return cls.model_validate_json(json.dumps(values), strict=True)
 
 
 def digest(value: object) -> str:

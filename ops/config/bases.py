@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ops.config.base import NAME
 from ops.core.errors import ConfigError
 
 BASE = "base"
@@ -26,10 +28,10 @@ def base_of(layer: Layer, above: list[Layer]) -> Path | None:
     name = layer.values.pop(BASE, None)
     if name is None:
         return None
-    file = layer.file.with_name(f"{name}.yaml")
-    if not isinstance(name, str) or not file.is_file():
+    if not isinstance(name, str) or not re.fullmatch(NAME, name) or not layer.file.with_name(f"{name}.yaml").exists():
         known = ", ".join(sorted(path.stem for path in layer.file.parent.glob("*.yaml")))
         raise ConfigError(layer.file, BASE, f"names no recipe ({name!r:.60})", f"Recipes there: {known}")
+    file = layer.file.with_name(f"{name}.yaml")
     chain = [*(each.file for each in above), layer.file]
     if file in chain:
         circle = " → ".join(path.stem for path in (*chain[chain.index(file) :], file))

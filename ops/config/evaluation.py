@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from ops.config.base import Settings
+from ops.config.base import PoolName, Settings
 from ops.config.secret import find_in_url
 from ops.core.registry import check_names
 
@@ -24,11 +24,11 @@ class Asked(Settings):
     repeats: int | None = Field(default=None, ge=1)
     questions: int | None = Field(default=None, ge=1)
     target_error: float | None = Field(default=None, gt=0, lt=0.5)
-    pool: str | None = None
+    pool: PoolName | None = None
 
 
 class Evaluation(Settings):
-    pool: str | None = None
+    pool: PoolName | None = None
     """Who answers: a pool `NAME` or `NAME:VARIANT` with the workers' names of the recipe's own, set otherwise (trained
     with short answers, evaluated with long ones). None: the recipe's. In no policy's key."""
     repeats: int = Field(default=1, ge=1)

@@ -10,8 +10,6 @@ from ops.config.base import Settings
 class Execution(Settings):
     """How a workflow is run."""
 
-    BEFORE = frozenset({"recursion"})
-
     deadline_s: float | None = Field(default=None, gt=0)
     """Seconds of a workflow's own work, along its longest chain of steps: waits for slots and limits do not count.
     What takes longer is timed out, which is unscorable."""

@@ -13,8 +13,6 @@ class Guards(Settings):
     The last `window` steps are looked at, and held against the first as many. Shares are in [0, 1].
     """
 
-    BEFORE = frozenset({"max_unfinished"})
-
     window: int = Field(default=10, ge=1)
     """Steps at either end, at most half of the run: of fewer, the questions that they drew say more than the policy."""
     max_invalid: float = Field(default=0.1, ge=0, le=1)
@@ -30,7 +28,7 @@ class Guards(Settings):
     min_entropy_kept: float = Field(default=0.25, ge=0)
     """The patterns' entropy at the end by that at the beginning. A policy that learns loses some of it: quickstarts
     that came out well kept 0.41 to 0.73."""
-    min_gain: float = 0.01
+    min_gain: float = Field(default=0.01, ge=-1, le=1)
     """Rise of the share of right answers among valid workflows: without it, the reward rose by format alone."""
     max_unscorable: float = Field(default=0.05, ge=0, le=1)
     """Rollouts of the whole run whose workers were not reached: they were partly paid for and taught nothing."""

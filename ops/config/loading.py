@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
+import re
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,8 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from ops.config.alerts import Alerts
-from ops.config.base import Settings
+from ops.config.base import NAME, Settings
 from ops.config.bases import Layer, base_of, merged, said_in
+from ops.config.inheritance import SYNTHETIC, check_inherited
 from ops.config.pool import Pool
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
@@ -21,6 +23,7 @@ from ops.config.revisions import Revisions
 from ops.config.secret import KEY_SHAPE, names_a_key
 from ops.config.variants import PoolFile
 from ops.core.errors import ConfigError
+from ops.core.settings_files import parse_yaml, read_json, read_text
 
 S = TypeVar("S", bound=Settings)
 
@@ -29,26 +32,31 @@ def load(model: type[S], file: Path) -> S:
     """Read one YAML file into `model`. Raises `ConfigError` naming file, field and remedy."""
     values = _read(model, file)
     try:
-        return model.model_validate(values)
+        return model.of_file(values)
     except ValidationError as error:
         raise mistake(file, model, error) from None
+
+
+def load_or_default(model: type[S], file: Path) -> S:
+    """As `load` does; the defaults where there is no file. What is there in place of a file is an error."""
+    return load(model, file) if os.path.lexists(file) else model()
+
+
+def named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
+    """The file `NAME.yaml` of a folder. Raises `ConfigError` for what is no name: a path, an empty or endless one."""
+    if not re.fullmatch(NAME, name):
+        known = ", ".join(sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))) or "none"
+        raise ConfigError(folder, "(name)", f"{name!r:.60} is no name of a file there", f"Files there: {known}")
+    return folder / f"{name}{suffix}"
 
 
 def _read(model: type[Settings], file: Path) -> dict[str, Any]:
     """What a file says, for `model`. Raises `ConfigError`."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except FileNotFoundError:
-        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.yaml"))) or "none"
-        raise ConfigError(file, "(file)", "does not exist", f"Files there: {known}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(file, "(file)", f"is not UTF-8 ({error.reason})", "Save it as UTF-8") from None
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f"line {where.line + 1}" if where else "(file)"
-        raise ConfigError(file, line, "is not valid YAML", str(getattr(error, "problem", error))) from None
+        raise _absent(file) from None
+    values = parse_yaml(text, file)
     if not isinstance(values, dict):
         raise ConfigError(file, "(file)", "is not a mapping", f"Write the fields of {model.__name__}")
     if KEY_SHAPE.search(text):
@@ -61,6 +69,11 @@ def _read(model: type[Settings], file: Path) -> dict[str, Any]:
     return values
 
 
+def _absent(file: Path) -> ConfigError:
+    known = ", ".join(sorted(path.name.removesuffix(".yaml") for path in file.parent.glob(f"*{file.suffix}"))) or "none"
+    return ConfigError(file, "(file)", "does not exist", f"Files there: {known}")
+
+
 def mistake(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
     """What is wrong with a file's values: field, problem and remedy of the first of its errors."""
     first, more = error.errors()[0], error.error_count() - 1
@@ -69,7 +82,7 @@ def mistake(file: Path, model: type[Settings], error: ValidationError) -> Config
     if first["type"] == "extra_forbidden":
         problem, remedy = (
             "is not a known key",
-            f"Remove it or mend its spelling (see {model.__name__} in ops/config)",
+            f"Remove it or correct its spelling (see {model.__name__} in ops/config)",
         )
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
@@ -81,8 +94,8 @@ def mistake(file: Path, model: type[Settings], error: ValidationError) -> Config
 
 
 def pool_file(config: Path, name: str) -> Path:
-    """The file of a pool "NAME" or of its variant "NAME:VARIANT"."""
-    return config / "pools" / f"{name.partition(':')[0]}.yaml"
+    """The file of a pool "NAME" or of its variant "NAME:VARIANT". Raises `ConfigError` for what is no name."""
+    return named_file(config / "pools", name.partition(":")[0])
 
 
 def load_pool(config: Path, name: str) -> Pool:
@@ -99,19 +112,27 @@ def load_pool(config: Path, name: str) -> Pool:
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     """`config/recipes/NAME.yaml` over the recipe that its `base` names, if it has one; with another seed where one is
-    given. Raises `ConfigError`, which names the file of the chain that is wrong."""
+    given. Raises `ConfigError`, which names the file of the chain that is wrong, also where a recipe with real workers
+    takes from a synthetic base what is safe there alone (`ops.config.inheritance`)."""
     layers: list[Layer] = []
-    file: Path | None = config / "recipes" / f"{name}.yaml"
+    file: Path | None = named_file(config / "recipes", name)
     while file is not None:
         layer = Layer(file, _read(Recipe, file))
         file = base_of(layer, layers)
         layers.append(layer)
     values = reduce(merged, (layer.values for layer in reversed(layers)))
+    if seed is not None:
+        values["seed"] = seed
     try:
-        recipe = Recipe.model_validate(values)
+        recipe = Recipe.of_file(values)
     except ValidationError as error:
         raise mistake(said_in(layers, error.errors()[0]["loc"]), Recipe, error) from None
-    return recipe if seed is None else recipe.model_copy(update={"seed": seed})
+    check_inherited(layers, values, lambda pool: _is_synthetic(config, pool))
+    return recipe
+
+
+def _is_synthetic(config: Path, pool: str) -> bool:
+    return all(worker.model.startswith(SYNTHETIC) for worker in load_pool(config, pool).workers)
 
 
 def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str, Pool]:
@@ -126,21 +147,28 @@ def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str,
     return pools
 
 
+def check_sizes(recipe: Recipe, pool: Pool) -> None:
+    """Raise `ConfigError` where the adaptive stage offers more workers than the pool has."""
+    adaptive, workers = recipe.adaptive, len(pool.workers)
+    if adaptive is not None and max(adaptive.smallest, adaptive.largest or 0) > workers:
+        problem = f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {pool.name!r} has {workers}"
+        remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
+        raise ConfigError(f"recipe {recipe.name!r}", "adaptive", problem, remedy)
+
+
 def load_gate(config: Path) -> PromotionGate:
     """`config/promotion.yaml`. Raises `ConfigError`."""
     return load(PromotionGate, config / "promotion.yaml")
 
 
 def load_alerts(config: Path) -> Alerts:
-    """`config/alerts.yaml`; where there is none, nobody but the log is told. Raises `ConfigError`."""
-    file = config / "alerts.yaml"
-    return load(Alerts, file) if file.exists() else Alerts()
+    """`config/alerts.yaml`; where there is none, alerts go to the log alone. Raises `ConfigError`."""
+    return load_or_default(Alerts, config / "alerts.yaml")
 
 
 def load_retraining(config: Path) -> Retraining:
     """`config/retraining.yaml`, or the defaults where a workspace has none. Raises `ConfigError`."""
-    file = config / "retraining.yaml"
-    return load(Retraining, file) if file.is_file() else Retraining()
+    return load_or_default(Retraining, config / "retraining.yaml")
 
 
 def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
@@ -150,12 +178,11 @@ def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
         return None
     file = config / "deepspeed" / name
     try:
-        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        settings = read_json(file)
     except FileNotFoundError:
-        known = ", ".join(sorted(path.name for path in file.parent.glob("*.json"))) or "none"
-        raise ConfigError(file, "(file)", "does not exist", f"Files there: {known}") from None
-    except ValueError as error:
-        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Mend it") from None
+        raise _absent(file) from None
+    if not isinstance(settings, dict):
+        raise ConfigError(file, "(file)", "is not a JSON object", "Write DeepSpeed's settings there")
     return settings
 
 

@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
-import os
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from ops.config.base import Settings, digest
-from ops.config.secret import find_in, find_in_url
+from ops.config.base import Name, PoolName, Settings, digest
+from ops.config.secret import find_in, find_in_url, key_problem
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """What is known of a worker: weights closed or open, a tool that is no model, what it is made for."""
 
 
-class Price(Settings):
+class Rates(Settings):
     """USD per million tokens."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
 
-    def usd(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost (USD)."""
-        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
+    def plain(self) -> Rates:
+        """Without a date."""
+        return Rates(input=self.input, output=self.output)
+
+    def __str__(self) -> str:
+        return f"{self.input:g} / {self.output:g}"
+
+
+class LaterRates(Rates):
+    """Rates that the provider has announced."""
+
+    since: date
+    """The day (UTC) from which they hold."""
+
+
+class Price(Rates):
+    """USD per million tokens, with what is announced to change."""
+
+    later: tuple[LaterRates, ...] = ()
+    """By date, the earliest first."""
+
+    @field_validator("later")
+    @classmethod
+    def _one_after_another(cls, later: tuple[LaterRates, ...]) -> tuple[LaterRates, ...]:
+        days = [rates.since for rates in later]
+        if days != sorted(set(days)):
+            raise ValueError("dates must be different and stand in their order")
+        return later
+
+    def on(self, day: date | None = None) -> Rates:
+        """The rates of that day; None: today (UTC)."""
+        day = day or datetime.now(UTC).date()
+        return next((rates for rates in reversed(self.later) if rates.since <= day), self).plain()
+
+    def usd(self, prompt_tokens: int, completion_tokens: int, day: date | None = None) -> float:
+        """The cost of the tokens (USD) on that day; None: today (UTC)."""
+        rates = self.on(day)
+        return (prompt_tokens * rates.input + completion_tokens * rates.output) / 1e6
 
 
 class Serve(Settings):
@@ -44,7 +79,7 @@ class Serve(Settings):
 class Worker(Settings):
     """One entry of the pool: a model with its endpoint, sampling, price and limits."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: Name
     """Unique in the pool; the Dagster partition key and the folder name of its responses."""
     model: str = Field(min_length=1)
     """LiteLLM model string, `provider/model`. `local/…` names an embedded tool worker."""
@@ -97,9 +132,18 @@ class Worker(Settings):
 
     @field_validator("api_base")
     @classmethod
-    def _no_key_in_the_endpoint(cls, url: str | None) -> str | None:
-        if url is not None and (secret := find_in_url(url)):
+    def _is_an_http_address_without_a_key(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        try:
+            parts = urlsplit(url)
+            is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of the port or of an IPv6 address
+            is_http = False
+        if is_http and (secret := find_in_url(url)):
             raise ValueError(secret)
+        if not is_http or any(character <= " " for character in url):
+            raise ValueError("is no address of an HTTP server: write http://HOST:PORT/v1 or https://HOST/v1")
         return url
 
     @field_validator("extra_body")
@@ -134,7 +178,7 @@ class Worker(Settings):
 class Pool(Settings):
     """An ordered list of workers."""
 
-    name: str
+    name: PoolName
     description: str = ""
     workers: tuple[Worker, ...] = Field(min_length=1)
 
@@ -156,8 +200,8 @@ class Pool(Settings):
 
     @property
     def prices_key(self) -> str:
-        """Hash (12 hex digits) of the prices, in order of the workers' names: what costs are computed with."""
-        return digest(sorted([w.name, w.price.model_dump() if w.price else None] for w in self.workers))
+        """Hash (12 hex digits) of today's prices, in order of the workers' names: what costs are computed with."""
+        return digest(sorted([w.name, w.price.on().model_dump() if w.price else None] for w in self.workers))
 
     def worker(self, name: str) -> Worker:
         """The worker of that name. Raises `KeyError`."""
@@ -171,5 +215,5 @@ class Pool(Settings):
         return tuple(worker.name for worker in self.workers)
 
     def missing_keys(self) -> dict[str, str]:
-        """Worker name → environment variable that it needs and the environment lacks."""
-        return {w.name: w.api_key_env for w in self.workers if w.api_key_env and not os.environ.get(w.api_key_env)}
+        """Worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
+        return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.adaptive import Adaptive
-from ops.config.base import Settings
+from ops.config.base import Name, PoolName, Seed, Settings
 from ops.config.data import BenchmarkSource, Curation
 from ops.config.evaluation import Evaluation
 from ops.config.execution import Execution
@@ -26,13 +26,13 @@ from ops.core.registry import check_names
 class Recipe(Settings):
     """A named training or evaluation configuration."""
 
-    name: str
+    name: Name
     description: str = ""
-    trained_as: str | None = None
+    trained_as: Name | None = None
     """The recipe whose policies this one shares, for one that only evaluates otherwise: policies and runs carry its
     name. What was trained otherwise is another policy in any case. None: its own."""
-    seed: int = 0
-    pool: str
+    seed: Seed = 0
+    pool: PoolName
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants."""
     benchmarks: dict[str, BenchmarkSource]
     curation: Curation = Curation()
@@ -78,6 +78,15 @@ class Recipe(Settings):
     def _scratch_needs_a_cold_start(self) -> Self:
         if self.policy.kind == "scratch" and self.cold_start is None:
             raise ValueError("a policy made from scratch needs a cold_start section")
+        return self
+
+    @model_validator(mode="after")
+    def _completions_fit(self) -> Self:
+        if self.policy.kind == "scratch" and self.grpo.max_completion_tokens >= self.policy.max_tokens:
+            raise ValueError(
+                f"policy.max_tokens = {self.policy.max_tokens} leaves no room for a prompt beside "
+                f"grpo.max_completion_tokens = {self.grpo.max_completion_tokens}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -7,16 +7,17 @@ workers, in every pool: old answers stay where they are, and nobody asks for the
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Self
 
-import yaml
 from pydantic import Field, ValidationError
 
 from ops.config.base import Settings
 from ops.config.pool import Pool, Worker
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
+from ops.core.settings_files import read_yaml
 
 FILE = "revisions.yaml"
 _HEAD = """\
@@ -35,11 +36,12 @@ class Revisions(Settings):
     def read(cls, config: Path) -> Self:
         """What the file in `config` says; nothing where there is none. Raises `ConfigError`."""
         file = config / FILE
-        if not file.is_file():
+        if not os.path.lexists(file):
             return cls()
+        models = read_yaml(file)
         try:
-            return cls(models=yaml.safe_load(file.read_text(encoding="utf-8")) or {})
-        except (yaml.YAMLError, ValidationError) as error:
+            return cls.of_file({"models": models or {}})
+        except ValidationError as error:
             remedy = "Write lines of `\"provider/model\": revision`, or delete the file"
             raise ConfigError(file, "(file)", f"is no table of revisions ({error})", remedy) from None
 

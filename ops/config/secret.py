@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,12 +20,23 @@ _KEY_NAME = re.compile(
     r"|key|token",
     re.IGNORECASE,
 )
+_KEY_CHARACTERS = re.compile(r"[!-~]+")
 _REMEDY = "put it into an environment variable and name that in api_key_env"
 
 
 def names_a_key(name: str) -> bool:
     """Whether a setting of that name can only hold a key (`max_tokens` cannot, `x-api-key` can)."""
     return _KEY_NAME.fullmatch(name) is not None
+
+
+def key_problem(variable: str) -> str | None:
+    """Why the environment's variable holds nothing that a provider takes for a key, in words without its value."""
+    key = os.environ.get(variable)
+    if not key:
+        return "is not set"
+    if any(character.isspace() for character in key):
+        return "holds white space, a line break for example"
+    return None if _KEY_CHARACTERS.fullmatch(key) else "holds characters that no key has"
 
 
 def find_in_url(url: str) -> str | None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ops.config.base import Settings
-from ops.config.loading import load
+from ops.config.base import PoolName, Settings
+from ops.config.loading import load_or_default
 
 
 class Serving(Settings):
     """Limits of the server, and what a request may have that says nothing else."""
 
-    pool: str | None = None
+    pool: PoolName | None = None
     """A pool of `config/pools` ("NAME" or "NAME:VARIANT") that is asked instead of the one that the champion was
     released with: other endpoints or prices, or some of its workers. Workers are known by name."""
     budget_usd: float = Field(default=1.0, ge=0)
@@ -51,5 +51,4 @@ class Serving(Settings):
 
 def load_serving(config: Path) -> Serving:
     """`config/serving.yaml`; the defaults where there is none. Raises `ConfigError`."""
-    file = config / "serving.yaml"
-    return load(Serving, file) if file.is_file() else Serving()
+    return load_or_default(Serving, config / "serving.yaml")

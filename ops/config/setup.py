@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from ops.config.loading import load_evaluation_pools, load_pool, load_recipe, pool_file
+from ops.config.loading import check_sizes, load_evaluation_pools, load_pool, load_recipe, pool_file
 from ops.config.pool import Pool
 from ops.config.recipe import Recipe
 from ops.core.workspace import Workspace
@@ -28,6 +28,7 @@ class Setup:
         """The recipe `config/recipes/RECIPE.yaml` and its pool as their files are now. Raises `ConfigError`."""
         settings = load_recipe(workspace.config, recipe, seed)
         pool = load_pool(workspace.config, settings.pool)
+        check_sizes(settings, pool)
         return cls(workspace, settings, pool, load_evaluation_pools(workspace.config, settings, pool))
 
     def asked_on(self, benchmark: str) -> Self:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ops.config.ablations import Ablations, experiments_now
-from ops.config.base import STORED, Settings, digest
+from ops.config.base import Seed, Settings, digest
 from ops.config.loading import (
+    check_sizes,
     load_deepspeed,
     load_evaluation_pools,
     load_gate,
@@ -24,8 +25,13 @@ from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
 from ops.config.retraining import Change, Retraining
 from ops.config.setup import Setup
+from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
+from ops.core.settings_files import read_text
 from ops.core.workspace import Workspace
+
+TEXTS = ("few_shots", "cold_start")
+"""Folders of `data/` with what people write."""
 
 
 class Snapshot(Settings):
@@ -33,7 +39,7 @@ class Snapshot(Settings):
 
     recipe_file: str
     """The file in config/recipes, without `.yaml`."""
-    seed: int | None = None
+    seed: Seed | None = None
     """The run's own seed, where one was given; the recipe has it too."""
     recipe: Recipe
     pool: Pool
@@ -43,6 +49,8 @@ class Snapshot(Settings):
     deepspeed: dict[str, Any] | None = None
     """What the recipe's DeepSpeed file says."""
     git_commit: str
+    texts: dict[str, str] = Field(default_factory=dict)
+    """Path below `data/` → content, of the few-shots and of the cold start's subtasks."""
     retraining: Retraining = Retraining()
     experiments: Ablations | str = "the run is older than its experiments: start a new one"
     """What `config/experiments.yaml` says, or what is wrong with it."""
@@ -57,6 +65,7 @@ class Snapshot(Settings):
         """Read the files below `config` as they are now. Raises `ConfigError`."""
         recipe = load_recipe(config, recipe_file, seed)
         pool = load_pool(config, recipe.pool)
+        check_sizes(recipe, pool)
         return cls(
             recipe_file=recipe_file,
             seed=seed,
@@ -66,6 +75,7 @@ class Snapshot(Settings):
             gate=load_gate(config),
             deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
+            texts=_texts(config.parent / "data"),
             retraining=load_retraining(config),
             experiments=experiments_now(config),
         )
@@ -75,14 +85,23 @@ class Snapshot(Settings):
         """The snapshot that `write` stored under `key`. Raises `DataError`."""
         file = _file(folder, key)
         try:
-            return cls.model_validate_json(file.read_text(encoding="utf-8"), context=STORED)
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             remedy = "It is what the run works from: start a new run"
             raise DataError(file, "(file)", f"is no snapshot of a run ({error})", remedy) from None
 
     def setup(self, workspace: Workspace) -> Setup:
-        """What its run works with, in that checkout."""
+        """What its run works with, in that checkout; its texts are written beside the snapshots."""
+        if self.texts:
+            workspace = replace(workspace, kept_texts=self._keep_texts(workspace.snapshots))
         return Setup(workspace, self.recipe, self.pool, self.evaluation_pools)
+
+    def _keep_texts(self, folder: Path) -> Path:
+        kept = folder / f"texts-{digest(self.texts)}"
+        for name, text in self.texts.items():
+            if not (kept / name).is_file():
+                write_text(kept / name, text)
+        return kept
 
     def readable_experiments(self) -> Ablations:
         """What `config/experiments.yaml` said. Raises `PodiumError` with what was wrong with it."""
@@ -99,10 +118,7 @@ class Snapshot(Settings):
         """Store it as `FOLDER/KEY.json`, whole or not at all; equal snapshots are one file."""
         file = _file(folder, self.key)
         if not file.is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = file.with_name(f".{file.name}.{os.getpid()}")
-            partial.write_text(json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False), encoding="utf-8")
-            partial.replace(file)
+            write_text(file, json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False))
         return file
 
     def __str__(self) -> str:
@@ -113,6 +129,11 @@ class Snapshot(Settings):
             f"commit {self.git_commit}",
         )
         return f"snapshot {self.key}: {'; '.join(facts)}"
+
+
+def _texts(data: Path) -> dict[str, str]:
+    files = sorted(file for name in TEXTS for file in (data / name).glob("*.yaml"))
+    return {str(file.relative_to(data)): read_text(file) for file in files}
 
 
 def _file(folder: Path, key: str) -> Path:

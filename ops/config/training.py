@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ops.config.base import Settings
+from ops.config.base import Name, Settings
 from ops.config.secret import find_in_url
 from ops.core.registry import check_names
 
@@ -22,8 +22,17 @@ class ScratchPolicy(Settings):
     hidden: int = Field(default=192, ge=16)
     layers: int = Field(default=4, ge=1)
     heads: int = Field(default=4, ge=1)
-    max_tokens: int = Field(default=512, ge=64)
+    max_tokens: int = Field(default=2048, ge=64)
     """Longest sequence, prompt and completion together (tokens)."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(
+                f"hidden = {self.hidden} is not a multiple of 2 × heads = {2 * self.heads}: rotary positions need "
+                "heads of an even width"
+            )
+        return self
 
 
 class PretrainedPolicy(Settings):
@@ -83,7 +92,10 @@ class ColdStart(Settings):
     lora: Lora | None = None
     """None: all weights are trained."""
     validation: Validation | None = None
-    """None: GRPO starts from whatever the cold start made."""
+    """None: nothing is held out, and `least_valid` is asked for."""
+    least_valid: float = Field(default=0.5, ge=0, le=1)
+    """Without `validation`: the share of workflows below which GRPO does not start, over problems that the mix left out
+    (some of the mix where there are none). 0: nothing is measured. It is in no policy's key."""
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:
@@ -103,8 +115,8 @@ class Grpo(Settings):
     learning_rate: float = Field(default=1e-6, gt=0)
     schedule: Literal["cosine", "constant", "linear"] = "cosine"
     warmup_ratio: float = Field(default=0.03, ge=0, lt=1)
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.999
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.999, ge=0, lt=1)
     clip: float = Field(default=0.2, gt=0)
     clip_high: float | None = Field(default=None, gt=0)
     """Upper bound of the ratio, where it is another than the lower one (DAPO, arXiv:2503.14476)."""
@@ -117,7 +129,7 @@ class Grpo(Settings):
     micro_batch: int = Field(default=256, ge=1)
     """Rollouts per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
-    staleness: Literal[0, 1] = 0
+    staleness: int = Field(default=0, ge=0, le=1)
     """Updates between the policy that wrote a rollout and the one that learns from it. 0: a step writes, waits for its
     workers, learns. 1: before a step waits and learns, the next one's rollouts are written, and their workers answer
     meanwhile; the ratio of the two policies corrects for it (docs/training.md)."""
@@ -146,7 +158,7 @@ class Grpo(Settings):
     the sequence out (mask). "none": vLLM's are taken for the policy's."""
     vllm_correction_max: float = Field(default=3.0, gt=0)
     """Largest such ratio."""
-    deepspeed: str | None = None
+    deepspeed: Name | None = None
     """File in config/deepspeed, or None for a single process."""
     processes: int = Field(default=1, ge=1)
     length_window: int = Field(default=1, ge=1)
@@ -179,7 +191,7 @@ class Grpo(Settings):
     outage_s: float = Field(default=2 * 3600.0, ge=0)
     """Sum of a step's pauses (s, from half a minute, doubling to ten minutes) after which the run ends and says who is
     away; started again, it goes on. Less than `collective_timeout_s`, which other ranks wait at most."""
-    reward_terms: dict[str, float] = Field(default={})
+    reward_terms: dict[str, Annotated[float, Field(ge=-1e6, le=1e6)]] = Field(default={})
     """File in `ops/training/rewards/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a
     scorable rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a
     format."""

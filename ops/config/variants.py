@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from ops.config.base import Name
 from ops.config.pool import Pool, Worker
 
 FIXED = ("name", "model", "api_key_env")
@@ -15,7 +16,7 @@ FIXED = ("name", "model", "api_key_env")
 class PoolFile(Pool):
     """What `config/pools/NAME.yaml` holds; `resolve` gives the plain pool that everything else knows."""
 
-    variants: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    variants: dict[Name, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     """Variant → worker → the settings that differ there; `NAME:VARIANT` in a recipe chooses it."""
 
     @model_validator(mode="after")
@@ -43,7 +44,7 @@ def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
     if fixed := sorted(settings.keys() & set(FIXED)):
         raise ValueError(f"{where}: a variant may not change {', '.join(fixed)}")
     try:
-        return Worker.model_validate(worker.model_dump() | settings)
+        return Worker.of_file(worker.model_dump(mode="json") | settings)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -1,12 +1,39 @@
-"""Files that are replaced whole."""
+"""Files that are replaced whole, and the temporary files that killed writers leave."""
 
 from __future__ import annotations
 
+import glob
 import os
-import tempfile
+import re
+import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+TEMPORARY = ".*.tmp"
+"""Glob of the names of temporary files: git and DVC ignore them (.gitignore, .dvcignore)."""
+_OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Yield a temporary file beside `file`, which takes its place in one step at the end of the block.
+
+    After an error `file` is as before. What killed writers of `file` left is removed. Raises `OSError`, which names
+    `file`.
+    """
+    with written(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    sweep(file.parent, file.name)
+    temporary = file.with_name(f".{file.name}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with written(file):
+            yield temporary
+            temporary.chmod(0o644)
+            temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_text(file: Path, text: str) -> None:
@@ -14,18 +41,30 @@ def write_text(file: Path, text: str) -> None:
 
     Raises `OSError`, which names `file`.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with written(file):
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".tmp")
-    try:
-        with written(file), os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with replacing(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def sweep(folder: Path, name: str = "*") -> None:
+    """Remove what writers of the file `name` in `folder` left that died on this machine; "*": of all files below."""
+    found = folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}")
+    for file in found:
+        if is_left_over(file):
+            file.unlink(missing_ok=True)
+
+
+def is_left_over(file: Path) -> bool:
+    """Whether the writer of a temporary file died on this machine."""
+    import psutil  # here: it is imported by few of those who write a file
+
+    owner = _OWNER.search(file.name)
+    return owner is not None and owner["host"] == _host() and not psutil.pid_exists(int(owner["pid"]))
+
+
+def _host() -> str:
+    return re.sub(r"[^0-9a-z]", "", socket.gethostname().lower()) or "host"
 
 
 @contextmanager

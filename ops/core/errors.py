@@ -53,6 +53,10 @@ class ContextTooLong(WorkerRefused):
     """The messages and the answer together are longer than the worker's context: not retried."""
 
 
+class RequestRejected(WorkerRefused):
+    """The provider rejects this request for another reason than key, account or model name: not retried."""
+
+
 class OverBudget(WorkerError):
     """The next call's worst case would pass the cap: nothing was sent."""
 

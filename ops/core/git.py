@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 from ops.core.errors import DataError
@@ -11,9 +12,9 @@ from ops.core.workspace import Workspace
 def git_commit(workspace: Workspace) -> str:
     """The checked-out commit; "-dirty" follows when tracked files other than dvc.lock were changed.
 
-    "uncommitted" in a repository without a commit, "unknown" where there is none.
+    "uncommitted" in a repository without a commit, "unknown" without a repository or without git.
     """
-    if not (workspace.root / ".git").exists():
+    if not (workspace.root / ".git").exists() or shutil.which("git") is None:
         return "unknown"
     head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
     if not head:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 
 from ops.core.errors import PodiumError
+from ops.core.installation import pip_install
 
 
 def need_mlflow() -> None:
@@ -16,5 +17,4 @@ def need_mlflow() -> None:
     """
     spec = importlib.util.find_spec("mlflow")
     if spec is None or spec.origin is None:
-        remedy = "Run `make venv` and use .venv/bin/python, or install mlflow there"
-        raise PodiumError(f"{sys.executable}: the mlflow library is not installed. {remedy}")
+        raise PodiumError(f"{sys.executable}: the mlflow library is not installed. Run {pip_install('mlflow')}")

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from ops.core.errors import DataError
 from ops.core.sqlite import BUSY_TIMEOUT_S
 from ops.core.workspace import Workspace
 
@@ -33,11 +34,14 @@ def settle(workspace: Workspace) -> int:
     """Let the workspace's own MLflow store name the folder that it lies in. Returns how many places were rewritten.
 
     Nothing is done to a server's store, to artifacts that lie elsewhere on purpose, and where the old folder is the
-    new one by another name. Raises `sqlite3.Error` when the file cannot be written.
+    new one by another name. Raises `sqlite3.Error` when the file cannot be written,
+    `DataError` when it is no file.
     """
     file = workspace.outcome / "mlflow" / "mlflow.db"
-    if workspace.mlflow_uri != f"sqlite:///{file}" or not file.is_file():
+    if workspace.mlflow_uri != f"sqlite:///{file}" or not file.exists():
         return 0
+    if not file.is_file():
+        raise DataError(file, "(file)", "is no file, and MLflow's store is to be there", "Move it away")
     tail = workspace.mlflow_artifacts.relative_to(workspace.root)
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
         old = [folder for folder in _artifact_folders(connection, tail) if _moved(folder, workspace.mlflow_artifacts)]

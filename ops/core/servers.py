@@ -2,12 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ops.core.errors import ConfigError
+from ops.core.installation import install_extra
 
 _TIMEOUT_S = 10.0
+
+
+class _Kind(NamedTuple):
+    """What an environment variable may hold."""
+
+    name: str
+    schemes: tuple[str, ...]
+    example: str
+
+
+_REDIS = _Kind("Redis server", ("redis", "rediss", "unix"), "redis://HOST:PORT/DB")
+_POSTGRES = _Kind("Postgres server", ("postgresql", "postgres"), "postgresql://USER:PASSWORD@HOST:PORT/DB")
+_MLFLOW = _Kind(
+    "MLflow store",
+    ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc"),
+    "http://HOST:PORT or sqlite:///FILE",
+)
+_VARIABLES = {
+    "PODIUM_CACHE_URL": _REDIS,
+    "PODIUM_LIMITS_URL": _REDIS,
+    "PODIUM_LEDGER_URL": _POSTGRES,
+    "MLFLOW_TRACKING_URI": _MLFLOW,
+}
+
+
+def wrong_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
+    """The error of each variable that is set and holds no address of its kind; no server is asked.
+
+    `mlflow`: also of MLflow's, which a rehearsal does not read.
+    """
+    for variable in _VARIABLES:
+        url = os.environ.get(variable)
+        if url and (mlflow or variable != "MLFLOW_TRACKING_URI"):
+            try:
+                check_address(url, variable)
+            except ConfigError as error:
+                yield error
+
+
+def check_addresses(*, mlflow: bool = True) -> None:
+    """Raise the first of `wrong_addresses`: before anything is spent."""
+    for error in wrong_addresses(mlflow=mlflow):
+        raise error
+
+
+def check_address(url: str, variable: str) -> None:
+    """Raise `ConfigError` where `url` is no address of the kind that `variable` names. Its text is not shown."""
+    kind = _VARIABLES[variable]
+    if not _is_address(url, kind):
+        raise ConfigError(variable, "(value)", f"is no address of a {kind.name}", f"Write {kind.example}, or unset it")
+
+
+def _is_address(url: str, kind: _Kind) -> bool:
+    if kind is _MLFLOW and (url == "databricks" or Path(url).is_absolute()):
+        return True
+    if any(character <= " " for character in url) or not ("://" in url or url.startswith("file:")):
+        return False
+    try:
+        parts = urlsplit(url)
+        several_hosts = kind is _POSTGRES and "," in parts.netloc  # each with its own port
+        usable = several_hosts or parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    scheme = parts.scheme.partition("+")[0]
+    return usable and scheme in kind.schemes and (scheme not in ("http", "https") or bool(parts.hostname))
 
 
 def shown(url: str) -> str:
@@ -21,14 +90,11 @@ def redis_client(url: str, variable: str) -> Any:
 
     Raises `ConfigError` where the client is not installed or the URL is none.
     """
+    check_address(url, variable)
     try:
         import redis
     except ModuleNotFoundError:
         raise ConfigError(
-            variable, shown(url), "needs the Redis client, which is not installed", "Run: python -m pip install redis"
+            variable, shown(url), "needs the Redis client, which is not installed", f"Run {install_extra('redis')}"
         ) from None
-    try:
-        return redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
-    except ValueError:
-        remedy = "Write redis://HOST:PORT/DB, or unset it"
-        raise ConfigError(variable, shown(url), "is no address of a Redis server", remedy) from None
+    return redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)

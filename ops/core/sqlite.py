@@ -23,6 +23,20 @@ PAGES_KIB = 32_768
 _AT_ONCE = 500
 """Values in one statement: SQLite has a limit."""
 
+_REMEDIES = {
+    "full": "Make room and give the same command again: what was kept is kept",
+    "locked": f"Another process has held it for over {BUSY_TIMEOUT_S:.0f} s: end that one",
+    "readonly": "Make the file and its folder writable for this user",
+    "unable to open": "Let a file that this user may write be there, or none",
+    "disk I/O": "Check the disk",
+}
+"""Words of SQLite → what to do about it."""
+
+
+class Damaged(DataError):
+    """The file is no database any more."""
+
+
 Step = Callable[[sqlite3.Connection], None]
 """One change of a schema. It runs inside a transaction, so never `executescript`, which commits."""
 
@@ -61,18 +75,22 @@ class SqliteFile:
     def connection(self) -> Iterator[sqlite3.Connection]:
         """The connection, in autocommit mode, for this thread alone while in the block.
 
-        Raises `DataError` where the disk is full; what was committed before is there, and nothing of what was not.
+        Raises `DataError` for a file that cannot be used now (a full disk, a lock that is held, no permission), and
+        `Damaged` for one that is no database any more. What was committed before is there, and nothing of what was not.
         """
         try:
             with self._lock:
                 if self._connection is None or self._pid != os.getpid():
                     self._connection, self._pid = self._open(), os.getpid()
                 yield self._connection
-        except sqlite3.OperationalError as error:
-            if "full" not in str(error):
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:
+                remedy = "Restore it from a backup (`podium restore`), or move it away to begin a new one"
+                raise Damaged(self.path, "(file)", str(error), remedy) from error
+            known = [remedy for words, remedy in _REMEDIES.items() if words in str(error)]
+            if not isinstance(error, sqlite3.OperationalError) or not known:
                 raise
-            remedy = "Make room and give the same command again: what was kept is kept"
-            raise DataError(self.path, "(file)", str(error), remedy) from error
+            raise DataError(self.path, "(file)", str(error), known[0]) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops.core.errors import PodiumError
@@ -19,6 +19,8 @@ class Workspace:
 
     root: Path
     rehearsal: bool = False
+    kept_texts: Path | None = field(default=None, compare=False)
+    """Where a run's snapshot keeps the texts that it was launched with; None: they are read where people edit them."""
 
     @classmethod
     def find(cls) -> Workspace:
@@ -28,7 +30,10 @@ class Workspace:
         """
         if value := os.environ.get("PODIUM_ROOT"):
             return cls(Path(value).resolve())
-        here = Path.cwd().resolve()
+        try:
+            here = Path.cwd().resolve()
+        except FileNotFoundError:
+            raise PodiumError("the current folder was deleted. Go to another one") from None
         for folder in (here, *here.parents):
             if (folder / "dvc.yaml").is_file() and (folder / "config").is_dir():
                 return cls(folder)
@@ -43,6 +48,11 @@ class Workspace:
     def data(self) -> Path:
         """DVC's outputs: `raw/`, `shortlist.jsonl`, `responses/`, `profiles.json`, `training_mix.jsonl`."""
         return self.root / "data"
+
+    @property
+    def texts(self) -> Path:
+        """What people write and a run reads besides `config/`: `few_shots/`, `cold_start/`."""
+        return self.kept_texts or self.data
 
     @property
     def state(self) -> Path:

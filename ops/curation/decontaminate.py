@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from ops.core.problem import Problem
-from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Sketch, Sketcher
+from ops.curation.duplicates import Cause, Known, Match, NearDuplicates
 from ops.curation.rewording import Rewordings, worn
+from ops.curation.sketch import Sketch, Sketcher
 from ops.curation.upstream import upstream_item
 
 
@@ -76,7 +77,7 @@ def decontaminate(
     of texts as long as few of them are alike. Earlier is by name, so the order of the candidates does not
     matter to what is kept.
     """
-    sketcher, held_out = Sketcher(), list(evaluation)
+    sketcher, held_out = Sketcher(threshold), list(evaluation)
     sketches = [sketcher.sketch(problem) for problem in held_out]
     seen = Seen(threshold, worn(sketches))
     for problem, sketch in zip(held_out, sketches, strict=True):

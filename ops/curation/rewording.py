@@ -7,29 +7,22 @@ same, whatever their order, and the words that carry content may differ in a few
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ops.curation.duplicates import Grams, Known, Match, Sketch, best_of
+from ops.curation.duplicates import Buckets, Known, Match, best_of
+from ops.curation.sketch import Sketch, is_formula
 from ops.curation.text import Wording
 
 SAME = 0.7
 """Share of all fixed tokens and content words that must agree."""
 SAME_CONTENT = 0.5
 """Share of the content words alone that must agree, of one or two all: a few numbers cannot stand in for them."""
-FORMULA, BESIDE_FORMULA = 6, 2
-"""So many different fixed tokens are a formula that can: beside it so many content words may differ."""
+BESIDE_FORMULA = 2
+"""Content words that may differ beside a formula."""
 WORN_SHARE, WORN_COUNT, WORN_WEIGHT = 0.01, 30, 0.25
 """A word in so large a share of the questions, and in so many, counts as so much of a word."""
-TELLING = 4
-"""Fixed tokens from which they tell questions apart by themselves."""
-FEW_WORDS = 8
-PROBES = 8
-_SEEDS = np.random.Generator(np.random.PCG64(7)).integers(1, 2**63, (2, 2 * PROBES), dtype=np.uint64) | np.uint64(1)
 
 
 def worn(sketches: Sequence[Sketch]) -> frozenset[str]:
@@ -51,18 +44,16 @@ class Rewordings:
     def __init__(self, worn: frozenset[str] = frozenset()) -> None:
         self._worn = worn
         self._entries: list[_Entry] = []
-        self._places: dict[int, list[int]] = defaultdict(list)
+        self._buckets = Buckets()
 
     def add(self, known: Known, sketch: Sketch) -> None:
         """Remember a question."""
-        for key in _probes(sketch):
-            self._places[key].append(len(self._entries))
+        self._buckets.add(sketch.probes, len(self._entries))
         self._entries.append(_Entry(known, sketch.wording, sketch.choices))
 
     def find(self, sketch: Sketch) -> Match | None:
         """The question that this one rewords most lightly, if any; contamination goes before duplicates."""
-        places = {place for key in _probes(sketch) for place in self._places.get(key, ())}
-        entries = [self._entries[place] for place in places]
+        entries = [self._entries[place] for place in self._buckets.find(sketch.probes)]
         scored = [(entry.known, self._similarity(sketch, entry)) for entry in entries]
         return best_of("reworded", [pair for pair in scored if pair[1] >= SAME])
 
@@ -77,7 +68,7 @@ class Rewordings:
             return 0.0
         few = max(len(content), len(its_content)) <= 2
         agree = content == its_content if few else shared >= SAME_CONTENT * size
-        if not agree and not (_formula(fixed) and size - shared <= BESIDE_FORMULA):
+        if not agree and not (is_formula(fixed) and size - shared <= BESIDE_FORMULA):
             return 0.0
         return (shared + len(fixed)) / (size + len(fixed))
 
@@ -85,36 +76,6 @@ class Rewordings:
         return len(words) - (1 - WORN_WEIGHT) * len(words & self._worn)
 
 
-def _formula(fixed: tuple[str, ...]) -> bool:
-    return len(set(fixed)) >= FORMULA
-
-
 def _same_choices(choices: frozenset[str], other: frozenset[str]) -> bool:
     """Whether at least half are shared; a question asked without choices fits any."""
     return not choices or not other or 2 * len(choices & other) >= max(len(choices), len(other))
-
-
-def _probes(sketch: Sketch) -> list[int]:
-    """Buckets to look in: MinHashes of the content words, each joined with all the fixed tokens.
-
-    Questions whose fixed tokens tell little need two MinHashes in common, or the buckets of common
-    words would grow with the square of the data.
-    """
-    fixed = np.uint64(hash(sketch.wording.fixed) & 0xFFFF_FFFF_FFFF_FFFF)
-    keys = [int(fixed)] if _formula(sketch.wording.fixed) or not len(sketch.words) else []
-    if not len(sketch.words):
-        return keys
-    lowest = _lowest(sketch.words) ^ fixed
-    telling = len(sketch.wording.fixed) >= TELLING
-    if telling or len(sketch.words) <= FEW_WORDS:
-        keys += lowest[:PROBES].tolist()
-    if not telling and 2 * len(sketch.words) > FEW_WORDS:
-        keys += (lowest[:PROBES] * _SEEDS[0, 0] + lowest[PROBES:]).tolist()
-    return keys
-
-
-def _lowest(words: Grams) -> NDArray[np.uint64]:
-    mixed = words[:, None] * _SEEDS[0] + _SEEDS[1]
-    mixed ^= mixed >> np.uint64(31)
-    lowest: NDArray[np.uint64] = (mixed * _SEEDS[0, 1]).min(axis=0)
-    return lowest

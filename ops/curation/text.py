@@ -58,14 +58,20 @@ def exact_key(text: str) -> str:
     Signs, digits, and a point or comma between two digits count.
     """
     # Spaces go first and last: a character's compatible form may hold one.
-    plain = unicodedata.normalize("NFKC", "".join(text.split())).casefold().translate(_DASHES)
-    plain = _LATEX_FRACTION.sub(r"\\frac", _LATEX_SPACING.sub("", "".join(plain.split())))
+    plain = "".join(_folded("".join(text.split())).split())
+    if "\\" in plain:
+        plain = _LATEX_FRACTION.sub(r"\\frac", _LATEX_SPACING.sub("", plain))
     return _PUNCTUATION.sub("", plain) or plain
 
 
 def tokens(text: str) -> list[str]:
     """Words, numbers and single signs, case and Unicode form put aside: `3x^2` is four tokens."""
-    return _TOKEN.findall(unicodedata.normalize("NFKC", text).casefold().translate(_DASHES))
+    return _TOKEN.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    """Without case, Unicode forms and kinds of dashes."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold().translate(_DASHES)
 
 
 def wording(words: Sequence[str]) -> Wording:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup
+from ops.core.errors import DataError
 from ops.core.origin import check_origin
 from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.rows import ScoreRow, Usage
+from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
 
@@ -46,6 +49,22 @@ def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[Sc
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[ScoreRow]:
     """The score rows of one worker of that name; empty when it has no responses."""
     return score_rows(row for row in responses if row.worker == worker)
+
+
+def asked_alone(setup: Setup) -> tuple[str, ...]:
+    """The workers whose own answers to the evaluation questions are needed.
+
+    Every worker of the pool, where a baseline of the recipe is computed from all their answers. Otherwise the best
+    single worker by the precached responses: the promotion gate compares the Conductor with it. Raises `DataError`
+    where that worker is needed and nothing was precached.
+    """
+    if needs_every_worker(setup.recipe.evaluation.baselines):
+        return setup.pool.names
+    folder = setup.workspace.data / "responses"
+    precached = [row for row in load_responses(folder) if row.worker in setup.pool.names]
+    if not precached:
+        raise DataError(folder, "(folder)", "holds no responses to choose the best worker by", "Precache first")
+    return (best_single(precached).worker,)
 
 
 def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:

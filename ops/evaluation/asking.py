@@ -10,10 +10,11 @@ from typing import NamedTuple, TypeVar
 from ops.benchmarks.prompts import worker_prompt
 from ops.config import Evaluation
 from ops.core.problem import Grade, Problem
+from ops.core.response import Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.runner import AHEAD, usage_of
-from ops.workflow.execution import OPINION, execute
+from ops.workflow.execution import execute
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.strategy import pattern, shape
@@ -113,9 +114,9 @@ async def _written(
     return writing, author.read(writing.answer or "")
 
 
-def _samples(branches: Branches, repeat: int) -> list[int]:
-    """Equal branches are further opinions, as equal steps of one workflow are."""
-    return [repeat + OPINION * branches[:index].count(workflow) for index, workflow in enumerate(branches)]
+def _samples(branches: Branches, repeat: int) -> list[Sample]:
+    """Equal branches are repetitions, as equal steps of one workflow are."""
+    return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]
 
 
 def _raised(result: Result | BaseException) -> Result:
@@ -148,7 +149,7 @@ def _row(problem: Problem, run: Run, index: int, grade: Grade | None, repeat: in
         failure=str((run.parsed and run.parsed.failure) or ""),
         status=counts.status if counts else run.unwritten,
         steps=sum(len(each.workflow.steps) for each in run.branches),
-        workers=tuple(step.worker for each in run.branches for step in each.steps if step.status == "ok"),
+        workers=tuple(step.worker for each in run.branches for step in each.steps if step.is_paid),
         tokens=sum(each.tokens for each in run.traces),
         cost_usd=sum(each.cost_usd for each in run.traces),
         latency_s=run.latency_s,

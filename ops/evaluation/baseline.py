@@ -54,10 +54,12 @@ PerQuestion = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Computed(Baseline):
-    """Computed from stored answers: no worker is asked for it."""
+    """Computed from the workers' own answers."""
 
     compute: Compute
     """One standing, or several of different `detail`: a column each."""
+    every_worker: bool = True
+    """Whether it needs the answers of every worker; False: those of the best single worker."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,13 @@ class Asking(Baseline):
     """In which way it is not the authors' own; shown wherever its figures are."""
 
 
-def baseline(title: str, place: int = 1000, *, usual: bool = True) -> Callable[[Compute], Computed]:
+def baseline(
+    title: str, place: int = 1000, *, usual: bool = True, every_worker: bool = True
+) -> Callable[[Compute], Computed]:
     """Make a function a computed baseline of its own name, which is its file's."""
 
     def register(compute: Compute) -> Computed:
-        return Computed(compute.__name__, title, place, usual, compute)
+        return Computed(compute.__name__, title, place, usual, compute, every_worker)
 
     return register
 
@@ -112,6 +116,11 @@ def chosen(names: Iterable[str] | None) -> list[Baseline]:
     if names is None:
         return [entry for entry in BASELINES.values() if entry.usual]
     return [BASELINES[name] for name in names]
+
+
+def needs_every_worker(names: Iterable[str] | None) -> bool:
+    """Whether one of these baselines is computed from every worker's own answers; None: the usual ones."""
+    return any(isinstance(entry, Computed) and entry.every_worker for entry in chosen(names))
 
 
 def standings(

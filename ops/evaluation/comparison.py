@@ -17,7 +17,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import of_worker, score_rows, stored_answers
+from ops.evaluation.alone import asked_alone, of_worker, score_rows, stored_answers
 from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
@@ -59,7 +59,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     """
     domains = _domains(setup)
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
-    alone = stored_answers(setup, setup.pool.names)
+    asked = asked_alone(setup)
+    alone = stored_answers(setup, asked)
     trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
@@ -67,7 +68,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
     singles = score_rows(alone)
-    groups = {"in-domain": training_benchmarks(), "unseen": unseen_benchmarks()}
+    every = set(asked) == set(setup.pool.names)  # without every worker's answers the ceiling is unknown
+    groups = {"in-domain": training_benchmarks(), "unseen": unseen_benchmarks()} if every else {}
     reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
         policy=policy_key(policy),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING
 from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup
+from ops.core.atomic import replacing
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import of_worker, stored_answers
+from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import Shelf, shelves
@@ -50,8 +50,9 @@ def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, C
 
 
 def _workers(setup: Setup) -> Systems:
-    answers = stored_answers(setup, setup.pool.names)
-    return {f"worker {name}": of_worker(answers, name) for name in setup.pool.names}
+    asked = asked_alone(setup)
+    answers = stored_answers(setup, asked)
+    return {f"worker {name}": of_worker(answers, name) for name in asked}
 
 
 def _baseline(shelf: Shelf, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
@@ -68,10 +69,9 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
     does."""
     file = outcomes_file(setup.workspace, policy)
     policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    table(setup, systems(setup, policy, base_policy), policies).to_parquet(half, index=False)
-    half.replace(file)
+    made = table(setup, systems(setup, policy, base_policy), policies)
+    with replacing(file) as temporary:
+        made.to_parquet(temporary, index=False)
     return file
 
 

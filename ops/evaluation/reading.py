@@ -49,7 +49,7 @@ def read(setup: Setup, policy: Path, temperature: float = 0.0) -> list[ScoreRow]
     """What a policy's workflows give on every question; temperature 0: greedily. Raises as `evaluate` does."""
     conductor = Conductor.load(policy)
     client = open_client(setup, "evaluation")
-    team = conductor.card.team(setup.pool, setup.workspace.data, setup.recipe.execution, client)
+    team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution, client)
     settings = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
     return asyncio.run(evaluate(conductor, questions(setup), team, settings, seed=setup.recipe.seed))
 

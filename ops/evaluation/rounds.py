@@ -76,7 +76,7 @@ def _row(rollout: RecursiveRollout, problem: Problem, repeat: int) -> ScoreRow:
         failure=str(first.failure or ""),
         status=rounds.status if rounds.traces else NO_WORKFLOW,
         steps=sum(len(trace.workflow.steps) for trace in rounds.traces),
-        workers=tuple(step.worker for trace in rounds.traces for step in trace.steps if step.status == "ok"),
+        workers=tuple(step.worker for trace in rounds.traces for step in trace.steps if step.is_paid),
         tokens=rounds.tokens,
         cost_usd=rounds.cost_usd,
         latency_s=rounds.latency_s,

@@ -23,7 +23,7 @@ class Usage(NamedTuple):
 class ScoreRow:
     """One question at one repeat: what was written, what it gave, and what that cost.
 
-    `status` is the trace's ("answered", "refused", "too_long", "unreachable", "timed_out") or `NO_WORKFLOW`.
+    `status` is the trace's (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`.
     `steps` counts the workflow's steps; `workers` names those that were run, in the
     order of the steps; `shape` and `pattern` are what `ops.workflow.strategy` reads in it.
     `tokens` are the workers', prompt and completion together. `latency_s` is the workflow's

@@ -146,7 +146,7 @@ def row_of(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
         failure=str(rollout.parsed.failure or ""),
         status=trace.status if trace else NO_WORKFLOW,
         steps=len(workflow.steps) if workflow else 0,
-        workers=tuple(step.worker for step in trace.steps if step.status == "ok") if trace else (),
+        workers=tuple(step.worker for step in trace.steps if step.is_paid) if trace else (),
         tokens=trace.tokens if trace else 0,
         cost_usd=trace.cost_usd if trace else 0.0,
         latency_s=trace.latency_s if trace else 0.0,
@@ -162,7 +162,7 @@ def row_of(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
 
 def usage_of(trace: Trace) -> tuple[Usage, ...]:
     """What each response took, in the order of the steps."""
-    answered = ((step.worker, step.response) for step in trace.steps if step.status == "ok")
+    answered = ((step.worker, step.response) for step in trace.steps if step.is_paid)
     return tuple(Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, Field, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ops.config import Pool
+from ops.core.atomic import replacing
 from ops.core.errors import DataError
 from ops.core.origin import Origin, with_origin
 from ops.evaluation.rows import ScoreRow, Usage
@@ -31,10 +31,8 @@ def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origi
     frame["usage"] = frame["usage"].map(lambda responses: [use._asdict() for use in responses])
     veiled = frame["benchmark"].map(is_confidential).astype(bool) if texts else slice(None)
     frame.loc[veiled, ["completion", "answer"]] = ""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), half)
-    half.replace(file)
+    with replacing(file) as temporary:
+        pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), temporary)
 
 
 def load_rows(file: Path) -> list[ScoreRow]:

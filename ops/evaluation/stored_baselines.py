@@ -43,7 +43,7 @@ class TrainingAnswers:
     def read(cls, setup: Setup) -> Self:
         """At the pool's prices. Raises `DataError`, and `ConfigError` for examples that cannot be read."""
         problems = read_problems(setup.workspace.data / "training_mix.jsonl")
-        return cls(problems, answers_to(problems, setup), load_few_shots(setup.workspace.data, FEW_SHOTS))
+        return cls(problems, answers_to(problems, setup), load_few_shots(setup.workspace.texts, FEW_SHOTS))
 
     @cached_property
     def key(self) -> str:

@@ -44,12 +44,6 @@ _UNSURE = re.compile(
     r"may|alternatively|even)\b",
     re.IGNORECASE,
 )
-_CORRECTION = re.compile(
-    r"\b(?:wait|actually|correction|no(?=[\s,.:;—–-])|nope|sorry|mistaken?|error|oops|scratch that|"
-    r"on second thought|on reflection|"
-    r"reconsider\w*|re-?evaluat\w*|re-?check\w*|i was wrong|hmm|revis\w*|change my|let me correct)\b",
-    re.IGNORECASE,
-)
 _LABEL_LINE = re.compile(
     r"[ \t>#]*(?:[-*•+][ \t]+)?[\"'“`*_\[(|→]{0,4}(?:(?:option|choice|answer|"
     r"letter)[ \t:]+)?[\"'“`*_\[(]{0,4}(?P<letter>[A-Za-z])"
@@ -72,6 +66,18 @@ _NOT_BEFORE = re.compile(
     r"\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
 )
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
+_QUOTING = re.compile(
+    r"(?<![\w\\(\[])[(\[]?(?P<letter>[A-Za-z])"
+    r"(?:[)\]*_`]{1,4}[.:,;]?[*_]{0,3}|[.:,;|][*_]{0,3}|[ \t]+[-–—|]|(?=[ \t]+\())[\s\\(\[\"'“`*_$]*"
+)
+"""A label and what may stand between it and the text of its choice."""
+_BEHIND = re.compile(r"[(\[](?P<letter>[A-Z])[)\]]")
+"""A label in brackets behind the text of its choice."""
+_WORD = re.compile(r"\w+")
+_BETWEEN = r"[\s()\[\]{}*_`.,;:|/&+-]"
+_ONLY_LETTERS = re.compile(rf"{_BETWEEN}*(?:[A-Z]{_BETWEEN}+)+[A-Z]{_BETWEEN}*")
+_ENOUGH_WORDS = 3
+"""A choice that is quoted with fewer of its first words must be quoted whole."""
 
 
 class Reading(NamedTuple):
@@ -84,10 +90,11 @@ class Reading(NamedTuple):
 
 def extracted(problem: Problem, response: str) -> str:
     """The letter, in upper case; "" when there is none or more than one is offered as the answer."""
-    text = unicodedata.normalize("NFKC", announced.spoken(response))
+    text = _unwrapped(unicodedata.normalize("NFKC", announced.spoken(response)))
     letters, choices = offered(problem), problem.choices
     if len(text) <= SHORT and (letter := _equal_text(text, choices)):
         return letter
+    text = _without_quotations(text, choices)
     statements = announced.statements(text)
     formal = _last([statement for statement in statements if statement.formal], letters, choices)
     readings = _last([statement for statement in statements if not statement.formal], letters, choices)
@@ -122,6 +129,8 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))
+    if _ONLY_LETTERS.fullmatch(line) and len(several := set(re.findall("[A-Z]", line))) > 1 and several <= {*letters}:
+        return ""
     groups = labels.groups(line, letters, everywhere=True)
     if not groups or not _OPENING.fullmatch(line, 0, groups[0].start):
         small = _SMALL.match(line)
@@ -163,9 +172,8 @@ def _leading(line: str, groups: list[labels.Group]) -> str:
         return open_letters.pop() if len(open_letters) == 1 else ""
     if len(first.letters) > 1 or _UNSURE.match(line, first.end):
         return ""
-    corrections = [
-        group for group in later if group.stance == "affirmed" and _CORRECTION.search(line, first.end, group.start)
-    ]
+    affirmed_later = [group for group in later if group.stance == "affirmed"]
+    corrections = [group for group in affirmed_later if announced.CORRECTION.search(line, first.end, group.start)]
     if corrections:
         return corrections[-1].letters if len(corrections[-1].letters) == 1 else ""
     return first.letters
@@ -187,7 +195,7 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     later = [
         reading
         for reading in readings
-        if reading.start >= formal.end and _CORRECTION.search(text, formal.end, reading.end)
+        if reading.start >= formal.end and announced.CORRECTION.search(text, formal.end, reading.end)
     ]
     return later[-1].letter if later else formal.letter
 
@@ -229,7 +237,8 @@ def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...
     said = match["text"]
     if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
         return None
-    if said and _equal_text(said, choices) != letter and (choices or not match["stop"]):
+    is_own = said and (said.strip(" .*_") == labels.QUOTED or _equal_text(said, choices) == letter)
+    if said and not is_own and (choices or not match["stop"]):
         return None
     return Reading(start, end, letter)
 
@@ -258,6 +267,43 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
 
 
 # ── the choices' own texts ───────────────────────────────────────────────────
+
+
+def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
+    """The text with `(B) …` for each label that stands beside its own choice's text.
+
+    What a choice says ("Not wrong", "both A and C") is no statement about the choice.
+    """
+    texts = [[word.casefold() for word in _WORD.findall(_unwrapped(choice))] for choice in choices]
+    pieces: list[str] = []
+    position = 0
+    for match in sorted((*_QUOTING.finditer(text), *_BEHIND.finditer(text)), key=lambda match: match.start("letter")):
+        letter = match["letter"].upper()
+        index = string.ascii_uppercase.index(letter)
+        if match.start() < position or index >= len(texts) or not texts[index]:
+            continue
+        if len(choices[index].strip()) == 1 and not re.search(r"[).:]", match[0]):  # "A, B" names two letters
+            continue
+        span = _quoted(text, match, texts[index])
+        if span and span[0] >= position:
+            pieces.append(f"{text[position : span[0]]}({letter}) {labels.QUOTED}")
+            position = span[1]
+    return "".join((*pieces, text[position:]))
+
+
+def _quoted(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int] | None:
+    """Where a label and its choice's text stand; None where other words do, or too few of it."""
+    room = 3 * sum(map(len, words)) + 8 * len(words) + 40
+    if label.re is _BEHIND:
+        before = list(_WORD.finditer(text, max(0, label.start() - room), label.start()))[-len(words) :]
+        same = [word[0].casefold() for word in before] == words
+        return (before[0].start(), label.end()) if same else None
+    quoted: list[re.Match[str]] = []
+    for word, wanted in zip(_WORD.finditer(text, label.end(), label.end() + room), words, strict=False):
+        if word[0].casefold() != wanted:
+            break
+        quoted.append(word)
+    return (label.start(), quoted[-1].end()) if len(quoted) >= min(len(words), _ENOUGH_WORDS) else None
 
 
 def _unwrapped(text: str) -> str:

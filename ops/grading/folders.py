@@ -1,27 +1,36 @@
-"""Folders of their own for programs, in the system's temporary folder, named for who made them."""
+"""A folder for each program that runs without bubblewrap, in the system's temporary folder, named for its maker."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _PREFIX = "podium-sandbox"
 _SAME_START_S = 2.0
 """A process's start is known up to corrections of the machine's clock."""
 
 
-def sandbox_folder() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def sandbox_folder() -> Iterator[str]:
     """A folder for one program, removed when the block ends; the first call sweeps what dead processes left."""
     place = tempfile.gettempdir()
     _sweep_once(place)
-    # Errors ignored: a program may leave folders that it made unreadable.
-    return tempfile.TemporaryDirectory(prefix=_prefix(os.getpid()), dir=place, ignore_cleanup_errors=True)
+    folder = tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=place)
+    try:
+        yield folder
+    finally:
+        remove(Path(folder))
 
 
 @lru_cache(maxsize=4)
@@ -36,34 +45,139 @@ def _sweep_once(place: str) -> None:
 
 
 def sweep(place: Path) -> list[Path]:
-    """Remove the folders in `place` whose maker, a process of this machine and user, is dead."""
+    """Remove the folders in `place` whose maker, a process of this machine and user, is dead.
+
+    Never raises: what cannot be read or removed is left and logged.
+    """
     swept = []
-    for folder in place.glob(f"{_PREFIX}-*"):
-        parts = folder.name.split("-")
+    for name in _names(place):
+        parts = name.split("-")
+        folder = place / name
         try:
             space, pid, started = parts[2], int(parts[3]), float(parts[4])
-            mine = folder.stat(follow_symlinks=False).st_uid == os.getuid() and not folder.is_symlink()
-        except (IndexError, ValueError, FileNotFoundError):  # another's name, or swept by another process
+            found = folder.lstat()
+            mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and space == _process_space()
+            dead = mine and not _lives(pid, started)
+        except (IndexError, ValueError, OverflowError, OSError):  # another name, or swept by another process
             continue
-        alive = _started(pid)
-        if mine and space == _process_space() and (alive is None or abs(alive - started) > _SAME_START_S):
-            shutil.rmtree(folder, onerror=partial(_open_and_retry, folder))
+        if dead and remove(folder):
             swept.append(folder)
     return swept
 
 
-def _open_and_retry(folder: Path, remove: Callable[..., Any], path: str, _error: object) -> None:
-    """Remove what a program made unreadable in `folder`; what that lies in stays as it is."""
-    for changed in (Path(path).parent, Path(path)):
-        try:
-            if changed.is_relative_to(folder) and not changed.is_symlink():
-                changed.chmod(stat.S_IRWXU)
-        except FileNotFoundError:  # swept by another process
-            return
+def _names(place: Path) -> list[str]:
     try:
-        remove(path) if remove is os.unlink or remove is os.rmdir else shutil.rmtree(path, ignore_errors=True)
-    except OSError:  # another process sweeps it, or it is not ours
-        return
+        return [name for name in os.listdir(place) if name.startswith(f"{_PREFIX}-")]  # noqa: PTH208
+    except OSError as error:
+        _LOG.warning("%s: the folders of earlier programs were not swept: %s", place, error.strerror)
+        return []
+
+
+def remove(folder: Path) -> bool:
+    """Remove a folder that a program filled; whether it is gone. Never raises: what stays is logged.
+
+    However deep the folders are nested: no path, stack or number of open files grows with the depth.
+    """
+    errors: list[OSError] = []
+    try:
+        top = _opened(str(folder), None)
+    except FileNotFoundError:  # swept by another process
+        return True
+    except OSError as error:
+        errors.append(error)
+    else:
+        _empty(top, errors)
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        errors.append(error)
+        _LOG.warning("%s: a program's folder could not be removed: %s", folder, errors[0])
+        return False
+    return True
+
+
+def _empty(folder: int, errors: list[OSError]) -> None:
+    """Remove everything below an open folder, which is closed; depth first, with one open folder at a time."""
+    above: list[tuple[tuple[int, int], list[str]]] = []
+    """From the outermost folder to the open one: which it is, and its folders that are still to be removed."""
+    try:
+        above.append((_identity(folder), _without_files(folder, errors)))
+        while True:
+            left = above[-1][1]
+            if left:
+                if (inner := _tried(errors, partial(_opened, left[-1], folder))) is None:
+                    left.pop()
+                    continue
+                os.close(folder)
+                folder = inner
+                above.append((_identity(folder), _without_files(folder, errors)))
+                continue
+            above.pop()
+            if not above:
+                return
+            outer = os.open("..", _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = outer
+            identity, names = above[-1]
+            if _identity(folder) != identity:
+                raise OSError(errno.ESTALE, "a process moves folders while they are removed")
+            _tried(errors, partial(os.rmdir, names.pop(), dir_fd=folder))
+    except OSError as error:
+        errors.append(error)
+    finally:
+        os.close(folder)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino
+
+
+def _opened(name: str, above: int | None) -> int:
+    """A folder's descriptor, the folder made writable: a program may have left it without any permission."""
+    try:
+        descriptor = os.open(name, _FOLDER, dir_fd=above)
+    except PermissionError:
+        os.chmod(name, stat.S_IRWXU, dir_fd=above)
+        descriptor = os.open(name, _FOLDER, dir_fd=above)
+    if os.fstat(descriptor).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IRWXU)
+    return descriptor
+
+
+def _without_files(folder: int, errors: list[OSError]) -> list[str]:
+    """Remove whatever in an open folder is not a folder; the names of those."""
+    folders = []
+    for name in os.listdir(folder):
+        try:
+            if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                folders.append(name)
+            else:
+                os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:  # swept by another process
+            continue
+        except OSError as error:
+            errors.append(error)
+    return folders
+
+
+def _tried(errors: list[OSError], change: Callable[[], T]) -> T | None:
+    try:
+        return change()
+    except FileNotFoundError:  # swept by another process
+        return None
+    except OSError as error:
+        errors.append(error)
+        return None
+
+
+def _lives(pid: int, started: float) -> bool:
+    """Whether the process that made a folder still runs; a later process may have its number."""
+    begun = _started(pid)
+    return begun is not None and not abs(begun - started) > _SAME_START_S  # NaN: no name of ours, nothing is known
 
 
 def _started(pid: int) -> float | None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
 from ops.core.errors import ConfigError
+from ops.core.installation import make
 
 Wall = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
-"""What a program may leave in its own /tmp, which lives in memory and goes with it."""
+"""Size of a run's own /tmp, and of its own /dev/shm: both lie in memory and end with the run."""
+INSIDE = "/tmp/podium-program"
+"""A program's own folder in bubblewrap, in its own /tmp: nothing that it writes reaches the machine's disk."""
+_USERS = range(61_184, 65_520)
+"""User ids for programs where Podium runs as root: systemd's range for services that have no account."""
 _SYSTEM = (
     "/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin",
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
@@ -46,6 +51,7 @@ class _Chosen:
     root: Path | None = None
     """The project's folder, where environments lie that no setting names."""
     noted: bool = False
+    noted_root: bool = False
 
 
 _CHOSEN = _Chosen()
@@ -84,6 +90,7 @@ def accepted_wall() -> Wall:
     """The wall that a program is run behind. Raises `ConfigError` where none that is accepted stands."""
     obstacle = _obstacle()
     if not obstacle:
+        _note_root()
         return "bubblewrap"
     if _CHOSEN.wall == "bubblewrap":
         raise ConfigError(
@@ -97,7 +104,20 @@ def accepted_wall() -> Wall:
     if not _CHOSEN.noted:
         _CHOSEN.noted = True
         print(f"note: programs run behind resource limits alone, as the recipe accepts ({obstacle})", file=sys.stderr)
+        if _is_root():
+            print("warning: they run as root: start Podium as another user, or install bubblewrap", file=sys.stderr)
     return "resource_limits"
+
+
+def _note_root() -> None:
+    """Warn once where programs in bubblewrap keep the user id of root."""
+    if _is_root() and not _CHOSEN.noted_root:
+        _CHOSEN.noted_root = True
+        if why := _root_kept(own_libraries()):
+            print(
+                f"warning: programs run in bubblewrap, but as root: {why}. Start Podium as another user",
+                file=sys.stderr,
+            )
 
 
 # ── libraries ────────────────────────────────────────────────────────────────
@@ -125,7 +145,7 @@ def _environment(home: Path) -> Libraries:
             "the recipe",
             "grading.environments",
             f"names {home}, which is not an environment of Python {version}",
-            "Make it again with the Python that runs Podium: `make bigcodebench PYTHON=…`",
+            f"Remove it. {make(f'bigcodebench PYTHON={sys.executable}', 'Make it again with this Python')}",
         )
     return Libraries((str(folder),), str(home / "bin"), str(home))
 
@@ -139,17 +159,61 @@ def readable(chosen: Libraries) -> tuple[str, ...]:
     return (*_SYSTEM, sys.base_prefix, *chosen.folders, *commands)
 
 
-def bubblewrap(folder: str, chosen: Libraries) -> list[str]:
-    """The command's beginning: what is readable read-only, `folder` writable, no network, nobody else's processes."""
-    binds = [part for place in readable(chosen) for part in ("--ro-bind-try", place, place)]
+def bubblewrap(chosen: Libraries) -> list[str]:
+    """The command's beginning: what is readable read-only, `INSIDE` writable, no network, no other processes.
+
+    Where Podium runs as root and the machine allows it, each program runs as a user of its own.
+    """
+    return _command(chosen, secrets.choice(_USERS) if _is_root() and not _root_kept(chosen) else None)
+
+
+def _command(chosen: Libraries, user: int | None) -> list[str]:
+    places = readable(chosen)
+    binds = [part for place in places for part in ("--ro-bind-try", place, place)]
     # A project below /usr stays hidden, but for its libraries.
     hidden = ["--tmpfs", str(_PROJECT)] if any(_PROJECT.is_relative_to(p) for p in (*_SYSTEM, sys.base_prefix)) else []
     system = 3 * (len(_SYSTEM) + 1)
+    own = ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs"]
+    privileges = ["--cap-drop", "ALL"]
+    change_user: list[str] = []
+    if user is not None:
+        privileges += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # they end with the change
+        change_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"]
     return [
-        shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
-        "--size", str(_TMP_BYTES), "--tmpfs", "/tmp", *binds[:system], *hidden, *binds[system:],
-        "--proc", "/proc", "--dev", "/dev", "--bind", folder, folder, "--chdir", folder,
+        shutil.which("bwrap") or "bwrap", *_namespaces(user), "--die-with-parent", *privileges,
+        *own, "/tmp", "--perms", "0777", "--dir", INSIDE,
+        *_open_parents(places), *binds[:system], *hidden, *binds[system:],
+        # As root bubblewrap itself leaves /proc/sys writable, which decides what the machine's kernel executes.
+        "--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys",
+        "--dev", "/dev", *own, "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE,
+        *change_user,
     ]  # fmt: skip
+
+
+def _namespaces(user: int | None) -> list[str]:
+    """All of them; root takes another user's id only outside of a user namespace."""
+    if user is not None:
+        return [f"--unshare-{name}" for name in ("pid", "ipc", "net", "uts", "cgroup-try")]
+    if not _supports("--disable-userns"):
+        return ["--unshare-all"]
+    # Without a namespace of users inside its own, a program reaches less of the kernel.
+    return ["--unshare-all", "--unshare-user", "--disable-userns"]
+
+
+def _open_parents(places: Iterable[str]) -> list[str]:
+    """Make the folders above `places` as any user can pass them; bubblewrap copies the modes of the originals."""
+    parents = {str(parent): None for place in places for parent in reversed(Path(place).parents[:-1])}
+    return [part for parent in parents for part in ("--dir", parent)]
+
+
+@lru_cache(maxsize=8)
+def _supports(option: str) -> bool:
+    said = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, timeout=10, check=False)
+    return option in said.stdout + said.stderr
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
 
 
 @lru_cache(maxsize=1)
@@ -157,12 +221,25 @@ def _obstacle() -> str:
     """Why bubblewrap does not work here, "" where it does."""
     if shutil.which("bwrap") is None:
         return "there is no `bwrap` on PATH"
-    with tempfile.TemporaryDirectory(prefix="podium-") as folder:
-        command = [*bubblewrap(folder, own_libraries()), os.path.realpath(sys.executable), "-I", "-S", "-c", "pass"]
-        try:
-            ended = subprocess.run(
-                command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return "`bwrap` did not end within 10 s"
+    if _is_root() and not _root_kept(own_libraries()):
+        return ""
+    return _tried(own_libraries(), None)
+
+
+@lru_cache(maxsize=4)
+def _root_kept(chosen: Libraries) -> str:
+    """Why programs with these libraries cannot run as another user than root, "" where they can."""
+    return _tried(chosen, _USERS[0])
+
+
+def _tried(chosen: Libraries, user: int | None) -> str:
+    """Why a first program fails that reads its libraries and writes in its folder, "" where it does not."""
+    program = f"import os; [os.listdir(place) for place in {chosen.folders!r}]; os.mkdir('written')"
+    command = [*_command(chosen, user), os.path.realpath(sys.executable), "-I", "-S", "-c", program]
+    try:
+        ended = subprocess.run(
+            command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "`bwrap` did not end within 10 s"
     return "" if ended.returncode == 0 else (ended.stderr.strip().splitlines() or ["`bwrap` fails"])[-1]

@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 from ops.grading.announced import clause, is_hypothetical
 
 Stance = Literal["affirmed", "denied", "asked", "named"]
+QUOTED = "…"
+"""Stands for the text of a choice behind its label."""
 
 _VERBS = (
     r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|"
@@ -43,7 +45,8 @@ _BEFORE_BARE = re.compile(
     re.IGNORECASE,
 )
 _JOIN = re.compile(
-    r"[\s\"'”’()\]*_.:]{0,4}(?:,\s*(?:and|or|nor|and/or)|,|/|&|\band/or\b|\band\b|\bor\b|\bnor\b|[-–—]|\bto\b|\|)\s*"
+    r"[ \t…]{0,6}|"
+    r"[\s\"'”’()\]*_.:…]{0,6}(?:,\s*(?:and|or|nor|and/or)|,|/|&|\band/or\b|\band\b|\bor\b|\bnor\b|[-–—]|\bto\b|\|)\s*"
     r"(?:(?:either|also|maybe|possibly|perhaps|even)\s+)?(?:(?:options?|choices?)\s+)?[\s\"'“(\[*_]{0,4}",
     re.IGNORECASE,
 )
@@ -62,7 +65,7 @@ _ADVERB = (
     r"single|one|best|final|most|more)\s+){0,4}"
 )
 _DENIED_AFTER = re.compile(
-    r"[\s\"'”’)\]*_.:,]{0,5}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
+    r"[\s\"'”’)\]*_.:,…]{0,6}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
     r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|"
     r"eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|inaccurate\b|"
     r"irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
@@ -72,7 +75,7 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 _AFFIRMED_AFTER = re.compile(
-    r"[\s\"'”’)\]*_.:,]{0,5}(?:"
+    r"[\s\"'”’)\]*_.:,…]{0,6}(?:"
     f"{_IS}{_ADVERB}"
     r"(?:correct|right|answer|accurate|appropriate|choice|option|solution|plausible|consistent|closest|suitable|"
     r"remaining|likely|best|one)\b|\(\s*(?:the )?(?:correct|right|best|final)\b|(?:✓|✔|✅|☑|←|<-)|it is\b|"
@@ -92,10 +95,10 @@ _AFFIRMED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _UNREAL = re.compile(
-    r"[\s\"'”’)\]*_]{0,4}(?:would|could|might|may)\b(?! be (?:the |my |a )?(?:correct|right|best|answer|most|only))",
+    r"[\s\"'”’)\]*_…,]{0,6}(?:would|could|might|may)\b(?! be (?:the |my |a )?(?:correct|right|best|answer|most|only))",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"[\s\"'”’)\]*_]{0,4}\?")
+_ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 MOST = 100
 """How many groups of a text, the last ones, are looked at."""
 

@@ -121,6 +121,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\begin\{(?:b|B|small|p)?matrix\}|\\begin\{array\}(?:\{[^{}]*\})?", r"\\begin{pmatrix}"),
         (r"\\end\{(?:b|B|small|p)?matrix\}|\\end\{array\}", r"\\end{pmatrix}"),
         (r"\*\*", "^"),
+        (r"^([a-z])\s+in\s+(?=[\[({\\])", r"\1\\in "),
+        (r"\\mathbb\s*R(?![A-Za-z])", r"\\mathbb{R}"),
         (r"[:=]=", "="),
         (r"\\text\s*\{\s*,?\s*(?:and|or)\s*\}", ","),
         (r"(?:,\s*)+,", ","),

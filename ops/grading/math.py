@@ -6,14 +6,19 @@ import re
 from collections.abc import Sequence
 
 from ops.core.problem import Grade, Problem
-from ops.grading import latex, numbers, statement, symbolic, units
+from ops.grading import latex, numbers, numerals, statement, symbolic, units
 from ops.grading.structure import Node, as_list, as_matrix, split, take_apart
 
 MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""
 
-_NAMED = re.compile(r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]\)|(?:\+[A-Za-z]){1,4})?")
+_NAMED = re.compile(
+    r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]\)|(?:\+[A-Za-z]){1,4})?|\\angle\s*[A-Z]{1,3}|\[[A-Z]{3,6}\]"
+)
 """A name in a gold answer that stands for its value: `x`, `x_1`, `f(x)`, and the `m+n` that contests ask for."""
+_LENGTH = re.compile(r"\|?\\overline\{([A-Z]{2})\}\|?|\|([A-Z]{2})\||(\\angle\s*[A-Z]{3}|[A-Z]{2})")
+r"""A segment, `|AB|` or `\overline{AB}`, called as its length `AB`; an angle."""
+_OF_POINTS = re.compile(r"(?:\\[a-z]+\s*|\[)?[A-Z]{2,6}\]?")
 _BASED = re.compile(r"([-+]?)\(?(\d[\dA-Fa-f.]*|\\frac\{\d+\}\{\d+\})\)?_\{?(\d+)\}?")
 _MODULUS = re.compile(r"(?:\\p?mod|\\bmod)\s*(?:\d+|\{[^{}]*\})$|\(\\?(?:text\{)?mod\}?\s*\d+\)$")
 _NAME = re.compile(
@@ -53,7 +58,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 def same_answer(gold: str, answer: str, question: str = "") -> bool:
     """Whether two answers are equal as mathematics; `question` says whether a set was asked for."""
-    left, right = latex.spelled(gold), latex.spelled(answer)
+    left, right = (latex.spelled(numerals.in_figures(text)) for text in (gold, answer))
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
     right = _CONCLUSION.split(right)[-1].replace("\\equiv", "=")
@@ -87,6 +92,8 @@ def _same_set(gold: Node, answer: Node, question: str) -> bool:
     Two numbers in a gold answer's brackets may be an interval: these are no set.
     """
     if {gold.kind, answer.kind} != {"list", "row"} or (gold.kind == "row" and len(gold.items) == 2):
+        return False
+    if gold.interval or answer.interval:
         return False
     wants_set = _SET.search(question) is not None and _ORDERED.search(question) is None
     return wants_set and _in_any_order(gold.items, answer.items)
@@ -148,8 +155,10 @@ def _same(gold: Node, answer: Node) -> bool:
     by_kind = {gold.kind: gold, answer.kind: answer}
     if set(by_kind) == {"list", "row"}:
         # `1, -2` told as `(1, -2)` or `[1, -2]`: the same order is asked for; a set in braces is no tuple.
-        row = by_kind["row"].brackets
-        return not by_kind["list"].brackets and row in ("()", "[]") and _in_order(gold, answer)
+        row = by_kind["row"]
+        if row.interval or (row is gold and row.brackets == "[]" and len(row.items) == 2):
+            return False
+        return not by_kind["list"].brackets and row.brackets in ("()", "[]") and _in_order(gold, answer)
     if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
         # `-b+2` or `2-b`: one value told in two ways.
         items = by_kind["list"].items
@@ -207,16 +216,25 @@ def _same_based(gold: str, answer: str) -> bool:
 
 
 def _same_equation(gold: Node, answer: Node) -> bool:
+    if gold.kind == "equation" and gold.items[0].kind == "row" and (wanted := _values_by_name(gold)):
+        given = _values_by_name(answer)
+        if given or "equation" in (answer.kind, *(item.kind for item in answer.items)):
+            return given.keys() == wanted.keys() and all(_same(wanted[name], given[name]) for name in wanted)
+        return _same(gold.items[-1], answer)
     if gold.kind == answer.kind:
         if all(numbers.exact(side.text) is not None for side in gold.items):
             return all(_same(gold.items[-1], side) for side in answer.items)
-        if gold.items[0].text == answer.items[0].text or len(gold.items) + len(answer.items) > 4:
+        names = _called(gold.items[0]), _called(answer.items[0])
+        if all(map(_OF_POINTS.fullmatch, names)) and names[0] not in (names[1], _called(answer.items[-1])):
+            # SymPy takes `ABC` for a product, in which the order says nothing.
+            return False
+        if names[0] == names[1] or len(gold.items) + len(answer.items) > 4:
             # A chain `x = 2 + 3 = 5` ends with its value.
             return _same(gold.items[-1], answer.items[-1])
         return symbolic.equal(gold.text, answer.text) is True
     if gold.kind == "equation":
         # `x + y = 0` is a line, not a sum that is asked for.
-        if _NAMED.fullmatch(gold.items[0].text) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
+        if _NAMED.fullmatch(_called(gold.items[0])) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
             return _same(gold.items[-1], answer)
         return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer)
     if _same(gold, answer.items[-1]):
@@ -226,6 +244,32 @@ def _same_equation(gold: Node, answer: Node) -> bool:
     # `70 = 50 + 20`: the value first.
     first, others = answer.items[0], answer.items[1:]
     return not _names_value(first) and _same(gold, first) and all(_agrees(gold, side) for side in others)
+
+
+def _called(side: Node) -> str:
+    r"""An equation's side, with one spelling for `AB`, `BA` or `|AB|` and one for `\angle ABC` or `\angle CBA`."""
+    if (match := _LENGTH.fullmatch(side.text)) is None:
+        return side.text
+    name: str = match[1] or match[2] or match[3]
+    points = name.removeprefix("\\angle").strip()
+    return name.removesuffix(points) + min(points, points[::-1])
+
+
+def _values_by_name(node: Node) -> dict[str, Node]:
+    """The values of `(p, q) = (3, 2)` or of `p = 3, q = 2`; empty where some have no plain name of their own."""
+    if node.kind == "list":
+        named = [_values_by_name(item) for item in node.items]
+        values = {name: value for item in named for name, value in item.items()}
+        return values if all(named) and len(values) == sum(map(len, named)) else {}
+    if node.kind != "equation":
+        return {}
+    left, right = node.items[0], node.items[-1]
+    if left.kind == "row" and right.kind == "row" and len(left.items) == len(right.items):
+        names, cells = [_called(item) for item in left.items], right.items
+    else:
+        names, cells = [_called(left)], (right,)
+    plain = all(_NAMED.fullmatch(name) for name in names) and len(set(names)) == len(names)
+    return dict(zip(names, cells, strict=True)) if plain else {}
 
 
 def _names_value(side: Node) -> bool:

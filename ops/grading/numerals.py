@@ -10,7 +10,7 @@ _SMALL = (
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 )  # fmt: skip
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_VALUES = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * (n + 2) for n, word in enumerate(_TENS)}
+VALUES = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * (n + 2) for n, word in enumerate(_TENS)}
 _PARTS = {
     "half": 2,
     "halve": 2,
@@ -33,13 +33,11 @@ def read(text: str) -> tuple[Fraction | None, str]:
     value, position, last = 0, 0, 0
     while match := _WORD.match(text, position):
         word = match[1].lower()
-        if word in _VALUES and (last == 0 or (last >= 20 and _VALUES[word] < 10) or last == 100):
-            value, last = value + _VALUES[word], _VALUES[word] or 1
+        if word in VALUES and (last == 0 or (last >= 20 and VALUES[word] < 10) or last == 100):
+            value, last = value + VALUES[word], VALUES[word] or 1
         elif word == "hundred" and 0 < value < 10:
             value, last = value * 100, 100
-        elif (
-            word == "and" and last == 100 and (after := _WORD.match(text, match.end())) and after[1].lower() in _VALUES
-        ):
+        elif word == "and" and last == 100 and (after := _WORD.match(text, match.end())) and after[1].lower() in VALUES:
             pass
         elif (part := _PARTS.get(word.removesuffix("s"))) and (last or word == "half"):
             return Fraction(value or 1, part), text[match.end() :].strip().removeprefix("of ").removeprefix(
@@ -49,3 +47,18 @@ def read(text: str) -> tuple[Fraction | None, str]:
             break
         position = match.end()
     return (Fraction(value), text[position:].strip()) if position else (None, text)
+
+
+_SIGN = re.compile(r"(?:minus|negative)\s+", re.IGNORECASE)
+_TEXT = re.compile(r"\\(?:text|mbox|textbf|mathrm)\s*\{([^{}]*)\}")
+_SCALE = re.compile(r"(?:thousand|million|billion|trillion)?")
+
+
+def in_figures(text: str) -> str:
+    r"""`42` for `forty-two` or `\text{forty-two}`; any other text as it is."""
+    words = _TEXT.sub(r"\1", text).strip(" .$*")
+    sign = _SIGN.match(words)
+    value, rest = read(words[sign.end() :] if sign else words)
+    if value is None or not _SCALE.fullmatch(rest):
+        return text
+    return f"{'-' if sign else ''}{value} {rest}".strip()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import re
 import threading
 import warnings
@@ -20,7 +21,6 @@ _FENCE = re.compile(
     r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE
 )
 _FENCE_AT_END = re.compile(r"(?P<code>[^`]*[^`\s])[ \t]*```[ \t]*")
-_QUOTED = re.compile(r"[ \t]*(?:>[ ]?)+")
 _MARKER = re.compile(r"\s*\{?\.?[A-Za-z](?:[\w+#:./-]*[\w+#])?\}?(?:\s+\S+=\S.*)?\s*")
 """What names a language behind a fence: `python`, `{.py}`, `python title="a.py"`; no tag and no sentence."""
 _LANGUAGE = re.compile(r"[\s{.]*([\w+#-]+)")
@@ -41,9 +41,13 @@ _QUIET = re.compile(
     r"(?:import|from|def|async|class|@|#|[\w.]+(?:[ \t]*:[^=\n]+)?[ \t]*=[^=]|[\])}]|\"\"\"|''')", re.ASCII
 )
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_JSON = json.JSONDecoder(strict=False)
+"""Language models leave line ends in strings as they are."""
 _CALL = re.compile(r"(?<![\w.])([^\W\d]\w*)\s*\(")
 MAX_ENDS = 40
 """How many ends of an unfenced program are tried."""
+MAX_QUOTATIONS = 20
+"""How many quotation marks before a line are read."""
 MAX_BLOCKS = 60
 """How many blocks, the last ones, are compared with each other."""
 
@@ -76,13 +80,15 @@ def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
     A block marked as Python is preferred to an unmarked one, a later one to an earlier one. Where `tests` call
     functions or classes by name, the last block that defines one of these is meant. A block that calls what an
     earlier one defines is an example of its use; to one that runs nothing by itself it is appended, because
-    then the program would do nothing. A block that is never closed runs to the end of the response.
+    then the program would do nothing. A block that is never closed runs to the end of the response. Where no block
+    holds Python, strings in JSON count as blocks.
     """
     spoken = _THOUGHT.split(response)[-1]
     blocks = _blocks(spoken) or _blocks(response)
     candidates = [block for block in blocks if block.is_python] or [
         block for block in blocks if not block.language and _CODE_LINE.search(block.body)
     ]
+    candidates = candidates or _in_json([block.body for block in blocks] or [spoken])
     if not candidates:
         return "" if blocks else _unfenced(spoken)
     return _chosen(candidates[-MAX_BLOCKS:], called(tests))
@@ -173,6 +179,33 @@ def _tagged(response: str) -> Iterator[Block]:
         position = end
 
 
+def _in_json(texts: list[str]) -> list[Block]:
+    """The programs among the strings of the last text that is JSON, or that has a JSON object between its sentences."""
+    for text in reversed(texts[-MAX_BLOCKS:]):
+        start = text.find("{") if text.lstrip()[:1] not in ("{", "[", '"') else len(text) - len(text.lstrip())
+        try:
+            value, _ = _JSON.raw_decode(text, max(start, 0))
+        except (ValueError, RecursionError):
+            continue
+        strings = [program(string) if "```" in string else string for string in _strings(value)]
+        if programs := [string for string in strings if _CODE_LINE.search(string) and _parses(string)]:
+            return [Block("python", string) for string in programs]
+    return []
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The strings inside a JSON value, in their order; names of fields are none."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                yield text
+            case list(items):
+                waiting.extend(reversed(items))
+            case dict(fields):
+                waiting.extend(reversed(fields.values()))
+
+
 def _dedented(lines: list[str]) -> str:
     """The lines without the first one's indentation; nothing else of them changes, since strings may span lines."""
     first = next((line for line in lines if line.strip()), "")
@@ -215,8 +248,9 @@ def _block(opened: re.Match[str], lines: list[str]) -> Block:
     language = match[1].lower() if match else ""
     if language.startswith("python") or re.search(r"\.py\b", opened["info"]):
         language = "python"
-    if ">" in opened["indent"]:
-        lines = [_QUOTED.sub("", line) for line in lines]
+    if depth := min(opened["indent"].count(">"), MAX_QUOTATIONS):
+        marks = re.compile(rf"(?:[ \t]*>[ ]?){{1,{depth}}}")  # those of the fence: any further ones are the program's
+        lines = [line[match.end() :] if (match := marks.match(line)) else line for line in lines]
     while lines and _FENCE.fullmatch(lines[0]):
         lines = lines[1:]
     while lines and _FENCE.fullmatch(lines[-1]):

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,17 +21,14 @@ from typing import Any, Literal
 
 from ops.grading.controls import classes_of_tests
 from ops.grading.folders import sandbox_folder
-from ops.grading.isolation import Libraries, Wall, accepted_wall, bubblewrap, own_libraries, readable
+from ops.grading.isolation import INSIDE, Libraries, Wall, accepted_wall, bubblewrap, own_libraries, readable
 
 Kind = Literal["stdin", "call", "unittest"]
 _BOOT = """
 import builtins, marshal, os, sys
-def take(fd):
-    data, left = b'', int.from_bytes(os.read(fd, 8), 'little')
-    while len(data) < left: data += os.read(fd, left - len(data))
-    return marshal.loads(data)
-parts, job = take(0)
-job['take'] = take
+data, left = b'', int.from_bytes(os.read(0, 8), 'little')
+while len(data) < left: data += os.read(0, left - len(data))
+parts, job = marshal.loads(data)
 for name, code in parts:
     module = sys.modules[name] = type(os)(name)
     module.__builtins__ = dict(vars(builtins))
@@ -86,14 +84,18 @@ def run(
 ) -> Run:
     """Run `program` on `tests` in a sandbox; of what it prints, the most of `keep` bytes is kept for each input.
 
-    `chosen` are the libraries that it can import (default: Podium's own). Safe from any thread. Raises `OSError`
+    `chosen` are the libraries that it can import (default: Podium's own). Tests of kind "unittest" are one module,
+    which gets a sandbox of its own: nothing that a run leaves behind is there in the next one. Safe from any thread.
+    Raises `OSError`
     when the machine cannot start a process, `ConfigError` when no wall that is accepted stands on it.
     """
     nonce, wall, given = secrets.token_hex(16), accepted_wall(), chosen or own_libraries()
-    modules = tests if kind == "unittest" else ()
-    sources: list[Any] = [{"code": text, "classes": classes_of_tests(text)} for text in modules]
+    source = None
+    if kind == "unittest":
+        [module] = tests
+        source = {"code": module, "classes": classes_of_tests(module)}
     job: dict[str, Any] = {
-        "program": program, "tests": [] if sources else list(tests), "sources": len(sources), "nonce": nonce,
+        "program": program, "tests": [] if source else list(tests), "source": source, "nonce": nonce,
         # One bound for all, in whole MiB: the length of an expected output is not the program's to know.
         "keep": (max(keep, default=0) // _MIB + 1) * _MIB,
         "cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory": limits.memory, "file_bytes": limits.file_bytes,
@@ -102,17 +104,23 @@ def run(
         "path": list(given.folders), "shown": list(readable(given)), "walled": wall == "bubblewrap",
     }  # fmt: skip
     try:
-        messages: list[bytes] = [marshal.dumps((_harness(kind), job)), *map(marshal.dumps, sources)]
+        message = marshal.dumps((_harness(kind), job))
     except ValueError:  # lone surrogates and the like
         return Run(None, "the program is not valid text", 0.0)
-    started, wall_s = time.monotonic(), limits.wall_s * max(1, len(sources)) + (5 if sources else 0)
-    with sandbox_folder() as folder, tempfile.TemporaryFile() as stdin:
-        for message in messages:
-            stdin.write(len(message).to_bytes(8, "little") + message)
+    started, wall_s = time.monotonic(), limits.wall_s + (5 if source else 0)
+    with _folder(wall) as folder, tempfile.TemporaryFile() as stdin:
+        stdin.write(len(message).to_bytes(8, "little") + message)
         stdin.seek(0)
-        command, environment = _command(folder, wall, given), _environment(folder, given)
-        report, why, overran = _supervise(command, environment, folder, stdin.fileno(), limits, wall_s)
+        command, environment = _command(wall, given), _environment(folder, given)
+        cwd = "/" if wall == "bubblewrap" else folder
+        report, why, overran = _supervise(command, environment, cwd, stdin.fileno(), limits, wall_s)
+        if wall == "resource_limits":
+            _kill_left_behind(folder)
     return _read(report, nonce, why, time.monotonic() - started, overran)
+
+
+def _folder(wall: Wall) -> AbstractContextManager[str]:
+    return nullcontext(INSIDE) if wall == "bubblewrap" else sandbox_folder()
 
 
 def _supervise(
@@ -173,6 +181,25 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _kill_left_behind(folder: str) -> None:
+    """Kill what left the process group: processes in the program's own folder, or whose environment names it."""
+    for _ in range(10):  # a process may start another one while the list is read
+        found = [process for process in Path("/proc").glob("[0-9]*") if _belongs_to(folder, process)]
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
+        if not found:
+            return
+
+
+def _belongs_to(folder: str, process: Path) -> bool:
+    try:
+        named = f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0")
+        return named or os.readlink(process / "cwd").startswith(folder)  # noqa: PTH115
+    except OSError:  # it ended, or belongs to another user
+        return False
+
+
 def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> Run:
     """The report as results, if it is one: the nonce, then one JSON list of [status, …], and nothing more."""
     if not report.startswith(nonce.encode()):
@@ -198,8 +225,8 @@ def _well_formed(result: Any) -> bool:
 
 # ── the command ──────────────────────────────────────────────────────────────
 
-_PARTS = {"call": ("guard", "plain", "start", "calls"), "stdin": ("guard", "plain", "start", "mains"),
-          "unittest": ("guard", "plain", "start", "cases")}  # fmt: skip
+_PARTS = ("guard", "plain", "landlock", "start")
+_RUNNERS: dict[Kind, str] = {"call": "calls", "stdin": "mains", "unittest": "cases"}
 
 
 @lru_cache(maxsize=3)
@@ -214,7 +241,7 @@ def _harness(kind: Kind) -> list[tuple[str, Any]]:
                 f"{name}.py", "exec", dont_inherit=True, optimize=2,
             ),
         )
-        for name in _PARTS[kind]
+        for name in (*_PARTS, _RUNNERS[kind])
     ]  # fmt: skip
 
 
@@ -239,11 +266,11 @@ def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
     }
 
 
-def _command(folder: str, wall: Wall, chosen: Libraries) -> list[str]:
+def _command(wall: Wall, chosen: Libraries) -> list[str]:
     # -I but for -E, whose purpose the environment above serves. `-S` skips site and its .pth files, which cost
     # more than the interpreter.
     python = [_python(), "-s", "-P", "-S", "-c", _BOOT]
-    return [*bubblewrap(folder, chosen), *python] if wall == "bubblewrap" else python
+    return [*bubblewrap(chosen), *python] if wall == "bubblewrap" else python
 
 
 @lru_cache(maxsize=2)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ops.grading import extract, latex
+from ops.grading import announced, extract, latex, numerals
 
 _MOST = 12
 """Announcements that are read, from the end: a response states its answer late."""
 _BLOCK = 2_000
+_SENTENCE = 300
 _MARKS = r"[ \t*_\"'`]{0,6}"
 _ANNOUNCED = re.compile(
     rf"\b(?:answer|ans){_MARKS}[:=]|<answer>|^[ \t]*####(?=[ \t]*[-\d$\\])"
@@ -44,12 +45,8 @@ _ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
-_GLOSS = re.compile(
-    r"[,(]?\s*(?:(?:which|that)\s+is\s+)?\(?\b(?:approximately|about|roughly)\s+(?=[-\d$\\])"
-)
-_VERB = re.compile(
-    r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
-)
+_GLOSS = re.compile(r"[,(]?\s*(?:(?:which|that)\s+is\s+)?\(?\b(?:approximately|about|roughly)\s+(?=[-\d$\\])")
+_VERB = re.compile(r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
 _ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 _VALUE = re.compile(
     r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\s*\\[A-Za-z{(\[$!]|[-+]?[A-Za-z](?![A-Za-z])"
@@ -63,26 +60,88 @@ _WISH = re.compile(r"\b(?:i hope|hope this|let me know|feel free|please)\b", re.
 _LABEL = re.compile(r"\b(?:step|case|part|equation|question|problem|example|figure)\s+$", re.IGNORECASE)
 
 
+_PLAIN = re.compile(
+    r"[\s>#*_-]*(?:(?:so|thus|therefore|hence|finally|and|but|consequently|overall|now|in conclusion|the|our|my|"
+    r"required|desired|exact)\b[\s,:*_]*)*|.*\b(?:final|correct|right|actual)\s+",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What stands before "answer" in a sentence that does nothing but state it."""
+_CONDITION = re.compile(
+    r"\b(?:if|unless|suppos(?:e|ing)|assum(?:e|ing)|instead|alternative\w*|common(?: \w+)? (?:mistake|error|answer)|"
+    r"(?:many|some|most) (?:students|people))\b|(?:^|[(,:])[\s*_]*(?:had|were|without|otherwise)\b",
+    re.IGNORECASE,
+)
+_UNREAL = re.compile(r"\b(?:would|could|might)\b", re.IGNORECASE)
 _COMPUTATION = re.compile(r"(?=.*\d[\s)]*[-+*×·](?!\s*10\s*\^)[\s(]*\d)[\d\s()+*×·/.^-]+")
 """A sum that nobody has added up; `6 × 10^{23}` and `1/2` are values."""
 
 
+_CALCULATION = re.compile(r"<<[^<>\n]{1,200}>>")
+"""A calculator's annotation in grade-school data: `<<9*2=18>>`."""
+_MONEY = re.compile(r"(?<!\\)\$(?=[-+]?\.?\d)")
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?![A-Za-z}])|[-+*/=×·][ \t]*$")
+_COUNTED = re.compile(
+    r"([-+]?\s*\\?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?:\s+[A-Za-z][\w'’-]*)*?),?\s+"
+    r"(?:for(?!\s+(?:every|each)?\s*\d)|in(?!\s+(?:base\b|binary\b|every\b|an?\b|\d))|at(?!\s+(?:most|least)\b)|"
+    r"on|during|after|before|from(?!\s+\d)|with|who|while|when|until|that|and\s+the)\s+(?P<rest>.*)",
+    re.DOTALL,
+)
+"""A number, what it counts, and the rest of a closing sentence: `460 for this week's work`."""
+_ANOTHER = re.compile(r"\b(?:or|and|to)\s+[-+$\\]*(?:\d|(?:" + "|".join(numerals.VALUES) + r")\b)", re.IGNORECASE)
+
+
+_OPENING_TEXT = re.compile(r"^\$?\s*\\text\s*\{([^{}]*)\}")
+_RATIO = re.compile(r"(?:\\text\s*\{)?\s*(\d+)(?:\s*\\text\s*\{\s*to\s*\}\s*|(?:\s+|-)to(?:\s+|-))(\d+)\s*\}?", re.I)
+_CURRENCY_NAMES = {
+    "USD": "dollars", "EUR": "euros", "€": "euros", "GBP": "pounds", "£": "pounds", "JPY": "yen", "¥": "yen",
+    "INR": "rupees", "₹": "rupees",
+}  # fmt: skip
+_CODES = "|".join(_CURRENCY_NAMES)
+_CURRENCY = re.compile(
+    rf"\s*(?P<before>{_CODES})?\s*(?P<number>-?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)?(?:\.\d+)?)\s*(?P<behind>{_CODES})?\s*"
+)
+
+
 class StatedAnswer(NamedTuple):
-    """A stated answer at `position`; `firm` unless it only rounds a value or is a word."""
+    """A stated answer at `position`; `firm` unless it only rounds a value or is a word.
+
+    It is `formal` in a box or behind "Answer:", `conditional` where its sentence names another case, and `unreal`
+    where it says what would be.
+    """
 
     position: int
     value: str
     firm: bool
+    formal: bool
+    conditional: bool = False
+    unreal: bool = False
 
 
 def stated(response: str) -> str:
     r"""The answer that is stated last: in a box, behind "Answer:" or "the answer is"; else the closing sentence's."""
+    return _in_signs(_stated(response))
+
+
+def _in_signs(value: str) -> str:
+    r"""An answer in signs: `42` for `\text{The answer is } 42`, `3:2` for `3 to 2`, `\$5` for `USD 5`."""
+    bare = _OPENING_TEXT.sub(r"\1", value)
+    if (told := announced.without_phrase(bare)) != bare:
+        value = told.removesuffix("$").strip()
+    if ratio := _RATIO.fullmatch(value):
+        return f"{ratio[1]}:{ratio[2]}"
+    if (money := _CURRENCY.fullmatch(value)) and (code := money["before"] or money["behind"]):
+        name = _CURRENCY_NAMES[code]
+        return rf"\${money['number']}" if name == "dollars" else rf"{money['number']}\text{{ {name}}}"
+    return value
+
+
+def _stated(response: str) -> str:
     text = _spoken(extract.tail(response))
     boxes = extract.boxes(text)
     statements = [*_boxed(text, boxes), *_announced(text, boxes)]
     firm = [statement for statement in statements if statement.firm]
     if firm:
-        return max(firm).value
+        return _settled(text, firm)
     if (bare := extract.boxed(text)) is not None:
         return bare
     whole = text.strip()
@@ -96,10 +155,56 @@ def stated(response: str) -> str:
     return closing or _last_value(text)
 
 
+def _settled(text: str, firm: list[StatedAnswer]) -> str:
+    """The value that holds: the last one that is no remark on it."""
+    settled, *others = sorted(firm)
+    for later in others:
+        if settled.conditional or _replaces(text, settled, later):
+            settled = later
+    return settled.value
+
+
+def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
+    """Whether `later` replaces `settled`: another case replaces nothing, a sentence a formal answer only where it
+    corrects it or says no more than "So the answer is".
+    """
+    corrected = announced.CORRECTION.search(text, settled.position, later.position) is not None
+    if later.conditional and (later.unreal or not corrected):
+        return False
+    if later.formal or corrected or not settled.formal:
+        return True
+    return not later.unreal and _PLAIN.fullmatch(announced.clause(text, later.position)) is not None
+
+
 def _spoken(text: str) -> str:
     """What follows a thought, where anything does; aligned equations as the last of them."""
     _, mark, rest = text.rpartition("</think>")
-    return _ALIGNED.sub(_last_row, rest if mark and rest.strip() else text)
+    text = rest if mark and rest.strip() else text
+    return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
+
+
+def _with_money(text: str) -> str:
+    r"""Each currency sign as `\$`: a dollar sign before a figure where the next one ends no formula.
+
+    The next one is another amount's, or words or an operation stand before it: `$5 for one and $7`, `$5 + $7`.
+    """
+    pieces: list[str] = []
+    position = 0
+    formula = extract.FORMULA.search(text)
+    while money := _MONEY.search(text, position):
+        if formula and formula.start() < position:
+            formula = extract.FORMULA.search(text, position)
+        if formula and formula.start() < money.start():
+            pieces.append(text[position : formula.end()])
+            position = formula.end()
+            continue
+        line = text[money.end() : money.end() + _BLOCK].partition("\n")[0]
+        inside, closes, behind = line.replace("\\$", "  ").partition("$")
+        is_sum = re.match(r"[-+]?\.?\d", behind) or (inside[-1:].isspace() and _PROSE.search(inside))
+        end = money.end() + (len(inside) + 1 if closes and not is_sum else 0)
+        pieces.append(text[position : money.start()] + ("\\" if end == money.end() else "") + text[money.start() : end])
+        position = end
+    return "".join((*pieces, text[position:]))
 
 
 def _last_row(aligned: re.Match[str]) -> str:
@@ -124,10 +229,12 @@ def _joins(between: str) -> bool:
 
 
 def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
-    """The last box; boxes joined to it by "and", "or" or a comma are one list with it."""
+    """The last box that is no remark; boxes joined to it by "and", "or" or a comma are one list with it."""
     boxes = [box for box in boxes if box.content]
     if not boxes:
         return []
+    while len(boxes) > 1 and all(_mood(text, boxes[-1].start, boxes[-1].end)):
+        boxes.pop()
     last = boxes.pop()
     contents, start = [last.content], last.start
     while boxes and boxes[-1].end <= start and _joins(text[boxes[-1].end : start]):
@@ -135,7 +242,7 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
         start = box.start
         if box.content not in contents:
             contents.insert(0, box.content)
-    return [StatedAnswer(last.start, ", ".join(contents), True)]
+    return [StatedAnswer(last.start, ", ".join(contents), True, True)]
 
 
 # ── announcements ────────────────────────────────────────────────────────────
@@ -154,8 +261,24 @@ def _announced(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
         value = _value(_line(block[rounded.end() :] if rounded else block))
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
             is_word = (match.re is _TOLD and not _VALUE.match(value)) or _ARTICLE.match(value) is not None
-            statements.append(StatedAnswer(match.start(), value, not rounded and not is_word))
+            is_formal = match.re is _ANNOUNCED
+            mood = _mood(text, match.start(), match.start() if is_formal else match.end())
+            statements.append(StatedAnswer(match.start(), value, not rounded and not is_word, is_formal, *mood))
     return statements
+
+
+def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:
+    """Whether the sentence around a statement names another case, and whether it says what would be.
+
+    What would be may depend on a case that an earlier sentence of the line names.
+    """
+    line = text[max(0, start - _SENTENCE) : start].rpartition("\n")[2]
+    before = re.split(r"(?<!\\)[.!?;](?=\s)", line)[-1].lstrip()
+    after = text[end : end + _SENTENCE].partition("\n")[0] if end > start else ""
+    stop = _STOP.search(after)
+    sentence = before + text[start:end] + (after[: stop.start()] if stop else after)
+    unreal = _UNREAL.search(sentence) is not None
+    return any(_CONDITION.search(part) for part in ((line, sentence) if unreal else (sentence,))), unreal
 
 
 def _line(block: str) -> str:
@@ -235,11 +358,17 @@ def _sentence_value(sentence: str) -> str:
         if begins < start:
             break
         if _begins_value(rest):
-            return _value(rest)
+            return _counted(_value(rest))
     if start < 0:
         return ""
     scale = _SCALED.match(sentence, formulas[-1].end())
     return _value(sentence[start : scale.end() if scale else formulas[-1].end()])
+
+
+def _counted(value: str) -> str:
+    """A number and what it counts without the rest of its sentence, where that tells no other number."""
+    match = _COUNTED.fullmatch(value)
+    return match[1] if match and not _ANOTHER.search(value) else value
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from ops.grading import latex, numbers
@@ -14,6 +15,8 @@ _RELATION = re.compile(r"(\\[lg]e(?![A-Za-z])|\\ne(?![A-Za-z])|<|>)")
 _VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]+\))?")
 _ELEMENT = re.compile(r"^\\?[A-Za-z]+\\in(?![A-Za-z])\s*")
 _CONDITION = re.compile(r"\\\{\\?[a-z]+(?:\\in\\mathbb\{R\})?(?:\\mid(?![A-Za-z])|:|\||\\:)(.+)\\\}")
+_PUNCTURED = re.compile(r"(\\mathbb\{R\}|[(\[][^()\[\]]+[)\]])(?:\\(?:small)?setminus|\\backslash|-)\s*\\\{(.+)\\\}")
+_REAL = re.compile(r"^\\mathbb\{R\}[,;:]\s*(?=\\?[A-Za-z])")
 _MATRIX_BEGIN, _MATRIX_END = "\\begin{pmatrix}", "\\end{pmatrix}"
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?=, |$)")
 _BINOMIAL = re.compile(r"\\binom\{([^{}]*)\}\{([^{}]*)\}")
@@ -21,7 +24,10 @@ _MAX_DEPTH = 6
 
 
 class Node(NamedTuple):
-    r"""A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`."""
+    r"""A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
+
+    `interval` marks a row that can be nothing else: `x \in [1, 2]`, `1 < x < 2`.
+    """
 
     kind: Literal["leaf", "list", "row", "union", "matrix", "equation"]
     text: str = ""
@@ -30,6 +36,7 @@ class Node(NamedTuple):
     shape: tuple[int, ...] = ()
     unit: str = ""
     percent: bool = False
+    interval: bool = False
 
 
 def take_apart(spelled: str) -> Node:
@@ -100,7 +107,7 @@ def _node(text: str, depth: int) -> Node:
         return Node("leaf", text)
     if _MATRIX_BEGIN in text and "=" not in text and (matrix := _matrix(text, depth)):
         return matrix
-    text = _as_interval(_ELEMENT.sub("", text), depth)
+    told, text = text, _as_interval(_ELEMENT.sub("", text), depth)
     if len(union := split(text, ("\\cup",))) > 1:
         return Node("union", text, tuple(_node(part.strip(), depth + 1) for part in union))
     parts = split(text, (",", ";"))
@@ -114,7 +121,8 @@ def _node(text: str, depth: int) -> Node:
         if brackets == "{}":
             return _list(parts, "{}", depth) if inside else Node("leaf", "\\emptyset")
         if len(parts) > 1:
-            return Node("row", text, tuple(_node(part, depth + 1) for part in parts), brackets)
+            cells = tuple(_node(part, depth + 1) for part in parts)
+            return Node("row", text, cells, brackets, interval=text != told)
         if brackets == "()" or inside.startswith(_MATRIX_BEGIN):
             return _node(inside, depth + 1)
     if "\\pm" in text:
@@ -188,6 +196,9 @@ def _as_interval(text: str, depth: int) -> str:
     r"""`-2 \le x < 7` as `[-2,7)`; `3 < x` as `(3,\infty)`; `x \ne 3` and `\mathbb{R}` likewise."""
     if text == "\\mathbb{R}":
         return "(-\\infty,\\infty)"
+    if "\\{" in text and (punctured := _PUNCTURED.fullmatch(text)):
+        return _without(*punctured.groups()) or text
+    text = _REAL.sub("", text)
     if "\\{" in text and (condition := _CONDITION.fullmatch(text)):
         inside = _interval(condition.group(1)) or _joined_rays(condition.group(1))
         return inside or text
@@ -222,8 +233,32 @@ def _ray(sign: str, bound: str) -> str:
     return f"{'[' if closed else '('}{bound},\\infty)"
 
 
+def _without(interval: str, points: str) -> str | None:
+    r"""`\mathbb{R} \setminus \{2\}` as `(-\infty,2)\cup(2,\infty)`; None where a point may lie outside."""
+    if interval == "\\mathbb{R}":
+        interval = "(-\\infty,\\infty)"
+    ends, excluded = split(interval[1:-1], (",",)), [p for part in split(points, (",", ";")) for p in _both_signs(part)]
+    if len(ends) != 2 or any("\\infty" in point for point in excluded):
+        return None
+    if len(excluded) > 1 or "\\infty" not in ends[0] or "\\infty" not in ends[1]:
+        values = {point: numbers.exact(point) for point in (*excluded, *ends) if "\\infty" not in point}
+        if None in values.values():
+            return None
+        excluded = sorted(set(excluded), key=lambda point: values[point] or 0)
+        ordered = [values[point] or 0 for point in (ends[0], *excluded, ends[1]) if point in values]
+        if any(left >= right for left, right in pairwise(ordered)):
+            return None
+    bounds = [ends[0], *excluded, ends[1]]
+    pieces = [f"({left},{right})" for left, right in pairwise(bounds)]
+    pieces[0], pieces[-1] = interval[0] + pieces[0][1:], pieces[-1][:-1] + interval[-1]
+    return "\\cup".join(pieces)
+
+
 def _joined_rays(text: str) -> str | None:
-    r"""`x < 2, x > 3` as a union; `x \ge -2, x \le 7`, which overlap, as what they have in common."""
+    r"""`x < 2, x > 3` as a union; `x \ge -2, x \le 7`, which overlap, and `x \ne 2, 3` as what they have in common."""
+    name, sign, points = text.partition("\\ne")
+    if sign and _VARIABLE.fullmatch(name) and len(excluded := split(points, (",", ";"))) > 1:
+        return _without("\\mathbb{R}", ",".join(part.removeprefix(f"{name}\\ne") for part in excluded))
     intervals = [_interval(part.strip()) for part in split(text, (",", ";"))]
     if len(intervals) < 2 or None in intervals:
         return None

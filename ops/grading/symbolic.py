@@ -22,7 +22,15 @@ MAX_CHARACTERS = 400
 START_S = 120.0
 """Wall-clock seconds for one comparison, the import of SymPy included; its CPU limit is far lower."""
 
-_COSTLY = re.compile(r"\^\{?-?\(?\d{4,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\)?\}?\^|!!|(?:\^\{?\w\}?){3}")
+_COSTLY = re.compile(
+    r"\^\{?-?\(?\d{10,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\}?\^|!!|(?:\^\{?\w\}?){3}"
+    r"|\\(?:Gamma|binom)[({]+\d{5,}"
+)
+_MISREAD = re.compile(r"\\ldots|\d_|(?<![_^\d.])\d[\d.]*\s+\d|\\(?:gcd|lcm)\s*\([^)]*[A-Za-z]")
+"""Forms that math-verify reads as something else: it drops dots and bases, adds `2 3` up, and takes gcd(a,b) for 1."""
+_LETTER = re.compile(r"\\text\{[^{}]*\}|\\[A-Za-z]+|([A-Za-z])('*)(?!_)")
+_DIFFERENTIAL = re.compile(r"\\int(?![a-z])|\\frac\{d\w?\}\{d")
+_CAPITAL, _PRIMED = 9000, 9100
 _IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
 
 
@@ -93,10 +101,33 @@ def _worker() -> SymbolicWorker:
 def equal(gold: str, answer: str) -> bool | None:
     """Whether two LaTeX expressions are equal; None when that cannot be told (unreadable, too costly)."""
     for text in (gold, answer):
-        if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text):
+        if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text) or _MISREAD.search(text):
             return None
-    # math-verify takes only an `i` that stands alone for the imaginary unit.
-    return _worker().equal(_IMAGINARY.sub(" i", gold), _IMAGINARY.sub(" i", answer))
+    return _worker().equal(*_spelled_apart(gold, answer))
+
+
+def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
+    """Both with other names for the letters that math-verify takes for one another or for something else.
+
+    It puts capitals into lower case (here only where neither expression has both cases of one letter), drops primes,
+    reads a `d` as a differential's, and takes only an `i` that stands alone for the imaginary unit.
+    """
+    used = [{match[1] for match in _LETTER.finditer(text)} for text in (gold, answer)]
+    differential = _DIFFERENTIAL.search(gold + " " + answer) is not None
+
+    def renamed(match: re.Match[str]) -> str:
+        letter, primes = match[1], match[2]
+        if not letter:
+            return match[0]
+        mark = _PRIMED + len(primes) if primes else 0
+        if letter.isupper() and any({letter, letter.lower()} <= letters for letters in used):
+            mark += _CAPITAL
+        if mark:
+            return f"{letter}_{{{mark}}}"
+        return "{d}" if letter == "d" and not differential else letter
+
+    left, right = (_IMAGINARY.sub(" i", _LETTER.sub(renamed, text)) for text in (gold, answer))
+    return left, right
 
 
 def close() -> None:

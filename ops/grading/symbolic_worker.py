@@ -1,22 +1,47 @@
 """The process in which SymPy works: reads pairs of expressions, answers whether they are equal.
 
-One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither).
+One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither). Two expressions are equal when they
+agree at generic points; rational ones are evaluated in exact arithmetic, others to many digits. A point at which
+either is infinite, undefined or no number decides nothing; where none decides, only a symbolic proof does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import math
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from fractions import Fraction
 from types import FrameType
 from typing import Any
 
 CPU_S = 3.0
+KILL_S = 4
+"""CPU seconds after which the kernel ends the process: a signal handler waits for a long operation in C to end."""
 MEMORY_BYTES = 2 << 30
-POINTS = (0.7310585786, -1.3169578969, 2.4342944819)
-"""Values for the first unknown, without a pattern; the others lie one further each."""
+DIGITS = 50
+CONSTANT_DIGITS = 1_000
+"""More digits for two values without unknowns that agree."""
+MARGIN = 10
+"""Digits that rounding may cost."""
+MOST_DIGITS = 5_000
+MOST_BITS = 1 << 17
+"""Size of numerators and denominators in exact arithmetic."""
+CLOSE = 1e-5
+"""Relative difference above which a decimal is no rounded form of the other value."""
+SEED = "generic points"
+_UNIT = 1 << 64
+_STYLES: tuple[tuple[float, float, str], ...] = (
+    (0.2, 3.2, "positive"), (0.2, 3.2, "mixed"), (0.2, 3.2, "negative"), (3.0, 12.0, "positive"), (0.2, 9.0, "mixed"),
+    (0.2, 2.2, "complex"), (0.2, 2.2, "complex"),
+)  # fmt: skip
+"""Range and sign of each symbol's value at each point."""
+_STEPS = ((1, 9, "positive"), (1, 9, "mixed"), (1, 9, "mixed"))
+"""Integer points, at which step functions may differ that agree everywhere else."""
 
 
 class OutOfTime(BaseException):
@@ -46,38 +71,33 @@ def _expressions(text: str) -> list[Any]:
 
 
 def equal(gold: str, answer: str) -> str:
-    """`1` when math-verify finds the two equal, `0` when not, `?` when either cannot be read."""
-    from math_verify import verify
+    """`1` when the two are equal, `0` when not or when neither points nor a proof tell, `?` when unreadable."""
+    from sympy import Expr
+    from sympy.core.relational import Relational
 
     left, right = _expressions(gold), _expressions(answer)
     if not left or not right:
         return "?"
-    # Values at a few points are far cheaper than a simplification, and what differs at one is not equal.
-    if (verdict := _by_points(left[0], right[0])) != "?":
-        return verdict
-    return "1" if verify(left, right, timeout_seconds=None) and _as_close(left[0], right[0]) else "0"
+    a, b = left[0], right[0]
+    if _is_too_large(a) or _is_too_large(b):
+        return "0"
+    if isinstance(a, Relational) and isinstance(b, Relational):
+        return "1" if _same_relation(a, b) else "0"
+    if not isinstance(a, Expr) or not isinstance(b, Expr):
+        return "1" if not _is_undefined(a) and _verified(left, right) else "0"
+    if _is_infinite(a) or _is_infinite(b):
+        return "1" if a == b and not _is_undefined(a) else "0"
+    if (verdict := _compared(_prepared(a), _prepared(b))) == "close":
+        # A decimal of enough places is the value that it rounds.
+        return "1" if "." in gold + answer and _verified(left, right) else "0"
+    return "1" if verdict == "same" else "0"
 
 
-def _by_points(left: Any, right: Any) -> str:
-    """`0` when two expressions differ at one point, `1` when they agree at all, `?` where values do not tell."""
-    from sympy import Expr, Float
+def _verified(left: Any, right: Any) -> bool:
+    """What math-verify says: of sets, matrices, and decimals rounded to six places."""
+    from math_verify import verify
 
-    if not isinstance(left, Expr) or not isinstance(right, Expr):
-        return "?"
-    names = sorted({symbol.name for side in (left, right) for symbol in side.free_symbols})
-    agree = True
-    for point in POINTS if names else POINTS[:1]:
-        at = {name: Float(point + (index if point > 0 else -index)) for index, name in enumerate(names)}
-        values = [
-            side.subs({symbol: at[symbol.name] for symbol in side.free_symbols}).evalf(15) for side in (left, right)
-        ]
-        if not all(value.is_number and value.is_finite for value in values):
-            return "?"
-        a, b = (complex(value) for value in values)
-        if abs(a - b) > 1e-5 * max(abs(a), abs(b)):
-            return "0"
-        agree = agree and abs(a - b) <= 1e-12 * max(abs(a), abs(b))
-    return "1" if agree else "?"
+    return bool(verify(left, right, timeout_seconds=None)) and _as_close(left[0], right[0])
 
 
 def _as_close(left: Any, right: Any) -> bool:
@@ -85,7 +105,336 @@ def _as_close(left: Any, right: Any) -> bool:
     if not all(getattr(value, "is_number", False) for value in (left, right)):
         return True
     a, b = complex(left.evalf(15)), complex(right.evalf(15))
-    return abs(a - b) <= 1e-5 * max(abs(a), abs(b))
+    return abs(a - b) <= CLOSE * max(abs(a), abs(b))
+
+
+# ── expressions ──────────────────────────────────────────────────────────────
+
+
+def _prepared(expression: Any) -> Any:
+    """Decimals as fractions, sums and integrals worked out, `i` as the imaginary unit, symbols told by name alone."""
+    from sympy import Float, I, Integral, Limit, Product, Rational, Sum, Symbol, UnevaluatedExpr
+
+    if expression.has(UnevaluatedExpr):
+        expression = expression.replace(UnevaluatedExpr, lambda inner: inner)
+    if expression.has(Sum, Product, Integral, Limit):
+        expression = expression.doit()
+    values: dict[Any, Any] = {value: Rational(str(value)) for value in expression.atoms(Float)}
+    values |= {s: I if s.name == "i" else Symbol(s.name) for s in expression.free_symbols}
+    return expression.xreplace(values)
+
+
+def _is_too_large(expression: Any) -> bool:
+    """Whether SymPy would multiply a huge power out when it puts anything into the expression."""
+    from sympy import Float
+
+    return _digits(expression) > MOST_DIGITS and bool(expression.free_symbols or expression.atoms(Float))
+
+
+def _is_infinite(expression: Any) -> bool:
+    r"""Whether infinity stands in it, but for limits; SymPy drops `0 \cdot \infty` from a sum."""
+    from sympy import Integral, Limit, Product, Sum, nan, oo, zoo
+
+    return expression.has(oo, -oo, zoo, nan) and not expression.has(Sum, Product, Integral, Limit)
+
+
+def _is_undefined(expression: Any) -> bool:
+    from sympy import Derivative, nan, zoo
+
+    if expression.has(nan, zoo):
+        return True
+    # `dy/dx` of two symbols is not 0, which SymPy makes of it.
+    return any(not set(d.variables) <= d.expr.free_symbols for d in expression.atoms(Derivative))
+
+
+def _compared(left: Any, right: Any) -> str:
+    """`same`, `close` (as rounded decimals are) or `different`."""
+    if _is_undefined(left) or _is_undefined(right):
+        return "different"
+    if left == right:
+        return "same"
+    if _is_infinite(left) or _is_infinite(right):
+        return "different"
+    names = sorted({symbol.name for side in (left, right) for symbol in side.free_symbols})
+    if not names and (monomial := _monomial(left)) is not None and monomial == _monomial(right):
+        return "same"
+    return _at_points(left, right, names)
+
+
+def _at_points(left: Any, right: Any, names: list[str]) -> str:
+    compared, close = 0, False
+    for at in _points(names, left, right):
+        verdict = _at(left, right, at)
+        if verdict == "different":
+            return verdict
+        compared += verdict != "unknown"
+        close = close or verdict == "close"
+    if compared < (2 if names else 1):
+        return "same" if _proven(left, right) else "different"
+    return "close" if close else "same"
+
+
+def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]:
+    """Values of the symbols: seeded, one by one, so that no relation holds between them. One empty point for none."""
+    from sympy import Abs, Max, Min, Rational, ceiling, floor, sign
+
+    if not names:
+        yield {}
+        return
+    # Answers with roots, logarithms or absolute values are meant for real unknowns.
+    styles = _STYLES if _is_meromorphic(left) and _is_meromorphic(right) else _STYLES[:5]
+    for index, style in enumerate(styles):
+        yield {name: _value_of(f"{index}/{name}", *style) for name in names}
+    if any(side.has(Abs, Max, Min, floor, ceiling, sign) for side in (left, right)):
+        # They may agree up to a number that stands in them.
+        numbers = {number for side in (left, right) for number in side.atoms(Rational)}
+        largest = 2 * max([Fraction(1), *(abs(Fraction(int(number.p), int(number.q))) for number in numbers)])
+        for index, kind in enumerate(("negative", "positive", "mixed", "mixed")):
+            yield {name: _value_of(f"far {index}/{name}", largest / 2, largest, kind) for name in names}
+    if any(side.has(floor, ceiling, sign) for side in (left, right)):
+        for index, (low, high, kind) in enumerate(_STEPS):
+            for part in (1, 2):
+                yield {name: _value_of(f"step {index}/{name}", low, high, kind, part) for name in names}
+
+
+def _value_of(key: str, low: float | Fraction, high: float | Fraction, kind: str, part: int = 0) -> Any:
+    """A number that depends on `key` alone; a multiple of `1/part` where one is given."""
+    from sympy import I, Rational
+
+    digest = hashlib.sha256(f"{SEED}/{key}".encode()).digest()
+    first, second = (int.from_bytes(digest[start : start + 8], "big") for start in (0, 8))
+    spread = Fraction(high) - Fraction(low)
+    value = Fraction(low) + spread * first / _UNIT
+    if part:
+        value = Fraction(math.floor(value) * part + part - 1, part)
+    if kind == "negative" or (kind != "positive" and digest[16] % 2):
+        value = -value
+    number = Rational(value.numerator, value.denominator)
+    if kind == "complex":
+        imaginary = Fraction(low) + spread * second / _UNIT
+        number += I * Rational(imaginary.numerator, imaginary.denominator)
+    return number
+
+
+def _is_meromorphic(expression: Any) -> bool:
+    """Whether an identity on the reals is one on the complex numbers too."""
+    from sympy import Add, Mul, NumberSymbol, Pow, Symbol, cos, cosh, exp, sin, sinh, tan
+    from sympy.core.numbers import ImaginaryUnit, Number
+
+    if expression.is_number or isinstance(expression, (Number, NumberSymbol, Symbol, ImaginaryUnit)):
+        return True
+    if isinstance(expression, Pow) and not (expression.exp.is_Integer or expression.base.is_positive):
+        return False
+    kinds = (Add, Mul, Pow, exp, sin, cos, tan, sinh, cosh)
+    return isinstance(expression, kinds) and all(map(_is_meromorphic, expression.args))
+
+
+# ── one point ────────────────────────────────────────────────────────────────
+
+
+def _at(left: Any, right: Any, at: dict[str, Any]) -> str:
+    """`same`, `close`, `different`, or `unknown` where either has no finite value or too large a one."""
+    exact = (_exact(left, at), _exact(right, at))
+    if exact[0] is not None and exact[1] is not None:
+        difference, size = abs(exact[0] - exact[1]), max(abs(exact[0]), abs(exact[1]))
+        return "same" if not difference else "close" if difference <= Fraction(CLOSE) * size else "different"
+    digits = DIGITS + int(_digits(left) + _digits(right))
+    for _ in range(2):
+        if digits > MOST_DIGITS:
+            return "unknown"
+        a, b = _numeric(left, at, digits), _numeric(right, at, digits)
+        if a is None or b is None:
+            return "unknown"
+        size = max(abs(a), abs(b))
+        if abs(a - b) > size * _tenth(digits - MARGIN):
+            return "close" if abs(a - b) <= size * CLOSE else "different"
+        # A small term beside a large one is seen only with the large one's digits; one number is cheap to be sure of.
+        if at and size < 10**MARGIN:
+            return "same"
+        digits += int(_log10(size)) + 1 if at else CONSTANT_DIGITS
+    return "same"
+
+
+def _exact(expression: Any, at: dict[str, Any]) -> Fraction | None:
+    """The value of a rational expression; None for others, for what is undefined and for what is too large."""
+    from sympy import Add, Mul, Pow, Rational, Symbol
+
+    if isinstance(expression, Symbol):
+        expression = at[expression.name]
+    if isinstance(expression, Rational):
+        return Fraction(int(expression.p), int(expression.q))
+    if isinstance(expression, Pow):
+        base, exponent = expression.args
+        value = _exact(base, at) if exponent.is_Integer else None
+        power = int(exponent) if value is not None else 0
+        if value is None or (not value and power <= 0) or abs(power) * _bits(value) > MOST_BITS:
+            return None
+        return value**power
+    if not isinstance(expression, (Add, Mul)):
+        return None
+    total = Fraction(0 if isinstance(expression, Add) else 1)
+    for argument in expression.args:
+        value = _exact(argument, at)
+        if value is None or _bits(value) + _bits(total) > MOST_BITS:
+            return None
+        total = total + value if isinstance(expression, Add) else total * value
+    return total
+
+
+def _bits(value: Fraction) -> int:
+    return value.numerator.bit_length() + value.denominator.bit_length()
+
+
+def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
+    """The value as an mpmath number with `digits` digits; None where there is no finite one."""
+    import mpmath
+    from sympy import Float, Symbol
+
+    value = expression.evalf(digits, subs={Symbol(name): number for name, number in at.items()}, maxn=2 * digits)
+    if not value.is_number or not value.is_finite:
+        return None
+    parts = []
+    for part in value.as_real_imag():
+        if not part.is_Float:
+            part = Float(part, digits)
+        # SymPy gives one digit of what it cannot tell from zero.
+        lost = part._prec < 20
+        if lost and abs(part) > 10.0**-DIGITS:
+            return None
+        parts.append(mpmath.mpf(0) if lost else mpmath.mp.make_mpf(part._mpf_))
+    with mpmath.workdps(digits + MARGIN):
+        return mpmath.mpc(*parts)
+
+
+# ── what is proven ───────────────────────────────────────────────────────────
+
+
+def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
+    """Sign and prime powers of a product of powers of rational numbers, which are never multiplied out."""
+    from sympy import Mul, Pow, Rational, factorint
+
+    if isinstance(expression, Rational):
+        top, bottom = int(expression.p), int(expression.q)
+        if not top or max(abs(top), bottom).bit_length() > 200:
+            return None
+        powers = {prime: Fraction(power) for prime, power in factorint(abs(top), limit=10_000).items()}
+        for prime, power in factorint(bottom, limit=10_000).items():
+            powers[prime] = powers.get(prime, Fraction(0)) - power
+        return (1 if top > 0 else -1), powers
+    if isinstance(expression, Pow) and isinstance(expression.exp, Rational):
+        if (base := _monomial(expression.base)) is None or (base[0] < 0 and not expression.exp.is_Integer):
+            return None
+        exponent = Fraction(int(expression.exp.p), int(expression.exp.q))
+        sign = -1 if base[0] < 0 and exponent.numerator % 2 else 1
+        return sign, {prime: power * exponent for prime, power in base[1].items() if exponent}
+    if not isinstance(expression, Mul):
+        return None
+    sign, product = 1, dict[int, Fraction]()
+    for argument in expression.args:
+        if (factor := _monomial(argument)) is None:
+            return None
+        sign *= factor[0]
+        for prime, power in factor[1].items():
+            product[prime] = product.get(prime, Fraction(0)) + power
+    return sign, {prime: power for prime, power in product.items() if power}
+
+
+def _digits(expression: Any) -> float:
+    """Decimal digits of the numbers and powers of numbers in an expression, without working any out."""
+    from sympy import Integer, Pow, Rational, factorial, preorder_traversal
+
+    total = 0.0
+    for node in preorder_traversal(expression):
+        if isinstance(node, Rational):
+            total += _log10(max(abs(node.p), node.q))
+        elif isinstance(node, Pow) and node.exp.is_number:
+            total += abs(float(node.exp.evalf(15))) * _digits(node.base)
+        elif isinstance(node, factorial) and isinstance(node.args[0], Integer):
+            total += math.lgamma(min(float(node.args[0]), 1e9) + 1) / math.log(10) if node.args[0] > 0 else 0
+    return total
+
+
+def _tenth(power: int) -> Any:
+    import mpmath
+
+    return mpmath.mpf(10) ** -power
+
+
+def _log10(number: Any) -> float:
+    import mpmath
+
+    return float(mpmath.log10(number)) if number else 0.0
+
+
+def _proven(left: Any, right: Any) -> bool:
+    """Whether SymPy simplifies the difference to nothing; not asked where it would work out a huge number."""
+    from sympy import simplify
+
+    if _digits(left) + _digits(right) > MOST_DIGITS:
+        return False
+    return bool(simplify(left - right) == 0)
+
+
+# ── equations and inequalities ───────────────────────────────────────────────
+
+
+def _same_relation(left: Any, right: Any) -> bool:
+    """Whether one is the other times a constant, a positive one for inequalities."""
+    from sympy import Eq, Ne
+
+    symmetric = isinstance(left, (Eq, Ne))
+    if _kind(left) != _kind(right):
+        return False
+    a, b = _as_zero(left), _as_zero(right)
+    if _is_undefined(a) or _is_undefined(b):
+        return False
+    if symmetric and (whole := (_numerator(a), _numerator(b)))[0] is not None and whole[1] is not None:
+        a, b = whole
+    return _proportional(a, b) and (symmetric or _same_sign(a, b))
+
+
+def _kind(relation: Any) -> str:
+    turned = {"<": ">", "<=": ">="}
+    return turned.get(relation.rel_op, str(relation.rel_op))
+
+
+def _as_zero(relation: Any) -> Any:
+    """What the relation says to be zero, or more than zero."""
+    difference = _prepared(relation.lhs) - _prepared(relation.rhs)
+    return -difference if relation.rel_op in ("<", "<=") else difference
+
+
+def _numerator(expression: Any) -> Any:
+    """`xy - 1` of `y - 1/x`; None where the denominator may vanish with it."""
+    from sympy import fraction, gcd, together
+
+    top, bottom = fraction(together(expression))
+    symbols = expression.free_symbols
+    if not top.is_polynomial(*symbols) or not bottom.is_polynomial(*symbols):
+        return None
+    return top if bottom.is_number or gcd(top, bottom).is_number else None
+
+
+def _proportional(left: Any, right: Any) -> bool:
+    """Whether `left / right` is the same at any two points, and neither is zero everywhere."""
+    from sympy import Integer, Symbol
+
+    if not left.free_symbols or left.free_symbols != right.free_symbols:
+        return False
+    elsewhere = {symbol: Symbol(f"{symbol.name}'") for symbol in left.free_symbols}
+    other_left, other_right = left.xreplace(elsewhere), right.xreplace(elsewhere)
+    if any(_compared(side, Integer(0)) != "different" for side in (left, right)):
+        return False
+    return _compared(left * other_right, right * other_left) == "same"
+
+
+def _same_sign(left: Any, right: Any) -> bool:
+    names = sorted(symbol.name for symbol in left.free_symbols)
+    for at in _points(names, left, right):
+        a, b = _numeric(left, at, DIGITS), _numeric(right, at, DIGITS)
+        if a and b:
+            return bool((a / b).real > 0)
+    return False
 
 
 def main() -> None:
@@ -95,6 +444,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         gold, answer = json.loads(line)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + KILL_S, resource.RLIM_INFINITY))
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
             try:

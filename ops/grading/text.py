@@ -1,7 +1,7 @@
 """Short text: words, quantities with units, yes and no, labelled options, small lists of these.
 
-A quantity must carry the gold one's unit, in any spelling or SI prefix. Numbers agree
-within 1 % unless the gold one is an integer; then exactly.
+A quantity must carry the gold one's unit, in any spelling or SI prefix. A number must round to the gold one at the
+precision that the gold one states, or be its rounding to fewer places, within 1 %; an integer is exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import announced, dates, extract, latex, numbers, numerals, sentences, units
 
 TOLERANCE = Fraction(1, 100)
-"""Relative, for a gold number that is not an integer."""
+"""Relative, for an answer with fewer places than the gold number."""
 MAX_CHARACTERS = 4_000
 
 _SCALES = {
@@ -37,7 +37,7 @@ _APPROXIMATELY = re.compile(
     r"^(?:in(?: the year)?(?= \d)|approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
 )
 _QUANTITY = re.compile(
-    r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|\$|€|£|¥|₹|Rs\.?)?\s*"
+    r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|EUR|GBP|JPY|INR|\$|€|£|¥|₹|Rs\.?)?\s*"
     r"(?P<number>[-+]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
     r"(?:\s*[x×*]\s*10\s*\^\s*\{?[-+]?\d{1,3}\}?)?(?:\s*/\s*\d+(?:\.\d+)?)?)"
     r"(?![\d]|[.,]\d)\s*(?P<rest>.*)",
@@ -58,6 +58,8 @@ _TRUTH = {
     "no": "no",
     "n": "no",
 }
+_MONEY = tuple(((name, 1),) for name in ("dollar", "euro", "pound", "rupee"))
+"""Dimensions of the currencies that have hundredths."""
 _CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
 
 
@@ -65,19 +67,23 @@ _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]
 
 
 class Quantity(NamedTuple):
-    """`number` as told, `value` in the unit's base; `unit` is None where there is none or only a `noun`."""
+    """`number` as told, `value` in the unit's base; `unit` is None where there is none or only a `noun`.
+
+    `step` is what the last place of `number` stands for; 0 where it has none, as in 2/3.
+    """
 
     number: Fraction
     value: Fraction
     unit: units.Unit | None
     noun: str
     integer: bool
+    step: Fraction
 
 
 def extracted(problem: Problem, response: str) -> str:
     r"""What the last "Answer:", box or tag states, else the last "the answer is", else the last line.
 
-    Where the gold answer has several lines, everything that follows is meant.
+    A later sentence that corrects it replaces it. Where the gold answer has several lines, all that follows is meant.
     """
     text = announced.spoken(response)
     if "\n" in problem.answer.strip() and (several := extract.answer_tail(text)):
@@ -86,7 +92,10 @@ def extracted(problem: Problem, response: str) -> str:
     formal = [statement for statement in statements if statement.formal]
     if not statements:
         return extract.last_line(text)
-    line = announced.without_phrase((formal or statements)[-1].text)
+    stated = (formal or statements)[-1]
+    if announced.CORRECTION.search(text, stated.end, max(stated.end, statements[-1].start)):
+        stated = statements[-1]
+    line = announced.without_phrase(stated.text)
     quoted = _QUOTED.match(line)
     return quoted[1] if quoted else line
 
@@ -119,6 +128,8 @@ def _same(gold: str, answer: str) -> bool:
         return _same_labelled(label, answer)
     if plain(gold) in _TRUTH:
         return _same_truth(gold, answer)
+    if (ratio := _ratio(gold)) is not None and _ratio(answer) == ratio:
+        return True
     if (wanted := quantity(gold)) is not None:
         return _same_quantity(wanted, answer)
     if plain(gold) == plain(answer) != "" or _abbreviated(gold, answer):
@@ -222,6 +233,7 @@ def quantity(text: str) -> Quantity | None:
         rest = _SUFFIXES[rest.lower()]
     rest, scale = _scaled(rest)
     value *= scale * (-1 if match.group("sign") == "-" else 1)
+    step = scale * _step(number)
     spelled = _CURRENCIES.get(match.group("currency") or "", match.group("currency") or "")
     if spelled and rest and not rest.lower().startswith(("dollar", "usd", "euro", "pound", "yen", "rupee")):
         spelled = spelled + (rest if rest.startswith("/") or rest.lower().startswith("per ") else "")
@@ -233,8 +245,28 @@ def quantity(text: str) -> Quantity | None:
     if unit is None:
         # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are no quantities.
         is_noun = len(noun) <= 60 and re.fullmatch(r"(?:(?!or\b)[^\W\d][^\d<>=≤≥]*)?", noun) is not None
-        return Quantity(value, value, None, plain(noun), integer) if is_noun else None
-    return Quantity(value, value * unit.factor, unit, "", integer)
+        return Quantity(value, value, None, plain(noun), integer, step) if is_noun else None
+    return Quantity(value, value * unit.factor, unit, "", integer, step)
+
+
+def _step(number: str) -> Fraction:
+    """What the last place of a decimal stands for: 1/100 in 3.14, 10^4 in 3.2e5."""
+    if "/" in number:
+        return Fraction(0)
+    places = re.search(r"\.(\d+)", number)
+    exponent = re.search(r"(?:[eE]|10\^)([-+]?\d+)$", number)
+    return Fraction(10) ** (int(exponent[1] if exponent else 0) - len(places[1] if places else ""))
+
+
+def _ratio(text: str) -> tuple[Fraction, Fraction] | None:
+    """The two numbers of `3:2`, `3 to 2` or "three to two"."""
+    sides = [_side(side) for side in re.split(r"\s*:\s*|(?:\s+|-)to(?:\s+|-)", text.strip())]
+    return (sides[0], sides[1]) if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
+
+
+def _side(text: str) -> Fraction | None:
+    value, rest = numerals.read(text)
+    return value if value is not None and not rest else numbers.decimal(text)
 
 
 def _in_words(text: str) -> Quantity | None:
@@ -277,17 +309,28 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
         if not gold.noun and _VARIABLE.fullmatch(answer.strip()[-2:]):
             return False
         is_share = measure.unit is not None and not measure.unit.dimension
-        return nouns_agree and (_close(gold, measure.number) or (is_share and _close(gold, measure.value)))
+        return nouns_agree and (_close(gold, measure, in_base=False) or (is_share and _close(gold, measure)))
     if measure.unit is None:
         # 20 % is 0.20; every other unit must be told.
-        return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure.value)
-    return gold.unit.dimension == measure.unit.dimension and _close(gold, measure.value)
+        return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure)
+    return gold.unit.dimension == measure.unit.dimension and _close(gold, measure)
 
 
-def _close(gold: Quantity, value: Fraction) -> bool:
-    # An integer is exact, but for the last places that a decimal conversion may leave behind.
-    tolerance = Fraction(1, 10**9) if gold.integer else TOLERANCE
-    return abs(value - gold.value) <= tolerance * abs(gold.value)
+def _close(gold: Quantity, measure: Quantity, *, in_base: bool = True) -> bool:
+    """Whether a number is the gold one at the places that this states, or its rounding to fewer.
+
+    `in_base` compares what is measured in the unit's base; otherwise the numbers as they are told.
+    """
+    gold_step = gold.step * (gold.unit.factor if gold.unit else 1)
+    step = measure.step * (measure.unit.factor if in_base and measure.unit else 1)
+    off = abs((measure.value if in_base else measure.number) - gold.value)
+    if gold.integer:
+        # The last places that a decimal conversion may leave behind.
+        return off <= abs(gold.value) / 10**9
+    if 2 * off <= gold_step:
+        return True
+    has_cents = gold.step == Fraction(1, 100) and gold.unit is not None and gold.unit.dimension in _MONEY
+    return not has_cents and gold_step < step and 2 * off <= step and off <= TOLERANCE * abs(gold.value)
 
 
 def _noun(text: str) -> str:

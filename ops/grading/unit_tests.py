@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ops.core.problem import FailedTest
 from ops.grading import sandbox
@@ -30,23 +30,28 @@ class Report(NamedTuple):
 
 
 def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> Failure:
-    """Run the module of tests `code` on `program`, beside the same tests made wrong."""
-    wrong = control(code, Random(secrets.randbits(64)))
+    """Run the module of tests `code` on `program`, and the same tests made wrong, each in a sandbox of its own.
+
+    In random order: without bubblewrap a program can leave a mark that its next run finds.
+    """
+    chance = Random(secrets.randbits(64))
+    wrong = control(code, chance)
     modules = [code] if wrong is None else [code, wrong.code]
-    order = list(range(len(modules)))
-    Random(secrets.randbits(64)).shuffle(order)
-    run = sandbox.run("unittest", program, [modules[i] for i in order], limits, chosen=chosen)
-    if run.results is None or len(run.results) != len(modules):
-        return Failure(run.why or "ended without an answer", run.overran)
-    by_module = dict(zip(order, run.results, strict=True))
-    status, text = by_module[0]
-    if status != "ran":
-        return Failure(text, run.overran)
-    if (failed := _failed(_read(text), code)).reason:
-        return failed
-    if wrong is not None and (fooled := _passed_wrongly(by_module[1], wrong.must_fail)):
+    runs: dict[int, sandbox.Run] = {}
+    for place in chance.sample(range(len(modules)), len(modules)):
+        run = runs[place] = sandbox.run("unittest", program, [modules[place]], limits, chosen=chosen)
+        if run.results is None or len(run.results) != 1:
+            return Failure(run.why or "ended without an answer", run.overran)
+        if place == 0 and (failed := _failure_of(run, code)).reason:
+            return failed
+    if wrong is not None and (fooled := _passed_wrongly(runs[1].results, wrong.must_fail)):
         return Failure(f"passes tests that were made wrong: {fooled}")
     return Failure("")
+
+
+def _failure_of(run: sandbox.Run, code: str) -> Failure:
+    [(status, text)] = run.results or [("error", run.why)]
+    return _failed(_read(text), code) if status == "ran" else Failure(text, run.overran)
 
 
 def _failed(report: Report | None, code: str) -> Failure:
@@ -73,9 +78,9 @@ def _first_words(why: str) -> str:
     return " ".join(lines[: 1 if lines and not lines[0].endswith(":") else 2])
 
 
-def _passed_wrongly(result: list[str], must_fail: frozenset[str]) -> str:
+def _passed_wrongly(results: list[Any] | None, must_fail: frozenset[str]) -> str:
     """A test that no right program passes and this one did; "" where there is none."""
-    status, text = result
+    [(status, text)] = results or [("error", "")]
     report = _read(text) if status == "ran" else None
     became = report.became if report else {}
     return min((name for name in must_fail if became.get(name, ("", ""))[0] == "ok"), default="")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from ops.core.syntax import literal
 
 FLOAT_TOLERANCE = 1e-6
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+"""A printed number. `float` would also read underscores, digits of other scripts, `inf` and `nan`."""
+_EXACT = 1 << 53
+"""Below it every integer is a float."""
 
 
 def same_output(wanted: str, printed: str) -> bool:
@@ -37,10 +42,10 @@ def _same_word(wanted: str, printed: str) -> bool:
         return True
     if not any(mark in wanted for mark in ".eE") or len(wanted) > 60 or len(printed) > 60:
         return False
-    try:
-        return math.isclose(float(wanted), float(printed), rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
-    except ValueError:
+    if not (_NUMBER.fullmatch(wanted) and _NUMBER.fullmatch(printed)):
         return False
+    left, right = float(wanted), float(printed)
+    return math.isfinite(left) and math.isclose(left, right, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
 
 
 def expected(text: str) -> Any:
@@ -105,7 +110,10 @@ class _Other:
 
 
 def same_value(wanted: Any, value: Any) -> bool:
-    """Python's equality, with lists and tuples alike and floats within 1e-6 (relative)."""
+    """Python's equality, with lists and tuples alike and floats within 1e-6 (relative).
+
+    An integer is exact: a float equals it within 1e-6 (absolute), which covers rounding and no other integer.
+    """
     if isinstance(wanted, float) or isinstance(value, float):
         numbers = all(isinstance(side, (int, float)) for side in (wanted, value))
         return numbers and _close(wanted, value)
@@ -117,9 +125,8 @@ def same_value(wanted: Any, value: Any) -> bool:
 
 
 def _close(wanted: float, value: float) -> bool:
-    try:
-        if math.isnan(wanted) or math.isnan(value):
-            return math.isnan(wanted) and math.isnan(value)
-        return math.isclose(wanted, value, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
-    except OverflowError:  # an integer beyond every float
-        return False
+    if isinstance(wanted, int) or isinstance(value, int):
+        return wanted == value or (max(abs(wanted), abs(value)) < _EXACT and abs(wanted - value) <= FLOAT_TOLERANCE)
+    if math.isnan(wanted) or math.isnan(value):
+        return math.isnan(wanted) and math.isnan(value)
+    return math.isclose(wanted, value, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)

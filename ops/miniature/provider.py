@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ops.core.response import Sample
 from ops.miniature.generalists import SKILLS, think
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
@@ -14,7 +15,7 @@ NAMES = (*TOOLS, *SKILLS)
 
 
 def answer(
-    messages: Sequence[Mapping[str, str]], *, model: str, sample: int = 0, temperature: float = 1.0, **_: Any
+    messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = 0, temperature: float = 1.0, **_: Any
 ) -> SimpleNamespace:
     """What the tool or the generalist of that name says, in the shape of OpenAI's chat completions.
 

@@ -10,22 +10,29 @@ from statistics import fmean
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, Setup, Worker
 from ops.core.rows import ResponseRow
-from ops.evaluation.baseline import Asking, chosen
+from ops.evaluation.baseline import Asking, chosen, needs_every_worker
 from ops.planning.lengths import Lengths
 from ops.planning.prices import NOTHING, Call, Prices, Span
+from ops.planning.stored import Left
 from ops.precaching.estimate import SUBTASK_TOKENS
 
 HARD = (0.1, 0.5, 1.0)
 """Share of the training problems that no worker reliably solves alone, on which exploration tries workflows."""
 
 
-COLD_START, ROUNDS = "cold start", "training in rounds"
+COLD_START, TRAINING, ROUNDS, EVALUATION = "cold start", "training", "training in rounds", "evaluation"
 """The stages' names."""
 
 
-DISTINCT = Span(0.1, 0.2, 1.0)
-"""Share of a scratch policy's calls that are paid for: the others ask what was asked before (18 % were paid for in the
-quickstart, docs/training.md). A language model's subtasks differ."""
+DISTINCT = {COLD_START: Span(0.5, 0.9, 1.0), TRAINING: Span(0.2, 0.4, 1.0), EVALUATION: Span(0.0, 0.67, 1.0)}
+"""Share of what a scratch policy's workflows cost that is paid for: equal calls are paid once. The rollouts of a group
+repeat each other, and the first step of an evaluation's workflow is mostly what its worker was asked alone. Expected:
+what the quickstart paid, of what its workflows cost where any worker is as likely as the next. A language model's
+subtasks differ."""
+
+
+_REPEATING = ("training on subsets", ROUNDS)
+"""Stages whose rollouts repeat each other as those of training do."""
 
 
 ANEW = Span(0.0, 0.5, 1.0)
@@ -53,6 +60,8 @@ class StageCost:
     """Waiting for workers, within their limits."""
     limited_by: str = ""
     """What the waiting is made of, as expected."""
+    worth: Span = NOTHING
+    """USD of all its responses; those that are asked again are paid for once (`usd`)."""
     policy_hours: Span | None = None
     """Writing and updating, on the GPUs; None: not known, or nothing to do."""
 
@@ -138,7 +147,10 @@ class Stages:
         known: Lengths,
         questions: Mapping[str, int | None],
         rows: list[ResponseRow],
+        left: Left | None = None,
     ) -> None:
+        """`left`: what is still to be paid for; None: nothing is stored."""
+        self._left = left or Left()
         self._setup, self._prices = setup, Prices(setup, known, rows)
         priced = {setup.pool.answers_key: self._prices}
         self._evaluated: dict[str, Prices] = {}
@@ -172,7 +184,8 @@ class Stages:
         prices, bills = self._prices, _Bills()
         for benchmark, count in self._spread(candidates * samples).items():
             for worker in prices.workers:
-                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count))
+                share = self._left.precaching.get((worker.name, benchmark), 1.0)
+                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count * share))
         return self._stage("precaching", what, bills)
 
     def cold_start(self) -> StageCost | None:
@@ -181,60 +194,74 @@ class Stages:
         if lesson is None or not (lesson.attempts or self._setup.recipe.policy.kind == "pretrained"):
             return None
         tries = 2 * lesson.attempts
-        tried = Span(*(share * self.places * tries for share in HARD))
+        tried = Span(*(share * self.places * tries for share in HARD)).times(self._left.cold_start)
         what = f"{tries} workflows on each problem that nobody solves alone" if tries else "nobody is asked"
         return self._workflows(COLD_START, what, tried, self._spread(1))
 
     def training(self) -> StageCost:
         """Every rollout's workflow."""
-        return self._rollouts("training", self._setup.recipe.grpo)
+        return self._rollouts(TRAINING, self._setup.recipe.grpo, left=self._left.training)
 
     def adaptive(self) -> StageCost | None:
         """The same of the stage on subsets: in the mean each worker is on offer as often."""
         recipe = self._setup.recipe
         if recipe.adaptive is None:
             return None
-        return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo))
+        return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo), left=self._left.adaptive)
 
     def recursive(self) -> StageCost | None:
         """Half of the rollouts are recursive rounds, which keep an answer or ask anew."""
         recipe = self._setup.recipe
         if recipe.recursive is None:
             return None
-        return self._rollouts(ROUNDS, recipe.recursive.grpo(recipe.grpo), recursive=0.5)
+        grpo = recipe.recursive.grpo(recipe.grpo)
+        return self._rollouts(ROUNDS, grpo, recursive=0.5, left=self._left.recursive)
 
-    def _rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0) -> StageCost:
-        """`recursive`: share of the rollouts that are later rounds."""
-        rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step)
+    def _rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0, left: float = 1.0) -> StageCost:
+        """`recursive`: share of the rollouts that are later rounds; `left`: of the steps, those to come."""
+        rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step * left)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
         if grpo.refills_per_step:
             what += f", and up to {grpo.refills_per_step * grpo.rollouts_per_question} in place of what teaches nothing"
         again = rollouts.times(ANEW).times(recursive)
-        waits = grpo.steps * (2 if recursive else 1)
+        waits = grpo.steps * left * (2 if recursive else 1)
         return self._workflows(name, what, rollouts.times(1 - recursive), self._spread(1), again, waits)
 
     def baselines(self) -> StageCost:
-        """Every worker alone on the test questions; and what those baselines ask that the recipe names."""
+        """The workers alone on the test questions; and what those baselines ask that the recipe names."""
         workers = len(self._setup.pool.workers)
         asked = {name: float(count) for name, count in self._answers.items()}
-        what = f"{self._asked()} × {workers} workers"
-        bills = _Bills()
-        for benchmark, count in asked.items():
-            prices = self._evaluated[benchmark]
-            for worker in prices.workers:
-                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count))
-        alone = self._stage("every worker alone", what, bills)
+        alone = self._alone(asked)
+        what = alone.what
         asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
         if not asking:
             return alone
         parts, words = [alone], []
         for entry in asking:
             calls, problems = entry.calls(workers), entry.learning(workers)
-            parts += [self._baseline(calls, asked, self._evaluated), self._baseline(1, self._spread(problems), {})]
+            open_ = {name: count * self._left.baselines.get((entry.name, name), 1.0) for name, count in asked.items()}
+            learning = self._spread(problems) if any(open_.values()) else {}
+            parts += [self._baseline(calls, open_, self._evaluated), self._baseline(1, learning, {})]
             words.append(f"{entry.title} ({calls:.0f}{f', and {problems:,.0f} to the mix' if problems else ''})")
         slowest = max(parts, key=lambda part: part.hours.expected)
         what = f"{what}; calls a question: {', '.join(words)}"
         return replace(total(parts), name="baselines", what=what, limited_by=slowest.limited_by, policy_hours=None)
+
+    def _alone(self, asked: Mapping[str, float]) -> StageCost:
+        """Every worker on the test questions, or the best single one: which it is follows from what is precached."""
+        cells, names = self._left.alone, self._setup.pool.names
+        if not needs_every_worker(self._setup.recipe.evaluation.baselines):
+            shares = {name: max((cells.get((each, name), 0.0) for each in names), default=0.0) for name in asked}
+            open_ = {name: count * (shares[name] if cells else 1.0) for name, count in asked.items()}
+            best = self._baseline(1, open_, self._evaluated)
+            return replace(best, name="best worker alone", what=f"{self._asked()}, for the promotion gate")
+        bills = _Bills()
+        for benchmark, count in asked.items():
+            prices = self._evaluated[benchmark]
+            for worker in prices.workers:
+                share = cells.get((worker.name, benchmark), 1.0)
+                bills.of(prices, worker.name).take(prices.call(worker, benchmark), Span.of(count * share))
+        return self._stage("every worker alone", f"{self._asked()} × {len(names)} workers", bills)
 
     def _baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, Prices]) -> StageCost:
         """So many calls a question, at most, of which each sees none, half or all of those before.
@@ -260,13 +287,14 @@ class Stages:
         """The Conductor on the test questions; with a cold start, what it was before GRPO too."""
         recipe = self._setup.recipe
         policies = 1 + (recipe.cold_start is not None)
-        asked = sum(self._answers.values())
-        shares = {name: count / asked for name, count in self._answers.items()} if asked else {}
+        answers = {name: count * self._left.evaluation.get(name, 1.0) for name, count in self._answers.items()}
+        asked = sum(answers.values())
+        shares = {name: count / asked for name, count in answers.items()} if asked else {}
         what = self._asked() + (", before and after GRPO" if policies > 1 else "")
         again = NOTHING
         if recipe.recursive is not None and recipe.recursive.limits.rounds:  # the last policy goes on
             again, what = ANEW.times((recipe.recursive.limits.calls_ratio - 1) * asked), f"{what}, in rounds"
-        return self._workflows("evaluation", what, Span.of(policies * asked), shares, again, on=self._evaluated)
+        return self._workflows(EVALUATION, what, Span.of(policies * asked), shares, again, on=self._evaluated)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
@@ -294,27 +322,40 @@ class Stages:
         count: Span,
         shares: Mapping[str, float],
         again: Span = NOTHING,
-        waits: int = 0,
+        waits: float = 0,
         on: Mapping[str, Prices] | None = None,
     ) -> StageCost:
         """`again`: workflows of later rounds, beside `count`. `waits`: times that everybody waits for the last
         workflow of a batch. `on`: benchmark → who answers there, where it is not the recipe's pool."""
         bills = _Bills()
-        chain = NOTHING
+        chain, dearest = NOTHING, 0.0
         for benchmark, share in shares.items():
             prices = (on or {}).get(benchmark, self._prices)
             for later, workflows in ((False, count), (True, again)):
-                steps, calls = prices.workflow(benchmark, again=later)
+                steps, calls = self._longest(*prices.workflow(benchmark, again=later))
                 each = workflows.times(share / len(calls)).times(steps)
                 for worker, call in calls.items():
                     bills.of(prices, worker).take(call, each)
+                dearest += workflows.high * share * steps.high * max(call.usd.high for call in calls.values())
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
-        return self._stage(name, what, bills, distinct=self._scratch, chain=chain.times(waits / 3600))
+        return self._stage(name, what, bills, dearest=dearest, chain=chain.times(waits / 3600))
 
-    def _stage(self, name: str, what: str, bills: _Bills, distinct: bool = False, chain: Span = NOTHING) -> StageCost:
+    def _longest(self, steps: Span, calls: Mapping[str, Call]) -> tuple[Span, dict[str, Call]]:
+        """The workflow with as many steps as are allowed at its high end, each of which sees all before it."""
+        most = self._setup.recipe.prompting.max_steps
+        said = _mean(calls, lambda call: call.answer).high + SUBTASK_TOKENS
+        more = Span(0.0, 0.0, (most - steps.high) / 2 * said)
+        longer = {name: call._replace(prompt=call.prompt.plus(more)) for name, call in calls.items()}
+        return steps._replace(high=float(most)), longer
+
+    def _stage(
+        self, name: str, what: str, bills: _Bills, dearest: float | None = None, chain: Span = NOTHING
+    ) -> StageCost:
+        """`dearest`: USD at most, of workflows: each step by the dearest worker; None: the workers are known."""
         usd = bills.sum(lambda bill: bill.usd)
-        if distinct:
-            usd = usd.times(DISTINCT)
+        if dearest is not None:
+            usd = usd._replace(high=dearest)
+        paid = DISTINCT.get(TRAINING if name in _REPEATING else name) if self._scratch else None
         hours = bills.hours()
         slowest = max(hours, key=lambda worker: hours[worker].expected, default="")
         longest = Span(*map(max, zip(chain, *hours.values(), strict=True)))
@@ -324,9 +365,10 @@ class Stages:
             what,
             bills.sum(lambda bill: bill.calls),
             bills.sum(lambda bill: bill.tokens),
-            usd,
+            usd if paid is None else usd.times(paid),
             longest,
             limited if longest.expected else "",
+            worth=usd,
         )
 
 

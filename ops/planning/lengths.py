@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
 from ops.benchmarks.files import scan
+from ops.benchmarks.raw import asked_of, raw_files
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.benchmarks.store import read_problems
 from ops.config import Recipe, RoundLimits, Setup
@@ -62,24 +63,61 @@ def lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> Lengths:
     `rows`: what workers have answered, from which the responses that recursive rounds show have their mean.
     """
     recipe = setup.recipe
-    stored = [_tokens([problem.question, *problem.choices]) for problem in _stored(setup)]
+    stored = [_question_tokens(problem) for problem in stored_shortlist(setup)]
     embedded = all(source.source == "embedded" for source in recipe.benchmarks.values())
     assumed = EMBEDDED_QUESTION if embedded else QUESTION
     mean, longest = (fmean(stored), max(stored)) if stored else assumed
-    offered = len(setup.pool.workers)
-    shown = recipe.prompting.model_copy(update={"cards": False})
-    few_shots = load_few_shots(setup.workspace.data, recipe.prompting.few_shots)
-    nothing = Problem("", "", "", "test", "", "", "text")
-    frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
-    frame += CARD_TOKENS * offered * recipe.prompting.cards
-    finer = CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
-    template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
-    policys = [template + finer * (frame + question) for question in (mean, longest)]
+    policys = _prompt_tokens(setup, (mean, longest))
     known = Lengths(mean, policys[0], round(policys[1]), bool(stored))
     if not in_rounds(recipe):
         return known
-    more, most = _round_adds(setup, rows, finer)
+    more, most = _round_adds(setup, rows, _finer(recipe))
     return known._replace(round_prompt=known.prompt + more, longest_round_prompt=known.longest_prompt + round(most))
+
+
+def prompts(setup: Setup) -> list[float]:
+    """Tokens of the Conductor's prompt for each problem at hand: candidates and test questions that are stored, or rows
+    of the recipe's files. Empty where there are none yet. Raises `ConfigError`."""
+    return _prompt_tokens(setup, [_question_tokens(problem) for problem in _at_hand(setup)])
+
+
+def _at_hand(setup: Setup) -> list[Problem]:
+    workspace, recipe = setup.workspace, setup.recipe
+    problems = stored_shortlist(setup)
+    candidates = bool(problems)
+    for name, source in recipe.benchmarks.items():
+        for split, file in raw_files(workspace, recipe, name).items():
+            if split == "train" and candidates:
+                continue
+            try:
+                read = read_problems(file) if candidates and file.is_file() else None
+                if read is None and source.source == "file" and source.files(split):
+                    read = BENCHMARKS[name].read(split, source, workspace, recipe.seed).problems
+            except DataError:  # the stage that loads it says so
+                continue
+            problems += asked_of(read or [], recipe, name) if split == "test" else read or []
+    return problems
+
+
+def _question_tokens(problem: Problem) -> float:
+    return _tokens([problem.question, *problem.choices])
+
+
+def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
+    """Tokens of the policy in the prompt for each question, whose ordinary tokens are given."""
+    recipe, offered = setup.recipe, len(setup.pool.workers)
+    shown = recipe.prompting.model_copy(update={"cards": False})
+    few_shots = load_few_shots(setup.workspace.texts, recipe.prompting.few_shots)
+    nothing = Problem("", "", "", "test", "", "", "text")
+    frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
+    frame += CARD_TOKENS * offered * recipe.prompting.cards
+    template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
+    return [template + _finer(recipe) * (frame + question) for question in questions]
+
+
+def _finer(recipe: Recipe) -> float:
+    """The policy's tokens to a token of ordinary text."""
+    return CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
 
 
 def in_rounds(recipe: Recipe) -> bool:
@@ -128,7 +166,7 @@ def _count(workspace: Workspace, recipe: Recipe, name: str) -> int | None:
     return rows if source.test is None else min(rows, source.test)
 
 
-def _stored(setup: Setup) -> list[Problem]:
+def stored_shortlist(setup: Setup) -> list[Problem]:
     """The shortlist, where its problems come from where this recipe says."""
     file, named = setup.workspace.data / "shortlist.jsonl", setup.recipe.benchmarks
     if not file.is_file():

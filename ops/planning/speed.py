@@ -34,7 +34,7 @@ COMPLETION = Span(0.15, USUAL_COMPLETION, 1.0)
 
 def training_hours(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Span | None:
     """Of all steps: what the last run of such a policy took, or what the arithmetic says; None where neither can."""
-    from ops.training.forecast import last_run
+    from ops.planning.forecast import last_run
 
     grpo = setup.recipe.grpo
     if (last := last_run(setup)) is not None:

@@ -165,7 +165,7 @@ def _money(plan: Plan) -> str:
     left_out = [f"  not counted, since their files are not here: {', '.join(unknown)}"] if unknown else []
     width = max(len(name) for name, _ in what) + 2
     return "\n".join([
-        "money and time, low to high", _table(rows),
+        "money and time to come (what is stored costs nothing), low to high", _table(rows),
         *(f"{name:<{width}}{words}" for name, words in what), *left_out, _assumed(plan),
     ])  # fmt: skip
 
@@ -183,18 +183,18 @@ def _stage(stage: StageCost) -> Row:
 
 
 def _assumed(plan: Plan) -> str:
-    most = (1 + plan.recipe.prompting.max_steps) / 2
+    most = plan.recipe.prompting.max_steps
     usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS)
     answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}; a tool {:.0f}".format(*usual)
     lines = [
-        f"a workflow has 1 step (low) or {most:g} (expected, high), by any worker alike",
+        f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the dearest)",
         "a step sees none, half (expected) or all (high) of those before it",
         f"answers are as long as measured here, else half, once or twice as usual ({answers})",
         f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in SPEED)} tokens/s",
     ]
     if plan.recipe.policy.kind == "scratch":
-        shares = f"{DISTINCT.low:.0%} (low) or {DISTINCT.expected:.0%} (expected)"
-        lines.append(f"a small policy repeats itself, and equal calls are paid once: {shares} of them")
+        shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in DISTINCT.items())
+        lines.append(f"a small policy repeats itself, and equal calls are paid once; expected: {shares}")
     if plan.needs_gpu:
         lines.append("the policy's hours follow from assumed speeds (docs/planning.md); nothing was measured on a GPU")
     elif plan.recipe.policy.kind == "pretrained" and not plan.machine.gpus:

@@ -18,7 +18,7 @@ from ops.cache import ResponseCache, cache_key
 from ops.config import Worker
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
-from ops.core.response import Message
+from ops.core.response import Message, Sample
 from ops.core.rows import ResponseRow
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
@@ -26,8 +26,8 @@ from ops.workers.providers import most_tokens, worst_price
 
 CHARACTERS_PER_TOKEN = 4.0
 """Of English text, roughly, for the workers whose tokens were never counted."""
-TOOL_TOKENS = 32.0
-"""Of a tool's answer: a value, a formula or a few lines of a program."""
+TOOL_TOKENS = 19.0
+"""Of a tool's answer: a value, a formula or a few lines of a program; the mean of the quickstart's 10,800 answers."""
 ANSWER_TOKENS = {"choice": 300.0}
 """Of a language model's answer to one question, by grader; `OTHER_TOKENS` where none is named.
 
@@ -50,7 +50,7 @@ class Ask(NamedTuple):
     worker: Worker
     benchmark: str
     messages: Sequence[Message]
-    sample: int = 0
+    sample: int | Sample = 0
     grader: str = ""
     """Who grades the answer ("choice", "math" …), which says how long it is; "" where nobody does."""
 

@@ -6,17 +6,17 @@ Resuming needs nothing: what was answered is in the response cache.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 from ops.config import Worker
+from ops.core.atomic import replacing
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.origin import Origin, with_origin
 from ops.core.problem import Problem
-from ops.core.response import Message
+from ops.core.response import Message, Sample
 from ops.core.rows import ResponseRow, order, schema
 from ops.workers.types import Client
 
@@ -71,10 +71,10 @@ async def precache(
     return sorted(rows, key=order)
 
 
-async def answer(problem: Problem, worker: Worker, client: Client, sample: int) -> ResponseRow:
+async def answer(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
     from ops.grading import grade
 
-    row = ResponseRow(worker.name, problem.benchmark, problem.id, sample, "ok")
+    row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
         response = await client.complete(worker, solo_messages(problem), sample=sample)
     except WorkerUnreachable:
@@ -99,13 +99,8 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
 
     ordered = sorted(map(_fit_to_keep, rows), key=order)
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with replacing(file) as temporary:
         pq.write_table(with_origin(table, origin), temporary, compression="zstd")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _fit_to_keep(row: ResponseRow) -> ResponseRow:

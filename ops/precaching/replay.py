@@ -16,7 +16,7 @@ from ops.cache import ResponseCache, cache_key
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
@@ -39,7 +39,7 @@ class Recorded:
         prompts = {problem.key: worker_prompt(problem) for problem in problems}
         self._prompts = set(prompts.values())
         self._rows = {
-            (row.worker, prompts[row.problem_key], row.sample): row
+            (row.worker, prompts[row.problem_key], Sample(row.sample)): row
             for row in rows
             if row.status != "unreachable" and row.problem_key in prompts
         }
@@ -47,9 +47,9 @@ class Recorded:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def response(self, worker: Worker, messages: Sequence[Message], sample: int) -> Response | None:
+    def response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         """The recorded response, or None. Raises `WorkerRefused` where the worker refused that problem."""
-        row = self._rows.get((worker.name, self._prompt(messages), sample))
+        row = self._rows.get((worker.name, self._prompt(messages), Sample.of(sample)))
         if row is None:
             return None
         if row.status == "refused":
@@ -81,7 +81,7 @@ class ReplayClient(WorkerClient):
         self._replay, self._recorded = replay, recorded
         self._counting = threading.Lock()
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """The recorded response with `replayed=True`.
 
         Raises `ReplayMiss` when there is none and the policy is "unscorable"; with "live" it asks the worker
@@ -101,7 +101,7 @@ class ReplayClient(WorkerClient):
             f"{self._replay.match}. Precache it, or set replay.on_miss: live in the recipe"
         )
 
-    def _found(self, worker: Worker, messages: Sequence[Message], sample: int) -> Response | None:
+    def _found(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
             return replace(hit, cached=True, replayed=True)
         if self._replay.match == "problem":

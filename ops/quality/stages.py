@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.quarantine import failing_gold
-from ops.benchmarks.raw import SPLITS, held_out, raw_files
+from ops.benchmarks.raw import SPLITS, asked_of, held_out, raw_files
 from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import read_problems
 from ops.config import Setup
@@ -42,9 +43,12 @@ def raw_gold(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityRe
 
 
 def evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
-    """Reference programs of the evaluation questions pass their own tests in this machine's sandbox."""
-    raw = _raw(setup, benchmarks, splits=("test",))
-    programs = [problem for problem in raw.problems if problem.grader == "code"]
+    """Reference programs of the questions that the evaluation asks pass their own tests in this machine's sandbox."""
+    raw, questions = _raw(setup, benchmarks, splits=("test",)), defaultdict(list)
+    for problem in raw.problems:
+        if problem.grader == "code":
+            questions[problem.benchmark].append(problem)
+    programs = [each for name, own in questions.items() for each in asked_of(own, setup.recipe, name)]
     return raw.judged(check_gold(programs, name="evaluation_programs", workspace=setup.workspace))
 
 

@@ -52,16 +52,13 @@ def alone(workspace: Workspace, patience_s: float = PATIENCE_S) -> Iterator[None
 def _of_file(workspace: Workspace, patience_s: float) -> Iterator[None]:
     file = workspace.outcome / "mlflow" / "moving.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file)
     try:
-        lock.acquire(timeout=patience_s)
+        held = FileLock(file).acquire(timeout=patience_s)
     except Timeout:
         remedy = "Wait for its end, or stop it"
         raise Locked(f"{file}: another process moves the champion. {remedy}") from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

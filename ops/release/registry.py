@@ -322,8 +322,9 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: 
     shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns("checkpoint-*", "optimizer*", "__pycache__"))
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
     files["data"].mkdir()
-    for name in ("knowledge", "few_shots"):
-        shutil.copytree(resources() / "data" / name, files["data"] / name)
+    shutil.copytree(resources() / "data" / "knowledge", files["data"] / "knowledge")
+    written = workspace.texts / "few_shots"
+    shutil.copytree(written if written.is_dir() else resources() / "data" / "few_shots", files["data"] / "few_shots")
     files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
     files["pool"].write_text(resolved(pool), encoding="utf-8")
     save_rows(rows, files["scores"], texts=False)

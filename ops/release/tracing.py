@@ -161,7 +161,7 @@ def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
     attributes: dict[str, Any] = step.as_object(texts=texts) | {"step": step.index + 1}
     for name in ("response", "index"):
         attributes.pop(name, None)
-    if step.status == "ok":
+    if step.is_paid:
         attributes[_USAGE] = {
             "input_tokens": step.response.prompt_tokens,
             "output_tokens": step.response.completion_tokens,

@@ -37,7 +37,9 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
     policy = list(runs.values())[-1] / "policy"
     rows, absent = _readable(setup, policy, base_policy)
     systems = {name: _system(name, own) for name, own in rows.items()}
-    if workers := [system for system in systems.values() if system.kind == "worker"]:
+    workers = [system for system in systems.values() if system.kind == "worker"]
+    every = len(workers) == len(setup.pool.names)  # otherwise neither the random worker nor the oracle is known
+    if workers and every:
         random = drawn_at_random(workers)
         systems[random.name] = random
     return Evidence(
@@ -46,7 +48,7 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
         conductor=rows.get(CONDUCTOR, ()),
         best_worker=_best_worker(setup) if workers else "",
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
-        answers=_answers(rows),
+        answers=_answers(rows) if every else {},
         experiments=_experiments(setup, runs, base_policy),
         retrained=tuple(load_ablations(setup.workspace.config, CHANGES).changes),
         absent=absent,

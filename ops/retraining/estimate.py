@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
-from ops.config import Setup, load_retraining
+from ops.config import Setup, Snapshot, load_deepspeed, load_retraining
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
+from ops.evaluation.stored import CONDUCTOR
 from ops.planning import lengths
 from ops.planning.cost import StageCost, Stages
 from ops.planning.prices import NOTHING, Span
+from ops.planning.stored import Left, left, share_of_run, unscored
 from ops.precaching.estimate import Ask, Share, cost_estimate, measured_usage, precache_asks
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
 from ops.retraining.plan import Plan
 from ops.retraining.probes import Record, precached, tonight
 from ops.retraining.slices import questions_of
+from ops.retraining.standing import decided
+from ops.retraining.start import stored_fine_tuning
 from ops.spending.money import usd
 from ops.stages.responses import estimate_responses
+from ops.training.run.plan import RunPlan
 from ops.workers.client import WorkerClient
 
 NO_TRAINING = "never"
@@ -58,11 +66,15 @@ class Estimate:
         return f"about {usd(self.usd.expected)}, at most {usd(self.usd.high)} ({listed})"
 
 
-def estimate(setup: Setup, plan: Plan, client: WorkerClient) -> Estimate:
-    """What executing the plan costs: no call is made. Raises `DataError`, `ConfigError`."""
+def estimate(setup: Setup, plan: Plan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
+    """What executing the plan costs beyond what is stored: no call is made. Raises `DataError`, `ConfigError`.
+
+    `snapshot`: of the change, which says whose scores, decision and training may be stored; None: none of them is.
+    """
     if not plan.evaluate:
         return Estimate()
-    priced = stages(setup)
+    stored = _stored(setup, snapshot)
+    priced = stages(setup, Left(evaluation=stored.standing))
     parts = []
     if plan.precache:
         cells = [Cell(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
@@ -72,12 +84,48 @@ def estimate(setup: Setup, plan: Plan, client: WorkerClient) -> Estimate:
         parts.append(Part("alone", f"{alone.to_make:,} answers to the evaluation", _span(alone)))
     once = one_policy(setup, priced.evaluation())
     parts.append(Part("evaluation", once.what, Span(0.0, once.usd.expected, once.usd.high)))
-    if plan.fine_tune != NO_TRAINING:
+    if plan.fine_tune != NO_TRAINING and not stored.holds:
         grpo = setup.recipe.fine_tune.grpo(setup.recipe.grpo)
-        training = stages(replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))).training()
+        tuned = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
+        training = stages(tuned, Left(training=stored.training)).training()
+        again = one_policy(setup, stages(setup, Left(evaluation=stored.tuned)).evaluation())
         parts.append(Part("fine-tuning", training.what, training.usd, conditional=True))
-        parts.append(Part("its evaluation", once.what, once.usd, conditional=True))
+        parts.append(Part("its evaluation", again.what, again.usd, conditional=True))
     return Estimate(tuple(parts))
+
+
+class _Stored(NamedTuple):
+    """What a change of the pool has led to already; the shares are those that are left."""
+
+    standing: Mapping[str, float] = MappingProxyType({})
+    """By benchmark: the champion on the pool as it is."""
+    holds: bool = False
+    """Whether it was decided that no training follows."""
+    training: float = 1.0
+    tuned: Mapping[str, float] = MappingProxyType({})
+    """By benchmark: the fine-tuned policy."""
+
+
+def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
+    if snapshot is None or snapshot.change is None:
+        return _Stored()
+    questions = evaluation_questions(setup.workspace, setup.recipe)
+
+    def scores(run: Path) -> dict[str, float]:
+        missing = set(unscored(setup, questions, run / "policy", CONDUCTOR))
+        return {name: float(name in missing) for name in questions}
+
+    standing = scores(setup.workspace.runs / snapshot.change.policy)
+    try:
+        made = decided(setup.workspace, snapshot.model_copy(update={"conductor": "champion"}).key)
+    except DataError:  # not judged yet
+        return _Stored(standing)
+    if not made.fine_tune:
+        return _Stored(standing, holds=True)
+    run = stored_fine_tuning(setup, snapshot.change, snapshot.deepspeed)
+    if run is None:
+        return _Stored(standing)
+    return _Stored(standing, training=share_of_run(run, RunPlan.read(run).recipe.grpo.steps), tuned=scores(run))
 
 
 def probing(setup: Setup, client: WorkerClient) -> Estimate:
@@ -103,14 +151,15 @@ def slice_of(setup: Setup, per_benchmark: int) -> Estimate:
 
 
 def life(setup: Setup) -> Estimate:
-    """What a whole life costs, without what is in the cache. Raises `ConfigError`."""
-    return Estimate(tuple(Part(each.name, each.what, each.usd) for each in stages(setup).all()))
+    """What a whole run costs beyond what is stored. Raises `ConfigError`."""
+    stored = left(setup, lengths.stored_shortlist(setup), load_deepspeed(setup.workspace.config, setup.recipe))
+    return Estimate(tuple(Part(each.name, each.what, each.usd) for each in stages(setup, stored).all()))
 
 
-def stages(setup: Setup) -> Stages:
+def stages(setup: Setup, stored: Left | None = None) -> Stages:
     """The stages of the recipe, priced from what was measured. Raises `ConfigError` for a worker without a price."""
     rows = _measured(setup)
-    return Stages(setup, lengths.lengths(setup, rows), lengths.questions(setup.workspace, setup.recipe), rows)
+    return Stages(setup, lengths.lengths(setup, rows), lengths.questions(setup.workspace, setup.recipe), rows, stored)
 
 
 def one_policy(setup: Setup, evaluation: StageCost) -> StageCost:

@@ -1,6 +1,6 @@
 """Probes: a few questions that every worker is asked again each night, and what is known of it from them.
 
-A probe's two answers lie in the response cache at sample indices of their own, so that a round that was cut short goes
+A probe's two answers lie in the response cache in a namespace of their own, so that a round that was cut short goes
 on without paying twice, and nothing else ever draws on them.
 """
 
@@ -21,14 +21,12 @@ from ops.config import Probing, Settings, Setup, Worker, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.core.response import Namespace, Sample
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import answer
 from ops.retraining.drift import Detector, threshold
 from ops.workers.types import Client
-
-FIRST_SAMPLE = 1_000_000
-"""Sample index of the first reference: no recipe draws so many samples."""
 
 
 class Night(Settings):
@@ -117,11 +115,11 @@ def _plain(text: str) -> str:
 
 
 class Tonight(NamedTuple):
-    """What a round asks a worker: (problem, sample index) of references that are still missing, as far as is known, and
+    """What a round asks a worker: (problem, sample) of references that are still missing, as far as is known, and
     of each question tonight its reference, its answer and its next reference."""
 
-    references: list[tuple[Problem, int]]
-    probes: list[tuple[Problem, int]]
+    references: list[tuple[Problem, Sample]]
+    probes: list[tuple[Problem, Sample]]
 
 
 def tonight(setup: Setup, worker: Worker, record: Record, probing: Probing) -> Tonight:
@@ -135,7 +133,7 @@ def tonight(setup: Setup, worker: Worker, record: Record, probing: Probing) -> T
     least = sorted(questions, key=lambda problem: record.uses.get(problem.key, 0))[: probing.questions]
     return Tonight(
         [] if record.nights else [(problem, _sample(0)) for problem in questions],
-        [(problem, _sample(record.uses.get(problem.key, 0)) + later) for problem in least for later in range(3)],
+        [(problem, _sample(record.uses.get(problem.key, 0), later)) for problem in least for later in range(3)],
     )
 
 
@@ -168,17 +166,17 @@ async def probe(setup: Setup, worker: Worker, client: Client, probing: Probing, 
     return record
 
 
-def _sample(uses: int) -> int:
-    """The index of the reference of a question's probe after so many; the answer of the night is the next one, and the
-    one after that is the next probe's reference."""
-    return FIRST_SAMPLE + 2 * uses
+def _sample(uses: int, later: int = 0) -> Sample:
+    """The sample of a question's reference after `uses` probes, and the `later` ones: the next is the answer of the
+    night, and the one after that is the next probe's reference."""
+    return Sample(2 * uses + later, namespace=Namespace.PROBES)
 
 
-async def _ask(worker: Worker, client: Client, asks: Sequence[tuple[Problem, int]]) -> list[ResponseRow]:
+async def _ask(worker: Worker, client: Client, asks: Sequence[tuple[Problem, Sample]]) -> list[ResponseRow]:
     """All of them, within the worker's own limits; what is in flight is awaited before an error is raised."""
     tickets = asyncio.Semaphore(2 * worker.concurrency)
 
-    async def one(problem: Problem, sample: int) -> ResponseRow:
+    async def one(problem: Problem, sample: Sample) -> ResponseRow:
         async with tickets:
             return await answer(problem, worker, client, sample)
 

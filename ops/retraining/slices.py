@@ -1,7 +1,7 @@
 """The nightly evaluation: the champion on a rotating part of its questions, its workers asked afresh.
 
 What was scored once is in the cache, and would be the same every night. So each night draws on answers of its own
-(a sample index a night), which a night that was cut short finds again.
+(a namespace of sample indices, one index a night), which a night that was cut short finds again.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Namespace, Response, Sample
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -25,22 +25,21 @@ from ops.retraining.decision import paired
 from ops.workers.client import WorkerClient
 from ops.workers.types import Client
 
-FIRST_SAMPLE = 2_000_000
-"""Sample index of night 0: beyond those of recipes and probes."""
-REPEATS = 100
-"""Sample indices of one night: more than any recipe repeats a question."""
-
 
 @dataclass(frozen=True)
 class Night:
-    """A client whose every sample is one of this night's."""
+    """A client that draws on answers of one night: of each repetition one, since a night asks a question once."""
 
     client: Client
     number: int
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        """As the client does, at the night's own sample index."""
-        return await self.client.complete(worker, messages, sample=FIRST_SAMPLE + REPEATS * self.number + sample)
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        """As the client does, at the night's own sample. Raises `ValueError` for another index than 0."""
+        asked = Sample.of(sample)
+        if asked.index:
+            raise ValueError(f"sample index {asked.index}: a night asks each question once")
+        own = replace(asked, index=self.number, namespace=Namespace.NIGHTS)
+        return await self.client.complete(worker, messages, sample=own)
 
 
 def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list[Problem]]:
@@ -79,9 +78,9 @@ def evaluate_slice(
         for name, questions in questions_of(setup, per_benchmark, night).items():
             asked = setup.asked_on(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
-            card, data = conductor.card, setup.workspace.data
+            card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts
             team = card.with_newcomers(
-                card.team(asked.pool, data, asked.recipe.execution, Night(client, night)), asked.pool, data
+                card.team(asked.pool, texts, asked.recipe.execution, Night(client, night)), asked.pool, data
             )
             rows += asyncio.run(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
     rows = at_prices(rows, setup.pool)

@@ -12,7 +12,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import stored_answers
+from ops.evaluation.alone import asked_alone, stored_answers
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
@@ -42,10 +42,10 @@ def unscored(setup: Setup, policy: Path) -> list[str]:
 
 
 def unanswered(setup: Setup) -> list[str]:
-    """Benchmarks whose questions the pool's workers alone, or a baseline of the recipe, have yet to answer: all or
+    """Benchmarks whose questions a worker that is asked alone, or a baseline of the recipe, has yet to answer: all or
     none."""
     try:
-        stored_answers(setup, setup.pool.names)
+        stored_answers(setup, asked_alone(setup))
         kept(setup)
     except DataError:
         return [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]

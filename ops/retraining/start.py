@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ops.conductor.policy import CARD, PolicyCard, policy_key
-from ops.config import Change, Pool, Setup, digest
+from ops.config import Adaptive, Change, Pool, Recursive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.training.run.plan import write_run
+from ops.training.run.plan import run_key, write_run
 from ops.workflow.cards import load_cards
 
 
@@ -64,9 +65,7 @@ def start_folder(setup: Setup, change: Change) -> Path:
     """
     champion = champion_folder(setup.workspace, change)
     card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
-    shown = [each.model_dump(exclude={"cost_usd"}) for each in card.cards]
-    key = digest(["from a champion", policy_key(champion), setup.pool.answers_key, card.offered, shown])
-    folder = setup.workspace.policies / f"{setup.recipe.policy_name}-{key}"
+    folder = _start_of(setup, champion, card)
     if (folder / CARD).is_file():
         return folder
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
@@ -80,6 +79,13 @@ def start_folder(setup: Setup, change: Change) -> Path:
         if not (folder / CARD).is_file():
             raise DataError(folder, "(folder)", f"cannot be made ({error})", "Remove it and try again") from None
     return folder
+
+
+def _start_of(setup: Setup, champion: Path, card: PolicyCard) -> Path:
+    """Where the policy that fine-tuning starts from lies or will lie. `card`: `known_card`."""
+    shown = [each.model_dump(exclude={"cost_usd"}) for each in card.cards]
+    key = digest(["from a champion", policy_key(champion), setup.pool.answers_key, card.offered, shown])
+    return setup.workspace.policies / f"{setup.recipe.policy_name}-{key}"
 
 
 def _link(source: str, target: str) -> str:
@@ -96,12 +102,32 @@ def fine_tuned_run(setup: Setup, change: Change, deepspeed: Mapping[str, Any] | 
     It is the recipe's last stage of training once more (in rounds, on subsets, or plain), with what
     `fine_tune` says differently. Its key holds where it starts. Raises as `write_run` does.
     """
-    start, recipe = start_folder(setup, change), setup.recipe
+    return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed))
+
+
+def stored_fine_tuning(
+    setup: Setup, change: Change, deepspeed: Mapping[str, Any] | None = None
+) -> Path | None:
+    """The folder of that run where it was begun here; None: it was not. Nothing is fetched or written."""
+    champion = setup.workspace.runs / change.policy / "policy"
+    if not (champion / CARD).is_file():
+        return None
+    try:
+        card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
+        folder = setup.workspace.runs / run_key(*_last_stage(setup, _start_of(setup, champion, card), deepspeed))
+    except (DataError, OSError):  # newcomers, or the mix, were not measured yet
+        return None
+    return folder if folder.is_dir() else None
+
+
+def _last_stage(
+    setup: Setup, start: Path, deepspeed: Mapping[str, Any] | None
+) -> tuple[Setup, Path, Mapping[str, Any] | None, Adaptive | None, Recursive | None]:
+    """The recipe's last stage of training from that policy, as `write_run` takes it."""
+    recipe = setup.recipe
     if (rounds := recipe.recursive) is not None:
-        stage = rounds.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
-        return write_run(setup, start, deepspeed, recursive=stage)
+        return setup, start, deepspeed, None, rounds.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
     if (subsets := recipe.adaptive) is not None:
-        stage_on_subsets = subsets.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
-        return write_run(setup, start, deepspeed, stage_on_subsets)
+        return setup, start, deepspeed, subsets.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True)), None
     tuned = recipe.model_copy(update={"grpo": recipe.fine_tune.grpo(recipe.grpo)})
-    return write_run(Setup(setup.workspace, tuned, setup.pool, setup.pools), start, deepspeed)
+    return replace(setup, recipe=tuned), start, deepspeed, None, None

@@ -7,13 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from ops.core.problem import Problem
 from ops.workflow.recursion import RecursiveTrace
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepFailure, StepTrace, Trace
 
 Run = Trace | RecursiveTrace
 Status = Literal[
-    "answered", "not_run", "no_workflow", "unreachable", "refused", "too_long", "timed_out", "over_budget",
-    "server_budget", "cancelled",
-]  # fmt: skip
+    "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
+] | StepFailure  # fmt: skip
 """`Trace`'s, and: "not_run" (written, as was wished), "no_workflow" (wished to be written only, and none came of it),
 "over_budget" (the request's), "server_budget" (all requests' together), "cancelled" (its asker left)."""
 
@@ -22,8 +21,8 @@ class Detour(NamedTuple):
     """A way round something that failed."""
 
     reason: str
-    """A step's status ("unreachable", "refused", "too_long", "timed_out"), "misconfigured" (its key or account),
-    "no_workflow", "question_too_long", "writer_failed", "over_budget", "server_budget"."""
+    """A step's failure (`StepFailure`), "timed_out", "misconfigured" (a worker's key or account), "no_workflow",
+    "question_too_long", "writer_failed", "over_budget", "server_budget"."""
     worker: str
     """Who failed; "" where it was no worker."""
     then: Literal["rewritten", "best_worker", "kept", "nothing"]
@@ -87,7 +86,7 @@ class Answer:
             "paid_usd": self.paid_usd,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "calls": sum(step.status == "ok" for step in self.steps),
+            "calls": sum(step.is_paid for step in self.steps),
             "cached": sum(step.response.cached for step in self.steps),
             "retries": sum(step.response.retries for step in self.steps),
             "attempts": self.attempts,

@@ -24,7 +24,7 @@ from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.recursion import RecursiveTrace, recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import FAILURES, StepTrace, Trace
 
 Tell = Callable[[StepTrace | Detour], None]
 WARMTH = 0.7
@@ -246,7 +246,7 @@ class Asking:
                 errors = [detour.error for detour in self.answer.detours if detour.reason == status]
                 return status, f"{words} does not last for an answer ({errors[-1]})"  # type: ignore[return-value]
         last = self.answer.detours[-1]
-        status = last.reason if last.reason in ("refused", "too_long", "timed_out") else "unreachable"
+        status = last.reason if last.reason in (*FAILURES, "timed_out") else "unreachable"
         return status, f"no worker on offer gave an answer; at last {last.error}"  # type: ignore[return-value]
 
     def _named_in(self, error: ConfigError) -> str:
@@ -266,4 +266,4 @@ class Asking:
 def _failures(run: Run) -> Sequence[StepTrace]:
     """The steps that gave no response, of the last execution: an earlier one's were led round already."""
     last = run if isinstance(run, Trace) else run.traces[-1] if run.traces else None
-    return [step for step in last.steps if step.status in ("unreachable", "refused", "too_long")] if last else []
+    return [step for step in last.steps if step.status in FAILURES] if last else []

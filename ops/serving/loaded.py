@@ -18,7 +18,8 @@ from ops.core.workspace import Workspace
 from ops.serving.pen import Pen, Writer
 from ops.serving.strengths import Strengths
 from ops.serving.wishes import RequestError, Wishes, check_names, question
-from ops.workers.providers import check_pool, worst_price
+from ops.workers.providers import worst_price
+from ops.workers.unsent import check_pool
 from ops.workflow.recursion import CallBudget
 from ops.workflow.team import Team
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import OverBudget
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.workers.client import WorkerClient
 from ops.workers.providers import most_tokens
 
@@ -32,7 +32,7 @@ class Purse:
         self.paid_usd = 0.0
         """What the request's own calls cost so far."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """As `Client.complete`. Raises `RequestOverBudget` too."""
         per_prompt, per_completion = self._prices[worker.name]
         worst = most_tokens(messages) * per_prompt + worker.max_tokens * per_completion

@@ -10,6 +10,7 @@ same question is answered again and tells what it costs.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -42,6 +43,8 @@ _BLOCK_CALLS = 16
 """A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process sits on another's budget."""
+_MOST_TOKENS = 2**40
+"""Of one call: sums of such bills stay within an integer of 64 bits."""
 _EPSILON = 1e-9
 """USD. Floating-point dust is no reason to refuse a call."""
 
@@ -71,7 +74,10 @@ class Departure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one call cost (USD, tokens), and the reservation that it used; `key` is its question's in the cache."""
+    """What one call cost (USD, tokens), and the reservation that it used; `key` is its question's in the cache.
+
+    Raises `ValueError` for figures that no book can hold: below 0, not finite, beyond 64 bits.
+    """
 
     reservation: Reservation
     purpose: str
@@ -80,6 +86,12 @@ class Bill:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     key: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.usd < math.inf:
+            raise ValueError(f"a bill of {self.usd} USD")
+        if not (0 <= self.prompt_tokens <= _MOST_TOKENS and 0 <= self.completion_tokens <= _MOST_TOKENS):
+            raise ValueError(f"a bill of {self.prompt_tokens} and {self.completion_tokens} tokens")
 
 
 @dataclass

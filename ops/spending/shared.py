@@ -10,12 +10,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from ops.core.errors import ConfigError, LedgerUnavailable
+from ops.core.installation import install_extra
 from ops.core.leases import Leases
 from ops.core.processes import ProcessId
-from ops.core.servers import shown
+from ops.core.servers import check_address, shown
 from ops.spending.local import SPENT
 from ops.spending.store import LEDGER_URL, Connection, Cursor
 
@@ -240,14 +240,12 @@ def _psycopg(name: str) -> Any:
     except ImportError:  # also where it is there and finds no libpq
         raise ConfigError(
             LEDGER_URL, name, "needs the Postgres client, which is not installed",
-            "Run: python -m pip install 'psycopg[binary]'",
+            f"Run {install_extra('team')}",
         ) from None  # fmt: skip
     return psycopg
 
 
 def _place(url: str) -> str:
     """The URL without what may be a password. Raises `ConfigError` for one of another kind."""
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
-        remedy = "Write postgresql://USER:PASSWORD@HOST:PORT/DB, or unset it"
-        raise ConfigError(LEDGER_URL, "(value)", "is no address of a Postgres server", remedy)
+    check_address(url, LEDGER_URL)
     return shown(url)

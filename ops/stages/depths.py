@@ -81,7 +81,7 @@ def rows_at(setup: Setup, policy: Path, asked: Sequence[Problem], depth: int, ma
         assert making is not None
         conductor, recipe = Conductor.load(policy), setup.recipe
         client = making.client(setup, "experiment", beside=NAME)
-        team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+        team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
         return asyncio.run(
             evaluate_in_rounds(
                 conductor, asked, team, recipe.evaluation, limits, seed=recipe.seed, fits=conductor.fits

@@ -96,7 +96,7 @@ def _scoring(
 ) -> Coroutine[Any, Any, list[ScoreRow]]:
     recipe = asked.recipe
     card, data = conductor.card, asked.workspace.data
-    team = card.with_newcomers(card.team(asked.pool, data, recipe.execution, client), asked.pool, data)
+    team = card.with_newcomers(card.team(asked.pool, asked.workspace.texts, recipe.execution, client), asked.pool, data)
     if (limits := conductor.card.rounds) is None:
         return evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count)
     return evaluate_in_rounds(

@@ -72,7 +72,7 @@ def _intervene(
             f"what it would write next was never written: {entry.name} cannot be run on it. Run it on the policy "
             "before the recursive stage (a recipe without a `recursive` section)"
         )
-    team = card.team(setup.pool, setup.workspace.data, setup.recipe.execution)
+    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
     base = _as_it_is(setup, shelf.policy, card, client, questions_of)
     shelf.keep(0, AS_IT_IS, base, questions_of)
     problems = {problem.key: problem for questions in questions_of.values() for problem in questions}
@@ -104,7 +104,7 @@ def _carried_out(
     rows: list[ScoreRow] = []
     for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
         own = [each for each in written if each.problem.benchmark in names]
-        team = card.team(asked.pool, asked.workspace.data, asked.recipe.execution, client)
+        team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         before = len(rows)
 
         def counted(done: int, before: int = before) -> None:
@@ -130,7 +130,7 @@ def _as_it_is(
         for asked, names in asked_alike(setup, [name for name in questions_of if name in veiled]):
             questions = [question for name in names for question in questions_of[name]]
             recipe = asked.recipe
-            team = card.team(asked.pool, asked.workspace.data, recipe.execution, client)
+            team = card.team(asked.pool, asked.workspace.texts, recipe.execution, client)
             made = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed))
             again += at_prices(made, asked.pool)
     return [*(row for row in rows if row.benchmark not in veiled), *again]
@@ -143,7 +143,7 @@ def _training(setup: Setup, policy: Path, entry: Observation) -> Training:
 
     def compliance(temperature: float) -> Compliance:
         conductor = Conductor.load(policy)
-        team = conductor.card.team(setup.pool, setup.workspace.data, setup.recipe.execution)
+        team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
         seen = validate(conductor, not_taught(setup), team, drawn)
         return Compliance(seen.problems, seen.failures)

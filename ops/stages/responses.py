@@ -19,6 +19,9 @@ from ops.core.locks import alone
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
+from ops.evaluation.alone import asked_alone
+from ops.planning.cost import Stages
+from ops.planning.lengths import lengths
 from ops.precaching.estimate import CostEstimate, cost_estimate, measured_usage, precache_asks, stopped
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
@@ -33,6 +36,18 @@ OnProgress = Callable[[int, int, str], None]
 def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> CostEstimate:
     """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
     return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
+
+
+def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
+    """What precaching costs by the recipe alone, before its problems are chosen. Raises `ConfigError`."""
+    known = lengths(setup)
+    cost = Stages(setup, known, {}, []).precaching()
+    stages = " and ".join(f"`podium data {stage} --recipe {recipe_file}`" for stage in ("raw", "shortlist"))
+    return (
+        f"{cost.calls.expected:,.0f} calls: about ${cost.usd.expected:,.2f}, up to ${cost.usd.high:,.2f} (by the "
+        f"recipe; data/shortlist.jsonl is missing). {stages} make it at no cost; then the estimate uses the problems "
+        "themselves"
+    )
 
 
 def materialize_responses(
@@ -103,18 +118,19 @@ def answer_evaluation(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
 ) -> dict[Cell, list[ResponseRow]]:
-    """Let every worker answer the questions of `benchmarks` alone; one file per worker and benchmark.
+    """Let the workers of `asked_alone` answer the questions of `benchmarks`; one file per worker and benchmark.
 
-    The workers are those that the evaluation asks there; as many samples as the Conductor gets repeats. Raises as
+    Their settings are those that the evaluation has there; as many samples as the Conductor gets repeats. Raises as
     `materialize_responses` does.
     """
+    workers = asked_alone(setup)
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     alike = asked_alike(setup, benchmarks)
-    cells = [Cell(worker, name) for asked, names in alike for worker in asked.pool.names for name in names]
+    cells = [Cell(worker, name) for worker in workers for name in benchmarks]
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
         for asked, names in alike:
-            wanted = [Cell(worker, name) for worker in asked.pool.names for name in names]
+            wanted = [Cell(worker, name) for worker in workers for name in names]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
             asked = setup.asked_on(cell.benchmark)
@@ -190,7 +206,12 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
-    return _by_benchmark(read_problems(workspace.data / "shortlist.jsonl"))
+    return _by_benchmark(read_problems(shortlist_file(workspace)))
+
+
+def shortlist_file(workspace: Workspace) -> Path:
+    """The candidates, which every worker is asked."""
+    return workspace.data / "shortlist.jsonl"
 
 
 def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:

@@ -224,7 +224,7 @@ class Table:
         return [self._on(side.run / "policy", part, stranger) for part in side.some], best
 
     def _on(self, policy: Path, part: Part, stranger: Worker | None) -> list[ScoreRow]:
-        recipe, data = self.setup.recipe, self.setup.workspace.data
+        recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
         renumbered = recipe.adaptive is not None and recipe.adaptive.reshuffle
         cards = load_cards(data, [stranger.name]) if stranger and PolicyCard.read(policy).cards else ()
 
@@ -232,7 +232,7 @@ class Table:
             if policy not in self._loaded:
                 self._loaded[policy] = Conductor.load(policy)
             conductor = self._loaded[policy]
-            team = conductor.card.team(self.setup.pool, data, recipe.execution, self._client(making))
+            team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client(making))
             if stranger is not None:
                 team = joined(team, stranger, cards)
             rows = evaluate_parts(

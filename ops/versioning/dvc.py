@@ -14,16 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ops.config import digest
 from ops.config.versions import Versions
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.git import needs
+from ops.core.installation import make
+from ops.core.settings_files import read_text, read_yaml
 from ops.core.workspace import Workspace
 
 LOCK_TIMEOUT_S = 300.0
@@ -49,7 +50,7 @@ def program(workspace: Workspace) -> str:
     if path := shutil.which("dvc"):
         return path
     where = f"neither {workspace.root / '.venv-dvc'} nor the PATH has it"
-    remedy = f"Install it (in a checkout: `make venv`), or name the program in ${PROGRAM}"
+    remedy = f"{make('venv', 'Install DVC in an environment of its own')}, or name the program in ${PROGRAM}"
     raise PodiumError(f"DVC is not installed: {where}. {remedy}")
 
 
@@ -108,9 +109,15 @@ def recorded_revision(workspace: Workspace) -> str:
 
 def _without_git(workspace: Workspace) -> bool:
     """Whether DVC was told to do without git here, as `podium init` does outside of a repository."""
-    configuration = ConfigParser()
-    configuration.read(workspace.root / ".dvc" / "config", encoding="utf-8")
-    return configuration.getboolean("core", "no_scm", fallback=False)
+    file, configuration = workspace.root / ".dvc" / "config", ConfigParser(interpolation=None)
+    try:
+        configuration.read_string(read_text(file), source=file.name)
+        return configuration.getboolean("core", "no_scm", fallback=False)
+    except FileNotFoundError:
+        return False
+    except (ConfigParserError, ValueError) as error:
+        problem = f"is no configuration of DVC ({' '.join(str(error).split())})"
+        raise ConfigError(file, "(file)", problem, "Correct it, or restore it with git") from None
 
 
 def _dvc(workspace: Workspace, *arguments: str) -> str | None:
@@ -152,11 +159,18 @@ def recording(workspace: Workspace) -> Iterator[None]:
 def _locked_stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
     file = _lock(workspace)
     try:
-        stages: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))["stages"]
+        stages = stages_of(file)
     except FileNotFoundError:
         raise DataError(file, "(file)", "does not exist", "Materialize a data stage first") from None
-    except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise DataError(file, "(file)", f"is no lock file ({error})", "Restore it with git") from None
+    return stages
+
+
+def stages_of(file: Path) -> dict[str, dict[str, Any]]:
+    """The stages of dvc.yaml or dvc.lock. Raises `FileNotFoundError`, and `PodiumError` for another content."""
+    values = read_yaml(file)
+    stages = values.get("stages") if isinstance(values, dict) else None
+    if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):
+        raise DataError(file, "stages", "is not a mapping of stages", "Restore the file with git")
     return stages
 
 

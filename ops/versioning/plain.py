@@ -9,12 +9,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ops.config import digest
+from ops.core.atomic import TEMPORARY
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import recorded_revision
+from ops.versioning.dvc import recorded_revision, stages_of
 
 
 def has_dvc(workspace: Workspace) -> bool:
@@ -39,9 +38,15 @@ def unrecorded(workspace: Workspace, stage: str) -> str:
 
 
 def _stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    stages: dict[str, dict[str, Any]] = yaml.safe_load((workspace.root / "dvc.yaml").read_text("utf-8"))["stages"]
-    return stages
+    file = workspace.root / "dvc.yaml"
+    try:
+        return stages_of(file)
+    except FileNotFoundError:
+        raise DataError(file, "(file)", "does not exist", "Restore it, or let `podium init` lay it out") from None
 
 
 def _files(out: Path) -> list[Path]:
-    return [out] if out.is_file() else sorted(file for file in out.rglob("*") if file.is_file())
+    if out.is_file():
+        return [out]
+    temporary = set(out.rglob(TEMPORARY))
+    return sorted(file for file in out.rglob("*") if file.is_file() and file not in temporary)

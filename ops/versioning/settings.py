@@ -8,6 +8,7 @@ on a file in `config/`: a run works from its snapshot, and dvc.lock must not say
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 
 from ops.config import BenchmarkSource, Pool, Recipe, Snapshot
 from ops.core.atomic import write_text
+from ops.core.settings_files import parse_yaml, read_text
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
 from ops.versioning.plain import has_dvc, unrecorded
@@ -43,17 +45,17 @@ def use_recipe(workspace: Workspace, recipe: Recipe, name: str) -> None:
     """Make params.yaml name the recipe file `name` and the seed of this run."""
     file = workspace.root / "params.yaml"
     wanted = {"recipe": name, "seed": recipe.seed}
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    if yaml.safe_load("\n".join(lines)) == wanted:
+    text = read_text(file) if os.path.lexists(file) else ""
+    if parse_yaml(text, file) == wanted:
         return
-    kept = [line for line in lines if line.startswith("#")]
+    kept = [line for line in text.splitlines() if line.startswith("#")]
     write_text(file, "\n".join([*kept, *(f"{key}: {value}" for key, value in wanted.items())]) + "\n")
 
 
 def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     """The settings that change what a data stage writes, defaults written out."""
     workers = {worker.name: worker.identity for worker in pool.workers}
-    prices = {worker.name: worker.price.model_dump() if worker.price else None for worker in pool.workers}
+    prices = {worker.name: worker.price.on().model_dump() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal is of groups of this size.
     grpo = {"rollouts_per_question": recipe.grpo.rollouts_per_question}
     stated = recipe.model_dump(mode="json", include={*SECTIONS})

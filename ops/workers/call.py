@@ -20,18 +20,22 @@ from tenacity import (
     wait_random,
 )
 
-from ops.core.errors import OverBudget, WorkerUnreachable
-from ops.core.response import Message, Response
+from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerUnreachable
+from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk
-from ops.workers.failures import Transient, describe, read_failure
+from ops.workers.failures import Transient, describe, read_failure, rejects_everything
 from ops.workers.lost import may_be_billed
 from ops.workers.providers import embedded, litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
 from ops.workers.turns import my_turn, waiting
+from ops.workers.usage import not_believed
 
+REJECTIONS_IN_A_ROW = 10
+"""Rejected requests, with no response from the call or the cache in between, after which the worker is taken to be
+configured wrongly: one rejection fails one rollout, and rejections cost nothing."""
 _ROOM_POLL_S = 0.02
 _LONGEST_BACKOFF_S = 30.0
 
@@ -50,10 +54,10 @@ class Account:
 
 
 class Request(NamedTuple):
-    """What a worker is asked: the messages, and the index that tells repeated answers to them apart."""
+    """What a worker is asked: the messages, and which of the answers to them is meant."""
 
     messages: Sequence[Message]
-    sample: int
+    sample: Sample
     key: str
     """The response's, in the cache."""
     material: str
@@ -116,34 +120,39 @@ class Caller:
             try:
                 if rest := seat.breaker.rest_s(key):  # asked here: the queue may have been long
                     raise _resting(seat, rest)
+                seat.raise_if_stopped()
                 reservation = await self._reserve(seat, messages)
                 try:
+                    seat.raise_if_stopped()  # again: there may have been no room for long
                     if seat.remote:  # a tool in this process ends with it, and nobody bills what it did
                         departure = Departure(reservation, self.account.purpose, seat.worker.name, key)
                         reservation = await self.desk.depart(departure, seat.worker.timeout_s)
                     sent = time.monotonic()
                     reply = await self._send(seat, request, sent)
+                    response, usage = read_reply(seat.worker, messages, reply, time.monotonic() - sent, retries)
+                    bill = self._bill(seat, reservation, response, key)
                 except BaseException as error:
                     if reservation.sent and may_be_billed(error):
                         self.ledger.lose(reservation)
                     else:
                         self.ledger.release(reservation)
                     raise
-                response = read_reply(seat.worker, messages, reply, time.monotonic() - sent, retries)
+                impossible: ConfigError | None = None
+                if seat.remote and usage.impossible is not None:  # marked before others of its calls leave
+                    impossible = seat.not_believed = not_believed(seat.worker, usage.impossible, self.pool_file)
                 used = response.prompt_tokens + response.completion_tokens
-                problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file)
-                bill = self._bill(seat, reservation, response, key)
-                keep = problem is None and bool(response.text)
-                await self.desk.book(bill, key, request.material, response, keep=keep)
+                last = retries >= seat.worker.retries
+                problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file, last=last)
+                await self.desk.book(bill, key, request.material, response, keep=problem is None)
                 self.on_paid(response.cost_usd)
             finally:
                 seat.limits.leave(taken, used)
-        if isinstance(problem, Transient):
+        if isinstance(problem, Transient) and impossible is None:
             raise problem
         seat.breaker.succeeded()
-        if problem is not None:
-            raise problem
-        seat.worked = True
+        if (stop := impossible or problem) is not None:
+            raise stop
+        seat.answered()
         seat.limits.answered(response.completion_tokens)
         return response
 
@@ -192,7 +201,11 @@ class Caller:
                 if failure.crowded or failure.retry_after_s:
                     seat.limits.crowded(sent, failure.retry_after_s, self.backoff_s)
             else:
-                seat.breaker.succeeded()  # it is there, whatever it thinks of us
+                seat.breaker.succeeded()  # the provider is reachable
+            if isinstance(failure, RequestRejected):
+                seat.rejections += 1
+                if seat.rejections >= REJECTIONS_IN_A_ROW:
+                    raise rejects_everything(seat.worker, self.pool_file, seat.rejections, failure) from None
             raise failure from None
 
     def _bill(self, seat: Seat, reservation: Reservation, response: Response, key: str) -> Bill:

@@ -14,7 +14,7 @@ from typing import Any
 from ops.cache import ClaimLost, ResponseCache, cache_material
 from ops.config import Worker
 from ops.core.errors import PodiumError
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Ledger
 from ops.workers.booking import BookingDesk
 from ops.workers.call import Account, Caller, Request
@@ -76,18 +76,20 @@ class WorkerClient:
             on_paid=lambda usd: self._count(live=1, usd=usd),
         )
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """Give the worker's response to the messages, from the cache if it was ever paid for.
 
-        A truncated response (finish_reason "length") is a response. Identical calls in
-        flight in this process are made once. Raises as `ops.workers.types.Client` says.
+        A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and
+        are stored. Identical calls in flight in this process are made once. Raises as `ops.workers.types.Client` says.
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
-        request = Request(messages, sample, key, material)
+        request = Request(messages, Sample.of(sample), key, material)
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)
+                if (seat := self._seats.get(worker.name)) is not None:
+                    seat.rejections = 0  # the worker did answer requests of this kind
                 return hit
             with self._lock:
                 flight = self._flights.get(key)

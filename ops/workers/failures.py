@@ -1,32 +1,37 @@
 """Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
 
-A status says little: providers send 400 for an empty account, a wrong parameter, a long context and a refusal alike,
-so their words are read too. What no row of the table knows stops the run, since a policy would learn from it that the
-worker is wrong.
+A status says little: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
+so their words are read too. An error of the account, the key or the model name stops the run. A request that is
+rejected for any other reason fails alone; `Caller` stops the run when a worker rejects many in a row.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.core.errors import AccountError, ConfigError, ContextTooLong, WorkerError, WorkerRefused
+from ops.core.errors import AccountError, ConfigError, ContextTooLong, RequestRejected, WorkerError, WorkerRefused
 from ops.core.response import Message
 from ops.workers.providers import litellm
-from ops.workers.words import Words, words_of
+from ops.workers.words import Words, valid_text, words_of
 
 LONGEST_WAIT_S = 300.0
 """A provider's Retry-After is honoured up to here (seconds)."""
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+UNREADABLE_WAIT_S = 30.0
+"""The wait after a Retry-After that is neither a number of seconds from 0 on nor a date (seconds)."""
+_HEADER_CHARS = 64
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{1,60}")
 _AGAIN = (408, 409, 425)
 _SPENT = re.compile(
-    r"insufficient[ _](quota|balance|credit|fund)|billing_(hard_limit|not_active)|exceeded_current_quota_error"
+    r"insufficient[ _](account[ _])?(quota|balance|credit|fund)|billing_(hard_limit|not_active)"
+    r"|exceeded_current_quota_error|balance (is |was )?(insufficient|not enough|not sufficient|exhausted|depleted)"
+    r"|not enough (account )?(balance|credits?\b|funds\b)|(top[ -]?up|recharge) your (account|balance)"
     r"|credit balance is too low|(used all|run out of|out of) (available )?credits?|account is (suspended|not active)"
 )
 """An account without money, in words that no limit per minute shares (Google says "quota … billing" for those)."""
@@ -52,6 +57,29 @@ _CONTENT = re.compile(
 """OpenAI, Azure, Anthropic, Google, DeepSeek, DashScope, OpenRouter (403)."""
 _KEY = re.compile(r"api[ _]key (not valid|not found|expired|is invalid)|(invalid|incorrect|expired) api[ _]key")
 """Google sends these with 400."""
+_MODEL = re.compile(
+    r"model_(not_found|not_exist|decommissioned|deprecated)|modelnotfound|invalid_model|is not a valid model"
+    r"|(invalid|unknown|no such) model( name| id| identifier)?\s*([:,.;'\"`(=]|\w+_|[\w./:@-]*[0-9/])|model not exist"
+    r"|model (id |identifier |name )?(([`'\"][\w./:@-]+[`'\"]|[\w./:@-]*[0-9/:-][\w./:@-]*) )?(does not exist|not found"
+    r"|is not found|is invalid\b|(has been|is) (deprecated|decommissioned|retired)|is no longer available)"
+)
+"""DeepSeek, Groq, Mistral, OpenRouter and Bedrock send these with 400. A name is quoted or has a digit in it."""
+_WRONG_ENDPOINT = (404, 405, 410, 415)
+_NO_CREDENTIALS = re.compile(
+    r"missing (\w+ ){0,3}(credentials|(api|jwt|access|auth) (key|token))\b|default credentials|api_base is required"
+)
+"""What LiteLLM and the OpenAI library say before they send anything."""
+_CREDENTIAL_ERRORS = {
+    "DefaultCredentialsError", "RefreshError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound",
+    "NoRegionError", "CredentialRetrievalError", "TokenRetrievalError", "UnauthorizedSSOTokenError",
+    "SSOTokenLoadError",
+}  # fmt: skip
+"""Of google.auth and botocore, which need not be installed."""
+_LOG_IN = {
+    "vertex_ai": "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file",
+    "bedrock": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION_NAME, or AWS_PROFILE",
+    "sagemaker": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION_NAME, or AWS_PROFILE",
+}
 
 
 class Transient(Exception):
@@ -89,6 +117,8 @@ def read_failure(
     providers do send a 401 in the midst of an outage, and one is worth another try.
     """
     what, status = describe(error), _status(error)
+    if (lacking := _lacking(error, worker, file)) is not None:
+        return Transient(what, in_the_end=lacking) if worked else lacking
     if status is None or status in _AGAIN or not 400 <= status < 500:
         return Transient(what, _retry_after(error), crowded=status == 529)
     words = words_of(error, messages, key)
@@ -114,17 +144,63 @@ def read_failure(
             "Check that the key is right, may use this model and has credit",
         )  # fmt: skip
         return Transient(what, in_the_end=refused) if worked and status == 401 else refused
-    if status == 404 or isinstance(error, kinds.NotFoundError):
+    if status in _WRONG_ENDPOINT or kinds.NotFoundError in own or _MODEL.search(words.text):
         return ConfigError(
-            file, f"workers.{worker.name}.model", f"the endpoint does not know {worker.model!r} ({what})",
-            "Check model and api_base",
+            file, f"workers.{worker.name}.model",
+            f"the endpoint does not serve {worker.model!r} ({what}: {words.shown!r})", "Check model and api_base",
         )  # fmt: skip
+    if not _was_answered(error):
+        return ConfigError(
+            file, f"workers.{worker.name}", f"LiteLLM does not send the request ({what}: {words.shown!r})",
+            "Correct or remove the setting that it names",
+        )  # fmt: skip
+    return RequestRejected(f"worker {worker.name!r}: the provider rejected the request ({what}: {words.shown!r})")
+
+
+def rejects_everything(worker: Worker, file: Path | str, number: int, last: RequestRejected) -> ConfigError:
+    """The error of a worker that rejected `number` requests in a row, `last` the last of them."""
     return ConfigError(
-        file, f"workers.{worker.name}",
-        f"the provider of {worker.model!r} does not take the request ({what}: {words.shown!r})",
-        "Mend or remove the setting that it names (top_k, presence_penalty, max_tokens for example); if these are "
-        "the words in which it refuses a question's content, add some of them to the worker's refuses_with",
+        file, f"workers.{worker.name}", f"{number} requests in a row were rejected and none answered, at last: {last}",
+        "Correct or remove the setting that the provider names (temperature, top_k, presence_penalty, max_tokens, "
+        "extra_body for example); if these are the words in which it refuses a question's content, add some of them "
+        "to the worker's refuses_with",
     )  # fmt: skip
+
+
+def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError | None:
+    """The error of a call that this machine could not make for want of credentials or of a package."""
+    reasons = list(_chain(error))
+    first = reasons[-1]
+    if isinstance(first, ImportError):
+        return ConfigError(
+            file, f"workers.{worker.name}.model",
+            f"{worker.model!r} needs a Python package that is not installed ({valid_text(str(first))[:120]})",
+            "Install it, or take the worker out of the pool",
+        )  # fmt: skip
+    missing = [reason for reason in reasons if _is_credential_error(reason)]
+    if not _was_answered(error) and _NO_CREDENTIALS.search(str(first).lower()):
+        missing.append(first)
+    if not missing:
+        return None
+    log_in = (words for provider, words in _LOG_IN.items() if worker.model.startswith(provider))
+    return ConfigError(
+        file, f"workers.{worker.name}.api_key_env",
+        f"there are no usable credentials for {worker.model!r} ({type(missing[0]).__name__})",
+        next(log_in, "Name the environment variable that holds the key"),
+    )  # fmt: skip
+
+
+def _was_answered(error: Exception) -> bool:
+    """Whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
+    import httpx
+
+    return any(isinstance(reason, httpx.HTTPStatusError) for reason in _chain(error))
+
+
+def _is_credential_error(error: BaseException) -> bool:
+    library = type(error).__module__.partition(".")[0]
+    known = library in ("google", "botocore") and type(error).__name__ in _CREDENTIAL_ERRORS
+    return known and not getattr(error, "retryable", False)
 
 
 def _too_long(worker: Worker, file: Path | str, words: Words, what: str) -> WorkerError | ConfigError:
@@ -146,13 +222,17 @@ def _named(worker: Worker, words: Words) -> bool:
 
 def _status(error: BaseException) -> int | None:
     """The provider's own HTTP status: LiteLLM's class may stand for another one, which it read out of a text."""
-    status = None
+    codes = (getattr(reason, "status_code", None) for reason in _chain(error))
+    return next((code for code in reversed(list(codes)) if isinstance(code, int)), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
     reason: BaseException | None = error
-    while reason is not None:
-        if isinstance(code := getattr(reason, "status_code", None), int):
-            status = code
+    while reason is not None and id(reason) not in seen:
+        seen.add(id(reason))
+        yield reason
         reason = reason.__cause__ or reason.__context__
-    return status
 
 
 def describe(error: Exception) -> str:
@@ -168,13 +248,35 @@ def describe(error: Exception) -> str:
     return " ".join(parts)
 
 
+def retry_after_s(value: str, now: float) -> float:
+    """The wait that a Retry-After header asks for, in seconds: from 0 to `LONGEST_WAIT_S`, whatever the header holds.
+
+    It holds seconds or a date (RFC 9110, section 10.2.3); `now`: seconds since the epoch. A date that has passed is a
+    wait of 0, one beyond the calendar's end the longest wait.
+    """
+    value = value.strip()[:_HEADER_CHARS]
+    try:
+        seconds = float(value)
+    except ValueError:
+        date = _date(value)
+        if date is None:
+            return UNREADABLE_WAIT_S
+        return min(max(date - now, 0.0), LONGEST_WAIT_S)
+    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else UNREADABLE_WAIT_S  # NaN is not >= 0
+
+
+def _date(value: str) -> float | None:
+    """Seconds since the epoch; infinite for a year that no clock reaches; None: no date."""
+    try:
+        parsed = parsedate_tz(value)
+        return None if parsed is None else float(mktime_tz(parsed))
+    except (ValueError, OverflowError, IndexError):
+        return math.inf if re.search(r"[0-9]{5}", value) else None
+
+
 def _retry_after(error: Any) -> float | None:
-    """Seconds to wait; the header holds seconds or a date (RFC 9110, section 10.2.3)."""
     response = getattr(error, "response", None)
     for headers in (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None)):
-        value = str(headers.get("retry-after") or "") if headers else ""
-        if _SECONDS.fullmatch(value):
-            return min(float(value), LONGEST_WAIT_S)
-        if (date := parsedate_tz(value)) is not None:
-            return min(max(mktime_tz(date) - time.time(), 0.0), LONGEST_WAIT_S)
+        if headers and (value := str(headers.get("retry-after") or "").strip()):
+            return retry_after_s(value, time.time())
     return None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ops.core.errors import ConfigError
+
 
 def may_be_billed(error: BaseException) -> bool:
     """Whether the provider may have served a call that left and ended in this error.
 
-    Not when it answered with an error's status, nor when there never was a connection. After a time-out, a
-    cancellation or a broken connection nobody here knows, and what is not known counts.
+    Not when it answered with an error's status, nor when the call never left this machine: for want of a connection,
+    of credentials or of a package. After a time-out, a cancellation or a broken connection it may be billed.
     """
     import aiohttp
     import httpx
 
+    if isinstance(error, ConfigError) or getattr(error, "in_the_end", None) is not None:
+        return False
     unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
     return not any(isinstance(cause, unserved) for cause in _chain(error))
 

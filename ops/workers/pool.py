@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
-from ops.config import Pool, Worker
+from ops.config import Pool, Price, Worker
 
 
 class Change(NamedTuple):
@@ -66,10 +66,14 @@ def _changes(old: Worker, new: Worker) -> dict[str, Change]:
     return {key: Change(before[key], after[key]) for key in before if before[key] != after[key]}
 
 
+def _prices(price: Price) -> list[str]:
+    return [str(price), *(f"{rates} from {rates.since}" for rates in price.later)]
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        if set(value) == {"input", "output"}:
-            return f"{value['input']:g}/{value['output']:g} USD per million tokens"
+        if value.keys() >= {"input", "output"}:
+            return f"{', '.join(_prices(Price(**value)))} USD per million tokens"
         return json.dumps(value, ensure_ascii=False) if value else "none"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
@@ -98,7 +102,7 @@ def _row(worker: Worker) -> tuple[str, ...]:
         "requests/min": worker.requests_per_minute,
         "tokens/min": worker.tokens_per_minute,
     }
-    price = f"{worker.price.input:g} / {worker.price.output:g}" if worker.price else "LiteLLM's"
+    price = ", ".join(_prices(worker.price)) if worker.price else "LiteLLM's"
     tags = [*worker.tags, *([f"retired {worker.retired}"] if worker.retired else [])]
     return (
         worker.name, worker.model, _listed(sampling), _listed(tokens), price, _listed(limits), ", ".join(tags),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.config import Pool, Setup, Worker, pool_file
+from ops.config import Worker
+from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
 from ops.core.response import Message
 
@@ -18,6 +20,8 @@ _EMBEDDED = {"local": "ops.miniature.provider"}
 """Prefix of a model → the module whose workers run in this process: its `answer` and their `NAMES`."""
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """They write prompts, headers or URLs with keys at DEBUG and INFO."""
+_NESTS_EXTRA_BODY = re.compile(r"anthropic/|bedrock(_converse)?/|vertex_ai/.*claude")
+"""Models for which LiteLLM 1.106 sends `extra_body` as one field of that name instead of the fields in it."""
 _TOKENS_PER_MESSAGE = 16
 """More than any chat template adds around one message."""
 
@@ -48,25 +52,18 @@ def embedded(model: str) -> Any:
     return None if name is None else importlib.import_module(name)
 
 
-def check_pool(pool: Pool, file: Path | str) -> None:
-    """Raise `ConfigError` for the first worker that could not be called: before anything is spent."""
-    for worker in pool.workers:
-        request_settings(worker, file)
-        worst_price(worker, file)
-
-
-def check_pools(setup: Setup) -> None:
-    """`check_pool` for the recipe's pool and those that its evaluation asks. Raises `ConfigError`."""
-    for name, pool in setup.every_pool.items():
-        check_pool(pool, pool_file(setup.workspace.config, name))
-
-
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     """The keyword arguments of every LiteLLM call to this worker, but for the messages.
 
-    Raises `ConfigError` when the key's variable is not set or the model names no provider.
+    Raises `ConfigError` when the key's variable holds no key, the model names no provider, or `extra_body` would not
+    reach it.
     """
     provider = _provider(worker, file)
+    if worker.extra_body and _NESTS_EXTRA_BODY.match(worker.model):
+        raise ConfigError(
+            file, f"workers.{worker.name}.extra_body", f"does not reach {provider}: LiteLLM sends it as one field "
+            "named extra_body", "Remove it; thinking_budget and the sampling settings do reach it",
+        )  # fmt: skip
     settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
     if provider not in _EMBEDDED:  # retrying is the client's, so that it is counted and budgeted
         settings |= {"timeout": _timeouts(worker), "max_retries": 0}
@@ -123,22 +120,23 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
     if worker.api_key_env is None:
         # Without one LiteLLM would send the environment's key for the provider to a stranger's endpoint.
         return "none" if worker.api_base else None
-    if key := os.environ.get(worker.api_key_env):
-        return key
+    if (problem := key_problem(worker.api_key_env)) is None:
+        return os.environ[worker.api_key_env]
     raise ConfigError(
         file, f"workers.{worker.name}.api_key_env",
-        f"the environment variable {worker.api_key_env} is not set",
+        f"the environment variable {worker.api_key_env} {problem}",
         f"Set it to your {provider} key (.env.example lists all of them) or take the worker out of the pool",
     )  # fmt: skip
 
 
 def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
-    """USD per prompt token and per completion token, at most: the pool's price, or LiteLLM's dearest tier.
+    """USD per prompt token and per completion token, at most: the pool's price of today, or LiteLLM's dearest tier.
 
     Raises `ConfigError` when neither has one.
     """
     if worker.price is not None:
-        return worker.price.input / 1e6, worker.price.output / 1e6
+        rates = worker.price.on()
+        return rates.input / 1e6, rates.output / 1e6
     library = litellm()
     bare = worker.model.removeprefix(_provider(worker, file) + "/")
     entry = library.model_cost.get(worker.model) or library.model_cost.get(bare) or {}
@@ -156,11 +154,14 @@ def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
     return worst[0], worst[1]
 
 
-def cost_usd(worker: Worker, reply: Any, prompt_tokens: int, completion_tokens: int) -> float:
-    """What a reply cost (USD): by the pool's price if it gives one, else by LiteLLM's table."""
+def cost_usd(worker: Worker, prompt_tokens: int, completion_tokens: int) -> float:
+    """The cost of the tokens (USD): by the pool's price if it gives one, else by LiteLLM's table, without any
+    discount for what a provider claims to have cached."""
     if worker.price is not None:
         return worker.price.usd(prompt_tokens, completion_tokens)
-    return float(litellm().completion_cost(completion_response=reply, model=worker.model))
+    price = litellm().cost_per_token
+    usd = price(model=worker.model, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+    return float(sum(usd))
 
 
 def most_tokens(messages: Sequence[Message]) -> int:

@@ -11,44 +11,49 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.response import Message, Response
 from ops.workers.failures import Transient
-from ops.workers.providers import cost_usd, litellm
+from ops.workers.providers import cost_usd
+from ops.workers.usage import LONGEST_TOKEN_CHARS, Usage, usage_of
+from ops.workers.words import valid_text
 
-LONGEST_TOKEN_CHARS = 128
-"""No tokenizer in use has a longer token (runs of spaces are the longest)."""
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
 """What providers put behind a model's name: a release."""
 _BROKEN = ("error", "no_choices")
 
 
-def read_reply(worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int) -> Response:
-    """The response in LiteLLM's reply, priced."""
+def read_reply(
+    worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int
+) -> tuple[Response, Usage]:
+    """The response in LiteLLM's reply, priced by the usage that stands beside it."""
     text, reason = _content(reply)
-    prompt_tokens, completion_tokens = _usage(worker, reply, messages, text)
-    return Response(
+    usage = usage_of(worker, messages, reply, text, reason)
+    response = Response(
         text=text,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=completion_tokens,
-        cost_usd=cost_usd(worker, reply, prompt_tokens, completion_tokens),
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost_usd=cost_usd(worker, usage.prompt_tokens, usage.completion_tokens),
         latency_s=elapsed_s if worker.latency_s is None else worker.latency_s,
         finish_reason=reason,
         retries=retries,
     )
+    return response, usage
 
 
 def judge(
-    worker: Worker, reply: Any, response: Response, *, worked: bool, file: Path | str
+    worker: Worker, reply: Any, response: Response, *, worked: bool, file: Path | str, last: bool = False
 ) -> Transient | WorkerRefused | ConfigError | None:
-    """Why a reply that was paid for is no answer; None when it is one.
+    """Why a reply that was paid for is not the worker's response; None when it is.
 
-    Empty, longer than its `max_tokens` can be, or from another model: worth another try.
-    An answer cut off at our own `max_tokens` (finish_reason "length") is an answer.
+    Blank, longer than its `max_tokens` can be, or from another model: worth another try. A reply that was cut off at
+    `max_tokens` (finish_reason "length") is the response even where it is blank: the next one would be cut off too.
+    `last`: no attempt follows. Then a blank reply for which tokens were made is the response as well.
     """
     if response.finish_reason == "content_filter":
         return WorkerRefused(f"worker {worker.name!r}: the provider's content filter withheld the answer")
     if (other := _other_model(worker, reply)) is not None:
         return _impostor(worker, other, worked, file)
-    if response.finish_reason in _BROKEN or (not response.text and response.finish_reason != "length"):
+    is_final = response.finish_reason == "length" or (last and response.completion_tokens > 0)
+    if response.finish_reason in _BROKEN or (response.is_blank and not is_final):
         return Transient(f"an empty reply ({response.finish_reason})")
     if len(response.text) > _most_chars(worker):
         return Transient(f"a reply of {len(response.text)} characters, more than max_tokens can make")
@@ -59,18 +64,7 @@ def _content(reply: Any) -> tuple[str, str]:
     if not reply.choices:
         return "", "no_choices"
     choice = reply.choices[0]
-    return choice.message.content or "", str(choice.finish_reason or "stop")
-
-
-def _usage(worker: Worker, reply: Any, messages: Sequence[Message], text: str) -> tuple[int, int]:
-    """Tokens as the provider counted them; counted here when it does not say."""
-    usage = getattr(reply, "usage", None)
-    prompt, completion = getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0
-    if prompt == 0 and completion == 0:
-        count = litellm().token_counter
-        own = worker.max_tokens if len(text) > _most_chars(worker) else int(count(text=text))
-        return int(count(messages=list(messages))), own
-    return int(prompt), int(completion)
+    return valid_text(choice.message.content or ""), valid_text(str(choice.finish_reason or "stop"))
 
 
 def _most_chars(worker: Worker) -> int:

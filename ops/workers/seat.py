@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
+from ops.core.errors import ConfigError
 from ops.workers.breaker import Breaker
 from ops.workers.fleet import LIMITS_URL, FleetLimits, fleet_limits
 from ops.workers.limits import Limits
@@ -22,14 +23,37 @@ class Seat:
     worker: Worker
     settings: dict[str, Any]
     """The keyword arguments of every LiteLLM call, but for the messages."""
-    price: tuple[float, float]
-    """USD per prompt token and per completion token, at most."""
+    file: Path | str
+    """Of the pool, for messages."""
     remote: bool
     """Asked over a network, through the loop's session."""
     limits: Limits
     breaker: Breaker
     worked: bool = False
     """It has answered before: what fails as if it were configured wrongly is then the provider's fault."""
+    rejections: int = 0
+    """Requests that the provider rejected since the last response."""
+    not_believed: ConfigError | None = None
+    """Its provider made an impossible claim of usage: why no further call is made."""
+
+    def __post_init__(self) -> None:
+        self._price = worst_price(self.worker, self.file)
+
+    def answered(self) -> None:
+        """Note a response of a live call."""
+        self.worked, self.rejections = True, 0
+
+    def raise_if_stopped(self) -> None:
+        """Raise the `ConfigError` of an impossible claim of usage, if there was one."""
+        if self.not_believed is not None:
+            raise self.not_believed
+
+    @property
+    def price(self) -> tuple[float, float]:
+        """USD per prompt token and per completion token, at most, if the call is made today."""
+        if self.worker.price is not None and self.worker.price.later:
+            return worst_price(self.worker, self.file)
+        return self._price
 
 
 def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
@@ -43,7 +67,7 @@ def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
     return Seat(
         worker=worker,
         settings=request_settings(worker, file),
-        price=worst_price(worker, file),
+        file=file,
         remote=remote,
         limits=Limits(worker, machine=_shared_limits(worker, limits) if remote else None),
         breaker=Breaker(worker.breaker_failures, worker.breaker_rest_s),

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ops.config import Worker
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 
 
 class Client(Protocol):
     """Anything that gets responses out of workers."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """Give the worker's response to the messages.
 
-        ``sample`` tells repeated answers to the same messages apart.
+        ``sample`` tells repeated answers to the same messages apart; a number is the index of a first answer.
 
         Raises:
             WorkerUnreachable: no response could be had; nothing is known of the answer.

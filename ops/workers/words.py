@@ -16,6 +16,8 @@ _SHOWN_WORDS = 3
 """What is shown to a person keeps no more than two words of a prompt in a row."""
 _MOST_CHARS = 200_000
 _SHOWN_CHARS = 240
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_PARAMETER = re.compile(r"[A-Za-z_][\w.\[\]-]{0,59}")
 _ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _TOKEN = re.compile(r"\w+")
 _LETTERS_AND_DIGITS = re.compile(r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[-\w.*]{20,}|[-\w.]*\*{2,}[-\w.*]*")
@@ -30,12 +32,18 @@ class Words(NamedTuple):
     quoted: bool
 
 
+def valid_text(text: str) -> str:
+    """`text` that UTF-8 can hold: each lone surrogate becomes U+FFFD."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
 def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None = None) -> Words:
     """A provider's words in LiteLLM's error, without the prompt in `messages` and without keys.
 
     `text` leaves out long quotations alone and keeps the provider's codes; `shown` is short, and stricter.
     """
-    said, codes = _said(error)
+    said, codes, parameter = _said(error)
+    said = valid_text(said)
     ours = [_plain(message["content"]) for message in messages]
     text, quoted = _without(_plain(said), ours, _QUOTE_WORDS)
     shown, _ = _without(_plain(said), ours, _SHOWN_WORDS)
@@ -45,22 +53,30 @@ def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None
     shown = re.sub(r"\s+", " ", shown).strip()
     if len(shown) > _SHOWN_CHARS:
         shown = shown[: _SHOWN_CHARS - 1] + "…"
+    if parameter and parameter not in shown:
+        shown = f"{shown} (parameter {parameter})"
     return Words(f"{text} {codes}".lower(), shown, quoted)
 
 
-def _said(error: Any) -> tuple[str, str]:
-    """The provider's message, and its codes; LiteLLM gives either the body, or all of it as one text."""
+def _said(error: Any) -> tuple[str, str, str]:
+    """The provider's message, its codes, and the parameter that it names ("" where it names none).
+
+    LiteLLM gives either the body, or all of it as one text.
+    """
     body = getattr(error, "body", None)
     if not isinstance(body, dict):
         said = str(getattr(error, "message", error))[:_MOST_CHARS]
         body = _json_in(said)
         if body is None:
-            return said, ""
+            return said, "", ""
     inner = body.get("error", body)
     if not isinstance(inner, dict):
-        return str(inner)[:_MOST_CHARS], ""
+        return str(inner)[:_MOST_CHARS], "", ""
     codes = (inner.get(name) for name in ("code", "type", "status"))
-    return str(inner.get("message", ""))[:_MOST_CHARS], " ".join(str(code) for code in codes if code is not None)
+    named = str(inner.get("param") or "")
+    parameter = named if _PARAMETER.fullmatch(named) else ""
+    said = str(inner.get("message", ""))[:_MOST_CHARS]
+    return said, valid_text(" ".join(str(code) for code in codes if code is not None)), parameter
 
 
 def _json_in(text: str) -> dict[str, Any] | None:

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ops.cache import cache_key
 from ops.config import Worker
-from ops.core.errors import ContextTooLong, PodiumError, WorkerRefused, WorkerUnreachable
-from ops.core.response import NO_RESPONSE, Message, Response
+from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.response import NO_RESPONSE, Message, Response, Sample
 from ops.workers.turns import turns_from, waits_told_to
 from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
@@ -20,12 +21,9 @@ from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Previous, StepStatus, StepTrace, Trace, TraceStatus
+from ops.workflow.trace import Previous, StepFailure, StepStatus, StepTrace, Trace, TraceStatus
 
 __all__ = ["Previous", "StepTrace", "Trace", "execute", "messages_of", "worker_messages"]
-
-OPINION = 1_000_000
-"""Between the sample indices of steps of one workflow that ask the same worker the same: no run draws so many."""
 
 
 def worker_messages(
@@ -62,7 +60,7 @@ async def execute(
     question: str,
     team: Team,
     *,
-    sample: int = 0,
+    sample: int | Sample = 0,
     scheduler: Scheduler | None = None,
     previous: Previous | None = None,
     told: Callable[[StepTrace], None] | None = None,
@@ -71,7 +69,8 @@ async def execute(
 
     Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed
     none is started any more, but calls in flight are let finish: they are paid for, and their responses are worth
-    keeping. When calls fail both ways the workflow counts as refused, which no better connection would change.
+    keeping. A blank response fails its step, and is shown to no later one. When some calls fail for good and others for
+    want of a connection, the workflow has the status of the former.
 
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
@@ -88,7 +87,7 @@ async def execute(
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, sample, scheduler, previous, told)
+    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, told)
     await run.to_the_end()
     return run.trace()
 
@@ -109,7 +108,7 @@ class _Run:
         workflow: Workflow,
         question: str,
         team: Team,
-        sample: int,
+        sample: Sample,
         scheduler: Scheduler | None,
         previous: Previous | None,
         told: Callable[[StepTrace], None] | None,
@@ -120,7 +119,7 @@ class _Run:
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
         self.shown: dict[int, Carried] = {}
-        self.failures: dict[int, tuple[Literal["unreachable", "refused", "too_long"], str]] = {}
+        self.failures: dict[int, tuple[StepFailure, str]] = {}
         self.keys: dict[int, str] = {}
         self.spans: dict[int, _Span] = {}
         self.work_s: dict[int, float] = {}
@@ -184,11 +183,16 @@ class _Run:
             with waits_told_to(clock.waiting):
                 response = await self._response(index, worker, messages, sample)
             self.responses[index] = response
-            self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
+            if response.is_blank:
+                self.failures[index] = ("empty", _why_empty(worker, response))
+            else:
+                self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
             self.failures[index] = ("unreachable", str(error))
         except ContextTooLong as error:
             self.failures[index] = ("too_long", str(error))
+        except RequestRejected as error:
+            self.failures[index] = ("rejected", str(error))
         except WorkerRefused as error:
             self.failures[index] = ("refused", str(error))
         except PodiumError as error:
@@ -198,8 +202,8 @@ class _Run:
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
 
-    def _sample(self, index: int) -> int:
-        """The step's sample index: who is asked the same thing again gives another opinion."""
+    def _sample(self, index: int) -> Sample:
+        """The step's sample: a worker that is asked the same again gives another answer."""
         steps, sees = self.workflow.steps, self.sees
         same = (
             earlier
@@ -209,9 +213,11 @@ class _Run:
             and steps[earlier].subtask == steps[index].subtask
             and sees[earlier] == sees[index]
         )
-        return self.sample + OPINION * sum(1 for _ in same)
+        # An equal branch is a repetition of the whole workflow: its steps come after all of those before it.
+        repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
+        return replace(self.sample, repetition=repetition)
 
-    async def _response(self, index: int, worker: Worker, messages: list[Message], sample: int) -> Response:
+    async def _response(self, index: int, worker: Worker, messages: list[Message], sample: Sample) -> Response:
         asking = partial(self.team.client.complete, worker, messages, sample=sample)
         scheduler = self.scheduler
         if scheduler is None:
@@ -259,7 +265,8 @@ class _Run:
 
     def _status(self) -> TraceStatus:
         kinds = {kind for kind, _ in self.failures.values()}
-        for kind in ("refused", "too_long"):  # no better connection would change these
+        final: tuple[StepFailure, ...] = ("refused", "rejected", "too_long", "empty")
+        for kind in final:  # no better connection would change these
             if kind in kinds:
                 return kind
         if self.timed_out:
@@ -288,13 +295,20 @@ class _Run:
         )
 
     def _outcome(self, index: int) -> tuple[StepStatus, str]:
-        if index in self.responses:
-            return "ok", ""
         if index in self.failures:
             return self.failures[index]
+        if index in self.responses:
+            return "ok", ""
         if index in self.keys and self.timed_out:
             return "timed_out", ""
         return ("not_run" if index in self.needed else "pruned"), ""
+
+
+def _why_empty(worker: Worker, response: Response) -> str:
+    used = f"worker {worker.name!r}: the response has no text (finish_reason {response.finish_reason})"
+    if response.finish_reason != "length":
+        return used
+    return f"{used}: its {response.completion_tokens} tokens were used up before an answer. Raise max_tokens"
 
 
 def _user(content: str) -> Message:

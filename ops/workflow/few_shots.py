@@ -14,7 +14,7 @@ from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of, pa
 class FewShotStep(Settings):
     """One step of a worked example."""
 
-    worker: int
+    worker: int = Field(ge=0)
     subtask: str
     access: Literal["none", "all"] = "none"
 

@@ -41,8 +41,8 @@ class PromptTooLongError(PodiumError):
     def __init__(self, where: str, tokens: int, limit: int, *, index: int = 0) -> None:
         super().__init__(
             f"{where}: the Conductor's prompt has {tokens:,} tokens, and its model takes {limit:,} before the "
-            "completion. Show fewer examples (prompting.few_shots: none), allow a shorter completion "
-            "(grpo.max_completion_tokens) or take a model with a longer context"
+            "completion. Raise policy.max_tokens (of a policy made from scratch), take a model with a longer context, "
+            "show fewer examples (prompting.few_shots: none) or allow a shorter completion (grpo.max_completion_tokens)"
         )
         self.where, self.tokens, self.limit, self.index = where, tokens, limit, index
 

@@ -22,9 +22,9 @@ from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import UNSCORABLE, StepTrace, Trace, TraceStatus
+from ops.workflow.trace import UNSCORABLE, StepFailure, StepTrace, Trace, TraceStatus
 
-Stop = Literal["kept", "cap", "budget", "loop", "invalid", "no_room", "unreachable", "refused", "too_long", "timed_out"]
+Stop = Literal["kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
 """Why no further round followed. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
 used up. "budget": the next workflow would make too many calls. "loop": it is one that was run before. "invalid": no
 workflow was written. "no_room": what would have to be read leaves no room for a completion. The others: a round gave

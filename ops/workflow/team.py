@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
@@ -18,7 +18,7 @@ from ops.workflow.prompt import conductor_messages
 class _Nobody:
     """The client of a team that is shown and never asked."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
 
 

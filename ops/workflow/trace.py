@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Workflow
 
-StepStatus = Literal["ok", "pruned", "unreachable", "refused", "too_long", "timed_out", "not_run"]
-TraceStatus = Literal["answered", "unreachable", "refused", "too_long", "timed_out"]
+StepFailure = Literal["unreachable", "refused", "rejected", "too_long", "empty"]
+FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
+StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
+TraceStatus = Literal["answered", "timed_out"] | StepFailure
 UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Nothing is known of the answer: no reward, in no mean."""
 
@@ -32,8 +34,9 @@ class StepTrace:
 
     `index` is its place in the workflow, `ordinal` the worker's among those offered, `sees`
     the indices of the steps in its context. `status`: "ok"; "pruned" (the answer cannot
-    depend on it, so it was never asked); "unreachable", "refused" or "too_long" (its messages do
-    not fit into the worker's context): `error` says why; "timed_out" (in flight at the deadline);
+    depend on it, so it was never asked); "unreachable", "refused", "rejected" (the provider rejected the
+    request), "too_long" (its messages do not fit into the worker's context) or "empty" (the response is blank,
+    and was paid for): `error` says why; "timed_out" (in flight at the deadline);
     "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
     the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
     `ended_s` are seconds since the execution began, here and now (its end for a step that was not asked);
@@ -55,6 +58,11 @@ class StepTrace:
     queued_s: float = 0.0
     cut_tokens: int = 0
 
+    @property
+    def is_paid(self) -> bool:
+        """Whether a response came, be it blank: its tokens and USD count."""
+        return self.status in ("ok", "empty")
+
     def as_object(self, *, texts: bool = True) -> dict[str, Any]:
         """JSON-ready, the response among the rest; without `texts` what was asked, answered and failed is left out."""
         whole: dict[str, Any] = {}
@@ -72,8 +80,8 @@ class Trace:
     """One execution of `workflow` on `question` (as the workers read it).
 
     `answer` is the last step's response, or None unless `status` is "answered".
-    "unreachable" and "timed_out" are unscorable; "refused" and "too_long" score as wrong: asked again, the
-    workers would do the same. `wall_s` is what
+    "unreachable" and "timed_out" are unscorable; "refused", "rejected", "too_long" and "empty" score as wrong:
+    asked again, the workers would do the same. `wall_s` is what
     the execution took here and now, in seconds; `began` is when, in seconds since the epoch.
     `carried_tokens` is the limit on responses shown to later steps, `previous` what a
     recursive round was shown of the one before: with these the messages can be made again
@@ -120,8 +128,8 @@ class Trace:
 
     @property
     def calls(self) -> int:
-        """How many steps got a response."""
-        return sum(step.status == "ok" for step in self.steps)
+        """How many steps got a response, blank ones included."""
+        return sum(step.is_paid for step in self.steps)
 
     @property
     def retries(self) -> int:
@@ -160,7 +168,7 @@ class Trace:
             late = max(step.sees, key=lambda seen: finished[seen], default=None)
             finished.append((0.0 if late is None else finished[late]) + step.response.latency_s)
             before.append(late)
-        answered = [step.index for step in self.steps if step.status == "ok"]
+        answered = [step.index for step in self.steps if step.is_paid]
         if not answered:
             return ()
         path = [answered[-1] if self.status == "answered" else max(answered, key=finished.__getitem__)]

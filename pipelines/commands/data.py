@@ -76,10 +76,18 @@ def responses(recipe: str, estimate: bool) -> None:
     from ops.grading import configure
     from ops.local_models.vllm_server import serving
     from ops.precaching.opening import open_client
-    from ops.stages.responses import estimate_responses, materialize_responses
+    from ops.stages.responses import (
+        estimate_responses,
+        estimate_without_problems,
+        materialize_responses,
+        shortlist_file,
+    )
 
     setup = Setup.read(Workspace.find(), recipe)
     configure(setup.recipe.grading, setup.workspace.root)
+    if estimate and not shortlist_file(setup.workspace).is_file():
+        click.echo(estimate_without_problems(setup, recipe))
+        return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
     if asks:
         click.echo(estimate_responses(setup, client))

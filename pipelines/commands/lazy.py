@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import IO, Any
@@ -9,6 +10,7 @@ from typing import IO, Any
 import click
 
 from ops.core.errors import PodiumError
+from pipelines.ending import explained, signal_received, stopped
 
 Sections = Mapping[str, Mapping[str, str]]
 """Heading → command → "module:attribute"."""
@@ -68,11 +70,25 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what a user can mend becomes a `Failure`."""
+        """Run the command; what a user can correct becomes a `Failure`, and a signal its exit code."""
+        try:
+            os.getcwd()  # noqa: PTH109 - Path.cwd() is the same call
+        except FileNotFoundError:
+            raise Failure("the current folder was deleted. Go to another one and run the command again") from None
         try:
             return super().invoke(ctx)
         except PodiumError as error:
             raise Failure(str(error)) from error
+        except KeyboardInterrupt:
+            stopped()
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as error:
+            if signal_received() is not None:  # some libraries turn an interrupted import into an error of their own
+                stopped()
+            if (line := explained(error)) is None:
+                raise
+            raise Failure(line) from error
 
     def _load(self, ctx: click.Context) -> None:
         for name in self._places:

@@ -10,9 +10,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.init import workspace_here
 from pipelines.commands.options import recipe_argument, seed_option
-
-STOPPED = 130
-"""Exit code after Ctrl-C."""
+from pipelines.ending import stopped_midway
 
 
 @click.command()
@@ -75,5 +73,4 @@ def _until_stopped(workspace: Workspace, recipe: str, seed: int | None, part: st
     try:
         live(workspace, recipe, seed, part)
     except KeyboardInterrupt:
-        click.echo("Stopped. The same command goes on from here; what was paid for is kept.", err=True)
-        sys.exit(STOPPED)
+        stopped_midway()

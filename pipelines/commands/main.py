@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from ops.core.installation import DISTRIBUTION
 from pipelines.commands.lazy import LazyGroup
 
 HERE = "pipelines.commands"
@@ -56,16 +57,22 @@ SECTIONS = {
 
 
 @click.command(cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="podium")
+@click.version_option(package_name=DISTRIBUTION)
 def podium() -> None:
     """Podium trains, evaluates, releases and keeps fresh a Conductor over your own pool of models."""
 
 
-def main() -> None:
-    """What the script `podium` calls."""
-    if sys.argv[1:2] in (["ask"], ["serve"]):
-        _answer_and_leave()
-    podium(prog_name="podium")
+def execute() -> None:
+    """Execute the command line of this process."""
+    from pipelines.ending import forget_signals, note_signals
+
+    note_signals()
+    try:
+        if sys.argv[1:2] in (["ask"], ["serve"]):
+            _answer_and_leave()
+        podium(prog_name="podium")
+    finally:
+        forget_signals()
 
 
 def _answer_and_leave() -> None:

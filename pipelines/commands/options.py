@@ -31,9 +31,12 @@ class _Named(click.ParamType):
 
 RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 
+SEED = click.IntRange(0, 2**31 - 1)
+"""As `ops.config` bounds it."""
+
 recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
 """A file in config/recipes, without `.yaml`."""
 recipe_option = click.option(
     "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
 )
-seed_option = click.option("--seed", type=int, help="Replaces the recipe's seed.")
+seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")

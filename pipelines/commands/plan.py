@@ -37,15 +37,15 @@ def plan(recipe: str, gpus: str | None) -> None:
 @click.command()
 @recipe_argument
 def forecast(recipe: str) -> None:
-    """Foretell a training run from what was precached.
+    """Forecast a training run from what was precached.
 
     Signal, calls, USD and time, beside the last run like it.
     """
     from ops.config import Setup
     from ops.curation.card import markdown_table
-    from ops.training.forecast import comparison, foretell, warnings
+    from ops.planning.forecast import comparison, make_forecast, warnings
 
-    made, last = foretell(Setup.read(Workspace.find(), recipe))
+    made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     click.echo(markdown_table(("a training run", "forecast", "last run"), comparison(made, last)))
     for warning in warnings(made):
         click.echo(warning)

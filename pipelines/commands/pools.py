@@ -33,18 +33,24 @@ def show(pool: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ops.config import load_pool
+    from ops.config import load_pool, pool_file
+    from ops.config.secret import key_problem
     from ops.workers.pool import pool_rows
+    from ops.workers.unsent import unsent
 
-    chosen = load_pool(workspace_or_defaults().config, pool)
+    config = workspace_or_defaults().config
+    chosen = load_pool(config, pool)
     head, rows = pool_rows(chosen)
     title = f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}"
     table = Table(*head, title=title, caption=chosen.description)
     for row in rows:
         table.add_row(*row)
     Console().print(table)
-    for worker, variable in chosen.missing_keys().items():
-        click.echo(f"{worker}: {variable} is not set")
+    for name, variable in chosen.missing_keys().items():
+        click.echo(f"{name}: {variable} {key_problem(variable)}")
+    for worker in chosen.workers:
+        for error in unsent(worker, pool_file(config, pool)):
+            click.echo(str(error))
 
 
 @pools.command()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.lifecycle import STOPPED
 from pipelines.commands.options import recipe_argument, seed_option
+from pipelines.ending import stopped_midway
 
 
 @click.command()
@@ -44,6 +42,5 @@ def reproduce(seed: int | None) -> None:
     try:
         page, table = reproduced(Workspace.find(), seed)
     except KeyboardInterrupt:
-        click.echo("Stopped. The same command goes on from here; what was paid for is kept.", err=True)
-        sys.exit(STOPPED)
+        stopped_midway()
     click.echo(f"written to {page} and {table}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.lifecycle import STOPPED
+from pipelines.ending import stopped_midway
 
 
 @click.command()
@@ -26,8 +24,7 @@ def retrain(plan_only: bool) -> None:
     try:
         by_hand.retrain(Workspace.find())
     except KeyboardInterrupt:
-        click.echo("Stopped. The same command goes on from here; what was paid for is kept.", err=True)
-        sys.exit(STOPPED)
+        stopped_midway()
 
 
 @click.command()

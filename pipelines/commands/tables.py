@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import recipe_option, seed_option
+from pipelines.commands.options import SEED, recipe_option, seed_option
 
 
 @click.command()
@@ -25,7 +25,7 @@ def seeds(seeds: tuple[int, ...]) -> None:
 
 @click.command()
 @click.argument("changes", nargs=-1)
-@click.option("--seed", "seeds", type=int, multiple=True, default=(1,), show_default=True, help="May be repeated.")
+@click.option("--seed", "seeds", type=SEED, multiple=True, default=(1,), show_default=True, help="May be repeated.")
 def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
     """Train with one thing changed at a time, as a table.
 
@@ -60,7 +60,7 @@ def experiments(names: tuple[str, ...], recipe: str, seed: int | None) -> None:
 
 @click.command()
 @click.argument("recipes", nargs=-1)
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--per-size", type=click.IntRange(1), default=3, show_default=True, help="Parts of each size.")
 @click.option("--questions", type=click.IntRange(1), default=50, show_default=True, help="Of each benchmark.")
 @click.option("--unseen", default="solver", show_default=True, help="A worker to keep from training; '' for none.")
@@ -83,7 +83,7 @@ def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, 
 
 @click.command()
 @click.argument("recipe", default="recursive")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--deepest", type=click.IntRange(0), default=3, show_default=True, help="Rounds after the first.")
 @click.option("--questions", type=click.IntRange(1), help="Of each benchmark; all of them when not given.")
 def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
@@ -102,7 +102,7 @@ def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
 
 @click.command()
 @click.option("--score", "recipe", help="Also let the baselines that this recipe names answer, as a table.")
-@click.option("--seed", type=int, help="Replaces the recipe's seed.")
+@click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
 def baselines(recipe: str | None, seed: int | None) -> None:
     """List what the Conductor is measured against, as a table.
 

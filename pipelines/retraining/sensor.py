@@ -83,7 +83,7 @@ def estimated(found: Due) -> Estimate:
     setup = found.podium.load()
     client = open_client(setup, "precache")
     try:
-        return estimate(setup, found.plan, client)
+        return estimate(setup, found.plan, client, found.snapshot)
     finally:
         client.cache.close()
         client.ledger.close()

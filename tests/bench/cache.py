@@ -1,6 +1,6 @@
 """The response cache: a warm one through the client, a table made again from it, and ten million entries.
 
-PODIUM_BENCH_ENTRIES says how large the large cache is (1,000,000 unless told; ten million take some
+PODIUM_BENCH_ENTRIES says how large the large cache is (default 1,000,000; ten million take some
 minutes to write and about 6 GB of disk, in TMPDIR).
 """
 
@@ -30,24 +30,24 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
-ASKED = 1600
-WARM_ROUNDS = 20
+ASKED = sized(1600, 50)
+WARM_ROUNDS = sized(20, 1)
 BY_HAND = "sha256, sqlite3 and json by hand"
 Complete = Callable[[Worker, Sequence[Message]], Awaitable[Response]]
-PROBLEMS_EACH = 240
+PROBLEMS_EACH = sized(240, 5)
 """Of each of the four training benchmarks: 960 in all."""
-SMALL = 10_000
-TURNS = 40
-LOOK_UPS = 1000
+SMALL = sized(10_000, 500)
+TURNS = sized(40, 2)
+LOOK_UPS = sized(1000, 100)
 """A turn."""
 PAGE = 50_000
 
 
 def rows() -> list[Row]:
     """All three."""
-    return [*_warm(), *_again(), *_large(int(os.environ.get("PODIUM_BENCH_ENTRIES", 1_000_000)))]
+    return [*_warm(), *_again(), *_large(int(os.environ.get("PODIUM_BENCH_ENTRIES", sized(1_000_000, 5_000))))]
 
 
 # ── warm, through the client ─────────────────────────────────────────────────
@@ -137,7 +137,9 @@ class Table(NamedTuple):
 def _apart(way: Callable[[Workspace], Table], root: str) -> Table:
     """In a new process, which has nothing in memory."""
     command = [sys.executable, "-m", "tests.bench.cache", way.__name__, root]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Workspace.find().root)
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, cwd=Workspace.find().root, timeout=240
+    )
     return Table(*json.loads(done.stdout.splitlines()[-1]))
 
 

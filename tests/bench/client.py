@@ -1,4 +1,7 @@
-"""Our client over bare `litellm.acompletion`: the same new questions, asked both ways in turn."""
+"""Our client over bare `litellm.acompletion`: the same new questions, asked both ways in turn.
+
+Our client asks an embedded worker without LiteLLM; beside it stands the same worker as LiteLLM's custom provider.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,27 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
+from ops.miniature.provider import answer
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import litellm, request_settings
-from tests.bench.row import Row
+from ops.workers.providers import embedded, litellm, request_settings
+from tests.bench.row import Row, sized
 from tests.faults.remote import FaultServer
 
 AT_ONCE = 32
-CALLS = 320
-ROUNDS = 11
+CALLS = sized(320, 64)
+ROUNDS = sized(11, 1)
 """The two ways take turns; the row shows the median round of each, so that a busy moment counts for neither."""
 BARE = "bare LiteLLM"
+CUSTOM = "embedded"
+"""The embedded workers' prefix where LiteLLM reaches them."""
 AT_MOST = 1.2
 """Runs on a quiet machine lie between 1.0 and 1.13, whichever of our parts is left out."""
 LATENCY_S = 0.1
@@ -64,6 +70,9 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
     settings = request_settings(worker, "bench")
+    if embedded(worker.model):
+        _as_custom_provider()
+        settings["model"] = worker.model.replace("local/", f"{CUSTOM}/")
 
     async def ours(messages: list[Message]) -> object:
         return await client.complete(worker, messages)
@@ -84,6 +93,23 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     cache.close()
     ledger.close()
     return pair
+
+
+def _as_custom_provider() -> None:
+    """Let LiteLLM reach the embedded workers."""
+    library = litellm()
+
+    class Embedded(library.CustomLLM):  # type: ignore[misc, name-defined]
+        async def acompletion(
+            self, model: str, messages: list[Message], model_response: Any, optional_params: dict[str, Any], **_: Any
+        ) -> Any:
+            reply = answer(messages, model=model, temperature=optional_params.get("temperature", 1.0))
+            model_response.choices[0].message.content = reply.choices[0].message.content
+            model_response.usage = library.Usage(**vars(reply.usage))
+            return model_response
+
+    library.custom_provider_map = [{"provider": CUSTOM, "custom_handler": Embedded()}]
+    library.utils.custom_llm_setup()
 
 
 async def _round(way: Ask, number: int) -> Cost:

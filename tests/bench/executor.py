@@ -28,19 +28,19 @@ from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
 LATENCY = 0.2
-REPEATS = 5
+REPEATS = sized(5, 1)
 FAN_IN = Workflow((*(Step(i, f"Part {i}.", "none") for i in range(4)), Step(4, "Combine.", "all")))
 
-ROLLOUTS = 256
+ROLLOUTS = sized(256, 16)
 LIMITS = (2, 3, 4, 4, 6, 6, 10)
 MEDIANS = (0.08, 0.12, 0.2, 0.24, 0.32, 0.4, 0.6)
 """Of each worker's log-normal latency, in seconds; sigma is 0.5."""
-BATCHES = 3
+BATCHES = sized(3, 1)
 
-CALLS = 400
+CALLS = sized(400, 20)
 
 
 def rows() -> list[Row]:

@@ -15,13 +15,13 @@ from ops.core.errors import WorkerUnreachable
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 from tests.faults.remote import FaultServer
 from tests.faults.server import RETRY_AFTER_S
 
-CALLS = 2000
+CALLS = sized(2000, 100)
 PER_MINUTE = 2400
-TIMEOUT_S = 10.0
+TIMEOUT_S = sized(10, 2)
 LATENCY_S = 0.05
 
 

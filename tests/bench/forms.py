@@ -16,12 +16,13 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
 from pipelines.pages import write_between
+from tests.bench.row import sized
 from tests.unit.grading.forms import Form, load, wrapped, wrappings
 
 FILE = Path("docs") / "quality.md"
 MARK = "<!-- made by `make forms` -->"
 ROWS = Path("..") / "shared" / "benchmarks"
-PROBLEMS = 180
+PROBLEMS = sized(180, 6)
 SEED = 0
 NAMES = ("AB", "f(3)", "x", "m+n", r"\angle APC")
 BOX = r"So it is $\boxed{{answer}}$."

@@ -12,10 +12,11 @@ from ops.core.workspace import Workspace
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.looks import confidence_at
 from pipelines.pages import write_between
+from tests.bench.row import sized
 from tests.unit.test_promotion_looks import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 
 MARK = "<!-- made by `make gate` -->"
-CHALLENGERS, CHAMPIONS = 1000, 300
+CHALLENGERS, CHAMPIONS = sized(1000, 20), sized(300, 3)
 
 
 class Row(NamedTuple):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.benchmarks.base import Loaded
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.config import BenchmarkSource, Grading
 from ops.core.problem import Split
@@ -42,13 +43,18 @@ SETS = {
 }
 
 
-def grade_set(folder: Path, name: str) -> Golds:
-    """Load one set through the file source, as a recipe would, and grade its gold answers."""
+def load_set(folder: Path, name: str) -> Loaded:
+    """Load one set through the file source, as a recipe would."""
     benchmark, split, file = SETS[name]
     path = str((folder / f"{file}.jsonl.gz").resolve())
     source = BenchmarkSource(source="file", train_file=path if split == "train" else None,
                              test_file=path if split == "test" else None)  # fmt: skip
-    loaded = BENCHMARKS[benchmark].read(split, source, Workspace(folder), 0)
+    return BENCHMARKS[benchmark].read(split, source, Workspace(folder), 0)
+
+
+def grade_set(folder: Path, name: str) -> Golds:
+    """Load one set and grade its gold answers."""
+    loaded = load_set(folder, name)
     began = time.monotonic()
     verdicts = grade_gold(loaded.problems)
     return Golds(verdicts, len(loaded.rejected), time.monotonic() - began, graded_on(loaded.problems))

@@ -22,13 +22,12 @@ from typing import Any
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade_many
-from ops.grading.folders import sandbox_folder
 from ops.grading.isolation import bubblewrap, isolation, own_libraries
 from tests.bench.forms import bare_math_verify, cpu_s
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
-PROGRAMS, AT_ONCE, ROUNDS = 40, 2, 4
-CHOICES, FORMULAS, EVERY = 14_042, 5_000, 10
+PROGRAMS, AT_ONCE, ROUNDS = sized(40, 4), 2, sized(4, 1)
+CHOICES, FORMULAS, EVERY = sized(14_042, 500), sized(5_000, 100), 10
 """Sizes of MMLU's test split and of ten runs of MATH500; math-verify reads every tenth."""
 ENDS = ("Answer: {}", "The answer is ({}).", r"So it is \boxed{{{}}}.", "**{}**", "Therefore, option {} is correct.")
 LETTER = re.compile(r"\b[A-Z]\b")
@@ -43,6 +42,9 @@ SEED = 0
 
 def rows() -> list[Row]:
     """Time for one response: wall-clock for programs, which run in processes of their own, else CPU time."""
+    if isolation() != "bubblewrap":
+        print("grading: bubblewrap does not work on this machine: the row on programs is left out")
+        return [_choices(), _formulas()]
     return [_programs(), _choices(), _formulas()]
 
 
@@ -51,8 +53,6 @@ def rows() -> list[Row]:
 
 def _programs() -> Row:
     """Both run `AT_ONCE` at a time; the fastest of rounds in turn counts, since other work only adds."""
-    if isolation() != "bubblewrap":
-        raise SystemExit("error: bubblewrap does not work on this machine: no program is graded here")
     ours, bare = [], []
     for number in range(ROUNDS):
         sources = [_source(number * PROGRAMS + i) for i in range(PROGRAMS)]
@@ -84,9 +84,8 @@ def _start_programs(sources: list[str]) -> None:
     python = os.path.realpath(sys.executable)
 
     def start(source: str) -> None:
-        with sandbox_folder() as folder:
-            command = [*bubblewrap(folder, own_libraries()), python, "-I", "-S", "-c", source]
-            subprocess.run(command, input="50\n", env={}, capture_output=True, text=True, check=True)
+        command = [*bubblewrap(own_libraries()), python, "-I", "-S", "-c", source]
+        subprocess.run(command, input="50\n", env={}, capture_output=True, text=True, check=True, timeout=240)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(start, sources))

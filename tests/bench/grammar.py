@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 from ops.workflow.grammar import Step, Workflow, parse
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
-COUNT = 20_000
-ROUNDS = 5
+COUNT = sized(20_000, 200)
+ROUNDS = sized(5, 1)
 REASONING = "The question has two parts, so two models look at it from different ends before a third one decides. " * 3
 HOSTILE = {
     "quotes": 'subtasks = ["' + '"' * 1_000_000,

@@ -15,9 +15,9 @@ from unittest.mock import patch
 from ops.config import ColdStart, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
-STEPS = 6
+STEPS = sized(6, 2)
 """The first step of each side is left out: it allocates."""
 LATENCY = 0.3
 """Of every call of a worker (s), in the rows on workers that take their time."""

@@ -17,7 +17,7 @@ from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
 from ops.core.problem import Problem
-from ops.core.response import Message
+from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.report import percent
@@ -30,7 +30,7 @@ from ops.miniature.problems import generate
 from ops.miniature.provider import tokens
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
-from ops.workflow.execution import OPINION, worker_messages
+from ops.workflow.execution import worker_messages
 from pipelines.pages import write_between
 
 DOC = Path("docs") / "miniature.md"
@@ -59,12 +59,12 @@ class Bench:
         for index, step in enumerate(graph.steps):
             messages = worker_messages(graph, index, worker_prompt(problem), responses)
             key = f"{step.worker}{messages}"
-            responses[index], price = self._ask(POOL.names[step.worker], messages, sample + OPINION * asked[key])
+            responses[index], price = self._ask(POOL.names[step.worker], messages, Sample(sample, asked[key]))
             asked[key] += 1
             usd += price
         return responses[len(graph.steps) - 1], usd
 
-    def _ask(self, name: str, messages: list[Message], sample: int) -> tuple[str, float]:
+    def _ask(self, name: str, messages: list[Message], sample: Sample) -> tuple[str, float]:
         key = f"{name}{sample}{messages}"
         if key not in self._answers:
             worker = POOL.worker(name)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+SMALL = bool(os.environ.get("PODIUM_BENCH_SMALL"))
+"""Whether benchmarks and tables run at a size that only shows that they run: no bound is judged."""
+
+
+def sized(whole: int, small: int) -> int:
+    """A benchmark's size: `whole`, or `small` where PODIUM_BENCH_SMALL is set."""
+    return small if SMALL else whole
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from ops.curation.mix import choose_in_domain
 from ops.curation.selector import Evidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
 from pipelines.pages import write_between
+from tests.bench.row import sized
 
 DOC = Path("docs") / "curation.md"
 MARK = "<!-- made by `make selectors` -->"
@@ -36,7 +37,7 @@ OUTCOMES = Path("outcomes") / "livecodebench_leaderboard_2024-02.json.gz"
 SAMPLES = 10
 """Samples behind each published pass rate."""
 GROUPS = (8, 64)
-POOLS = 20
+POOLS = sized(20, 2)
 ALONE = "signal, `rescued: 0`"
 PICKED = 0.25
 """Share of the questions that a selector may keep."""

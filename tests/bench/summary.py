@@ -13,9 +13,9 @@ import pandas as pd
 from ops.evaluation.rows import ScoreRow, Usage
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import contrasts, question_means
-from tests.bench.row import Row
+from tests.bench.row import Row, sized
 
-SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, 2500, 4
+SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, sized(2500, 50), 4
 TURNS = 3
 BY_PANDAS = "a frame of them grouped by pandas"
 COLUMNS = ("benchmark", "problem_id", "correct", "unscorable", "tokens", "cost_usd", "latency_s", "steps", "format_ok")

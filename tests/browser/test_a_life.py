@@ -33,7 +33,7 @@ RECIPE = {
     "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},
     "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 4, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 16,

@@ -131,7 +131,9 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     offered = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "analyst", "editor")]
     steps = (Step(0, "Compute."), Step(1, "Look it up."), Step(2, "Idle."), Step(3, "Combine both.", (0, 1)))
     with ThreadPoolExecutor(1) as thread:  # Playwright's own event loop runs in this one
-        trace = thread.submit(asyncio.run, execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))).result()
+        trace = thread.submit(asyncio.run, execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))).result(
+            720
+        )
     with connected(workspace) as client:
         import mlflow
 

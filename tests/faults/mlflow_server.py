@@ -50,7 +50,7 @@ class MlflowServer:
         """SIGKILL for it and its workers."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._process.wait(240)
             self._process = None
         if self._log is not None:
             self._log.close()

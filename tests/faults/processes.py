@@ -32,11 +32,11 @@ class Process:
         """End it by SIGKILL; whether it was still running."""
         running = self._process.is_alive()
         self._process.kill()
-        self._process.join()
+        self._process.join(240)
         return running
 
     def outcome(self) -> Any:
         """What it sends in the end. Raises `EOFError` when it was killed."""
         outcome = self._end.recv()
-        self._process.join()
+        self._process.join(240)
         return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, NamedTuple
 
-Meaning = Literal["account", "key", "configuration", "too long", "refusal", "later"]
+Meaning = Literal["account", "key", "model", "rejection", "too long", "refusal", "later"]
 
 
 class Sent(NamedTuple):
@@ -73,13 +73,13 @@ SENT = (
     _openai("dashscope arrears", "account", 400, "Access denied, your account is overdue.", "Arrearage", "Arrearage"),
     _google("google key", "key", 400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"),
     _openai(
-        "openai parameter", "configuration", 400,
+        "openai parameter", "rejection", 400,
         "Unsupported value: 'temperature' does not support 0.2 with this model.", "invalid_request_error",
         "unsupported_value",
     ),
-    _openai("unheard of", "configuration", 400, "The stars are not right.", "some_error", None),
-    _openai("deepseek format", "configuration", 422, "Failed to deserialize the body", "invalid_request_error", None),
-    _openai("model", "configuration", 404, "The model `m` does not exist", "invalid_request_error", "model_not_found"),
+    _openai("unheard of", "rejection", 400, "The stars are not right.", "some_error", None),
+    _openai("deepseek format", "rejection", 422, "Failed to deserialize the body", "invalid_request_error", None),
+    _openai("model", "model", 404, "The model `m` does not exist", "invalid_request_error", "model_not_found"),
     _openai(
         "openai context", "too long", 400, "Your input exceeds the context window of this model.",
         "invalid_request_error", "context_length_exceeded",

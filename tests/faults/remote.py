@@ -34,7 +34,7 @@ class FaultServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.communicate(timeout=240)
 
     def order(self, **values: Any) -> dict[str, Any]:
         """Set `plan`, `rate`, `faults`, `latency_s`, `seed`; returns `busy`, `most_busy`, `planned`."""

@@ -18,7 +18,8 @@ FAULTS = (
     "429", "429 after", "500", "503", "hang", "reset", "reset mid-body", "truncated JSON", "empty choices",
     "empty text", "trickle", "wrong model", "401", "huge", "huge in chunks",
 )  # fmt: skip
-"""What it can be told to do, beside a status of three digits and JSON of a `status` and a `body`.
+"""What it can be told to do, beside a status of three digits and JSON: of a `status`, a `body` and `headers`, or of
+`says`, a message's `content` and other fields with its `finish_reason`.
 
 Anything else, "ok" for one, is a whole answer ("echo": one that quotes all messages).
 """
@@ -26,6 +27,21 @@ RETRY_AFTER_S = 0.3
 HANG_S = 30.0
 HUGE_BYTES = 50_000_000
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 5
+"""Of short texts."""
+BLANK_REJECTED = json.dumps(
+    {
+        "status": 400,
+        "body": {
+            "error": {
+                "code": 400,
+                "message": "* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have "
+                "one initialized field",
+                "status": "INVALID_ARGUMENT",
+            }
+        },
+    }
+)
+"""What Gemini sends where a message is empty; the server does with `rejects_blank`."""
 
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -36,12 +52,13 @@ class Server:
     def __init__(self, log: Path) -> None:
         self.plan: list[str] = []
         self.rate, self.faults, self.latency_s, self.status_s = 0.0, list(FAULTS), 0.0, 0.0
+        self.rejects_blank = False
         self.random = random.Random(0)
         self.busy = self.most_busy = 0
         self.log = log.open("a", encoding="utf-8", buffering=1)
 
     def control(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Take new orders (`plan`, `rate`, `faults`, `latency_s`, `seed`); tell the state."""
+        """Take new orders (`plan`, `rate`, `faults`, `latency_s`, `seed`, `rejects_blank`); tell the state."""
         if "seed" in values:
             self.random = random.Random(values.pop("seed"))
         for name, value in values.items():
@@ -80,6 +97,8 @@ class Server:
     async def answer(self, body: dict[str, Any], key: str, writer: asyncio.StreamWriter) -> None:
         """Do the next step to this request. Raises `ConnectionError` where the connection is to end."""
         step = self.next_step()
+        if self.rejects_blank and not all(message["content"].strip() for message in body["messages"]):
+            step = BLANK_REJECTED
         self.note("came", body, step, key)
         await asyncio.sleep(self.latency_s)
         if step == "hang":
@@ -108,7 +127,10 @@ def answer(step: str, body: dict[str, Any], key: str) -> Reply:
     """What `step` sends in the end. An error quotes prompt and key, as providers' errors do."""
     if step.startswith("{"):
         order = json.loads(step)
-        return reply(order["status"], order["body"])
+        if "says" not in order:
+            return reply(order["status"], order["body"], order.get("headers"))
+        reason = order["says"].pop("finish_reason", "stop")
+        return completion(body, [choice_of(order["says"], reason)])
     if step[:3].isdigit():
         said = f"no, and you said {json.dumps(body['messages'])} with the key {key}"
         error = {"message": said, "type": "x", "code": "some_code"}
@@ -120,19 +142,32 @@ def answer(step: str, body: dict[str, Any], key: str) -> Reply:
         return reply(int(step[:3]), {"error": error}, headers)
     texts = [message["content"] for message in body["messages"]]
     text = {"empty text": "", "echo": "\n".join(["You asked:", *texts])}.get(step, f"Answer: {len(texts[-1])}")
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choices = [] if step == "empty choices" else [choice_of({"content": text}, "stop")]
+    return completion(body, choices, model="another-model" if step == "wrong model" else body["model"])
+
+
+def choice_of(fields: dict[str, Any], finish_reason: str) -> dict[str, Any]:
+    return {"index": 0, "message": {"role": "assistant", **fields}, "finish_reason": finish_reason}
+
+
+def completion(body: dict[str, Any], choices: list[dict[str, Any]], model: str = "") -> Reply:
+    """A whole answer to the request in `body`; its usage is plausible for the texts."""
+    prompt_chars = sum(len(message["content"]) for message in body["messages"])
+    written = sum(len(choice["message"].get("content") or "") for choice in choices)
+    prompt_tokens = max(PROMPT_TOKENS, prompt_chars // 100)
+    completion_tokens = max(COMPLETION_TOKENS, written // 100)
     return reply(
         200,
         {
             "id": "x",
             "object": "chat.completion",
             "created": 1,
-            "model": "another-model" if step == "wrong model" else body["model"],
-            "choices": [] if step == "empty choices" else [choice],
+            "model": model or body["model"],
+            "choices": choices,
             "usage": {
-                "prompt_tokens": PROMPT_TOKENS,
-                "completion_tokens": COMPLETION_TOKENS,
-                "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": completion_tokens,
+                "total_tokens": prompt_tokens + completion_tokens,
             },
         },
     )

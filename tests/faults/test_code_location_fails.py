@@ -46,7 +46,9 @@ def test_the_ui_is_told_why_the_code_location_does_not_load(
         (recipes / "quickstart.yaml").write_text("name: [", encoding="utf-8")
     client = "from dagster_graphql.cli import main; main()"
     command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
-    done = subprocess.run(command, cwd=project.root, env=os.environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=project.root, env=os.environ, capture_output=True, text=True, check=False, timeout=480
+    )
     [answer] = [line for line in done.stdout.splitlines() if line.startswith("{")] or [done.stdout + done.stderr]
     [entry] = json.loads(answer)["data"]["workspaceOrError"]["locationEntries"]
     found = entry["locationOrLoadError"]

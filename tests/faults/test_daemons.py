@@ -47,7 +47,7 @@ def daemon(workspace: Workspace, log: Path) -> Iterator[subprocess.Popen[bytes]]
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.wait(960)
 
 
 def wait(reached: object, log: Path) -> None:
@@ -62,7 +62,9 @@ def launch(workspace: Workspace, job: str, config: dict[str, object], folder: Pa
     given = folder / f"{job}.yaml"
     given.write_text(yaml.safe_dump(config), encoding="utf-8")
     command = ["job", "launch", *code_location(workspace), "--job", job, "--config", str(given)]
-    subprocess.run([sys.executable, "-m", "dagster", *command], cwd=workspace.root, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "dagster", *command], cwd=workspace.root, check=True, capture_output=True, timeout=960
+    )
 
 
 @pytest.fixture

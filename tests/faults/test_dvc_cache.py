@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def dvc(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [program(Workspace(root)), *arguments], cwd=root, capture_output=True, text=True, check=False
+        [program(Workspace(root)), *arguments], cwd=root, capture_output=True, text=True, check=False,
+        timeout=240,
     )
 
 
@@ -27,7 +28,7 @@ def workspace(tmp_path: Path) -> Workspace:
     (root / "data" / "raw").mkdir(parents=True)
     shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
     (root / "dvc.yaml").write_text("stages:\n  one:\n    cmd: python -m absent\n    outs: [data/raw]\n")
-    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True, timeout=240)
     return Workspace(root)
 
 

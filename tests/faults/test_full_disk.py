@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests import needs
 from tests.releases import empty_store
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap makes the file system: no bwrap")
+pytestmark = needs.bubblewrap  # which makes the small file system
 
 
 def on_a_small_disk(tmp_path: Path, size: int, *words: str) -> dict[str, Any]:
@@ -24,7 +24,9 @@ def on_a_small_disk(tmp_path: Path, size: int, *words: str) -> dict[str, Any]:
     inside = ["bwrap", "--dev-bind", "/", "/", "--size", str(size), "--tmpfs", str(disk), "--die-with-parent"]
     program = [sys.executable, "-m", "tests.faults.full_store", str(disk), *words]
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    ran = subprocess.run([*inside, *program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [*inside, *program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=480
+    )
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return found

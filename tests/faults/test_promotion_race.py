@@ -60,7 +60,7 @@ def started(workspace: Workspace, *words: str) -> Iterator[subprocess.Popen[str]
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.wait(480)
 
 
 def go(process: subprocess.Popen[str]) -> None:

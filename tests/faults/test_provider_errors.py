@@ -10,7 +10,7 @@ import pytest
 
 from ops.conductor.rollout import roll_out
 from ops.config import Prompting, Worker
-from ops.core.errors import AccountError, ConfigError, ContextTooLong, WorkerRefused, WorkerUnreachable
+from ops.core.errors import AccountError, ConfigError, ContextTooLong, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
@@ -22,8 +22,8 @@ from tests.faults.remote import FaultServer
 MakeClient = Callable[..., WorkerClient]
 MODELS = ("openai/some-model", "hosted_vllm/some-model")
 RAISED: dict[Meaning, type[Exception]] = {
-    "account": AccountError, "key": ConfigError, "configuration": ConfigError, "too long": ContextTooLong,
-    "refusal": WorkerRefused, "later": WorkerUnreachable,
+    "account": AccountError, "key": ConfigError, "model": ConfigError, "rejection": RequestRejected,
+    "too long": ContextTooLong, "refusal": WorkerRefused, "later": WorkerUnreachable,
 }  # fmt: skip
 KEY = "sk-loopback-0123456789abcdefghijkl"
 QUESTION = "Which of the seven planets has the credit balance that is too low for a rate limit of its own?"
@@ -58,24 +58,26 @@ def test_only_what_the_workflow_chose_is_rewarded(server: FaultServer, make_clie
     workflow = Workflow((Step(0, "first"), Step(0, "second", "all")))
     server.order(plan=["ok", sent.step])
     run = execute(workflow, QUESTION, Team([worker], client))
-    if sent.meaning in ("account", "key", "configuration"):
+    if sent.meaning in ("account", "key", "model"):
         with pytest.raises(ConfigError):
             asyncio.run(run)
         return
     trace = asyncio.run(run)
-    wanted = {"too long": "too_long", "refusal": "refused", "later": "unreachable"}[sent.meaning]
+    statuses = {"too long": "too_long", "refusal": "refused", "rejection": "rejected", "later": "unreachable"}
+    wanted = statuses[sent.meaning]
     assert (trace.status, trace.steps[1].status, trace.answer) == (wanted, wanted, None)
     assert worker.name in trace.error
 
 
 def test_their_rewards(server: FaultServer, make_client: MakeClient) -> None:
-    """Half for a refusal and a context that is too long, none at all for an outage."""
+    """Half for a refusal, a rejection and a context that is too long, none for an outage."""
     problem = Problem(
         id="1", benchmark="rlpr", domain="rlpr", split="train", grader="text", question=QUESTION, answer="none"
     )
     client, worker = make_client(), server.worker(retries=0)
     text = Workflow.single(0).render()
-    for name, reward in (("openai flagged", 0.5), ("vllm context", 0.5), ("google per minute", None)):
+    rewards = {"openai flagged": 0.5, "unheard of": 0.5, "vllm context": 0.5, "google per minute": None}
+    for name, reward in rewards.items():
         server.order(plan=[next(sent.step for sent in SENT if sent.name == name)])
         [rollout] = asyncio.run(roll_out([text], [problem], Team([worker], client, Prompting())))
         assert rollout.reward == reward, name
@@ -83,17 +85,18 @@ def test_their_rewards(server: FaultServer, make_client: MakeClient) -> None:
 
 def test_an_unknown_400_is_shown_in_the_providers_words(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=[json.dumps({"status": 400, "body": {"error": {"message": "Unknown parameter: top_q"}}})])
-    with pytest.raises(ConfigError, match="Unknown parameter: top_q"):
+    with pytest.raises(RequestRejected, match="Unknown parameter: top_q"):
         ask(make_client(), server.worker())
 
 
 def test_a_worker_may_name_the_words_of_its_refusals(server: FaultServer, make_client: MakeClient) -> None:
     step = json.dumps({"status": 400, "body": {"error": {"message": "We would rather not."}}})
     server.order(plan=[step, step])
-    with pytest.raises(ConfigError, match="refuses_with"):
+    with pytest.raises(RequestRejected):
         ask(make_client(), server.worker())
-    with pytest.raises(WorkerRefused):
+    with pytest.raises(WorkerRefused) as caught:
         ask(make_client(), server.worker(refuses_with=["would rather NOT"]))
+    assert type(caught.value) is WorkerRefused
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -107,9 +110,8 @@ def test_a_quoted_prompt_is_not_the_providers_opinion(
     prompt = f"Explain in one line of plain words to a child of nine what '{trap}' may mean in an error's text."
     step = json.dumps({"status": 400, "body": {"error": {"message": f"cannot read {json.dumps(prompt)}: stray quote"}}})
     server.order(plan=[step] * 3)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(RequestRejected) as caught:
         ask(make_client(), server.worker(model=model, retries=1), prompt)
-    assert type(caught.value) is ConfigError
     assert "cannot read" in str(caught.value)
     assert "stray quote" in str(caught.value)
     assert "child of nine" not in str(caught.value)
@@ -123,7 +125,7 @@ def test_what_is_shown_holds_neither_key_nor_prompt(
     secret = "The gold answer\nis \\frac{1}{2} \"of\" what Ünal said."
     said = f"bad request by {KEY} (sk-lo****ijkl): {json.dumps(json.dumps([secret]))} and {secret!r} so {secret[4:24]}"
     server.order(plan=[json.dumps({"status": 400, "body": {"error": {"message": said}}})])
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(RequestRejected) as caught:
         ask(make_client(), server.worker(api_key_env="LOOPBACK_KEY"), secret)
     shown = str(caught.value)
     assert "bad request by" in shown

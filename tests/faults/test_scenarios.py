@@ -77,12 +77,12 @@ def test_killed_several_times_each_answer_is_had_once(server: FaultServer, tmp_p
         process, goal = start(), served() + chance.randint(5, 15)
         while served() < goal and process.poll() is None:
             time.sleep(0.01)
-        assert process.poll() is None, process.communicate()[0]
+        assert process.poll() is None, process.communicate(timeout=480)[0]
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.communicate(timeout=480)
         time.sleep(0.3)  # what the server was about to say to the dead
     process = start()
-    printed = process.communicate()[0]
+    printed = process.communicate(timeout=480)[0]
     assert process.returncode == 0, printed
     # Before it a warning: some questions had to wait until the killed calls could no longer be answered.
     assert printed.splitlines()[-1].split()[0] == str(precache_run.PROBLEMS), printed

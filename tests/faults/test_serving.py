@@ -14,6 +14,7 @@ import pytest
 
 from ops.config import Pool
 from ops.workflow.grammar import Step, Workflow
+from tests.faults.misbehaving import PAID_USD, says, sends
 from tests.faults.remote import FaultServer
 from tests.serving.running import Running
 
@@ -109,7 +110,7 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
             threading.Event().wait(0.05)
         enough.set()
         for asker in askers:
-            asker.result()  # no request failed
+            asker.result(240)  # no request failed
     led_round = [account for account in accounts if account["detours"]]
     assert led_round and accounts[-1] in led_round
     for account in led_round:
@@ -130,3 +131,27 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         fleet.ask("Why anybody?")
     assert (raised.value.status_code, raised.value.code) == (502, "workers_unreachable")
     assert "retry-after" in raised.value.response.headers
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet) -> None:
+    fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])
+    account = fleet.ask("Why blank?")
+    [detour] = account["detours"]
+    assert (detour["reason"], detour["worker"], detour["then"]) == ("empty", "first", "rewritten")
+    assert "max_tokens" in detour["error"]
+    assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
+    assert fleet.calls("first") == 1
+
+    fleet.endpoints["first"].order(faults=[sends(400, "The stars are not right.")])
+    [detour] = fleet.ask("Why rejected?")["detours"]
+    assert (detour["reason"], detour["then"]) == ("rejected", "rewritten")
+    assert "The stars are not right." in detour["error"]
+
+    for endpoint in fleet.endpoints.values():
+        endpoint.order(rate=1.0, faults=[says(" ", "length")])
+    with pytest.raises(openai.APIStatusError) as raised:
+        fleet.ask("Why anything?")
+    assert (raised.value.status_code, raised.value.code) == (502, "empty_answer")
+    assert raised.value.response.headers["x-should-retry"] == "false"

@@ -97,6 +97,7 @@ def test_what_does_not_begin_is_told_where_nobody_sees_it(workspace: Workspace, 
         process = subprocess.run(
             [*PODIUM, "run"], cwd=workspace.root, env=os.environ | {"PODIUM_ROOT": str(workspace.root)},
             stdout=subprocess.DEVNULL, stderr=stderr if person else subprocess.DEVNULL, check=False,
+            timeout=480,
         )  # fmt: skip
     finally:
         os.close(stderr)
@@ -109,7 +110,15 @@ def test_what_does_not_begin_is_told_where_nobody_sees_it(workspace: Workspace, 
         assert "nowhere" in entry.notice.text
 
 
-def test_what_is_stopped_where_nobody_sees_it_is_told(workspace: Workspace) -> None:
+def test_a_stopped_run_without_a_terminal_sends_an_alert_and_closes_its_output(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A `tail` that outlives its run, as one started in the moment of the signal does, would hold the pipe open.
+    tail = workspace.root / "programs" / "tail"
+    tail.parent.mkdir()
+    tail.write_text("#!/bin/sh\ntrap '' TERM\nsleep 200\n", encoding="utf-8")
+    tail.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tail.parent}{os.pathsep}{os.environ['PATH']}")
     process = start_run(workspace.root)
     try:
         assert process.stdout is not None
@@ -117,11 +126,11 @@ def test_what_is_stopped_where_nobody_sees_it_is_told(workspace: Workspace) -> N
             if line.startswith("problems"):  # the first stage's name
                 break
         os.killpg(process.pid, signal.SIGTERM)
-        rest, _ = process.communicate()
+        rest, _ = process.communicate(timeout=120)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130, rest
+    assert process.returncode == 143, rest
     entry = told(workspace)
     assert entry.notice.title == "lifecycle failed"
     assert "interrupted" in entry.notice.text.lower()

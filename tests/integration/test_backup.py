@@ -70,7 +70,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
     finally:
         ended.set()
         for thread in threads:
-            thread.join()
+            thread.join(240)
     assert set(said) == {"ledger", "cache", "registry", "registry's artifacts", "snapshots"}
     restore(there, tmp_path / "copy.tar")
 

@@ -56,7 +56,7 @@ RECIPE: dict[str, Any] = {
     "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
     "policy": {"kind": "scratch", "vocabulary": 600, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
     # Workflows at random: so the policy gives confidential questions to workers that quote them.
-    "cold_start": {"steps": 120, "batch": 16, "learning_rate": 3e-3, "success_share": 0.0},
+    "cold_start": {"steps": 120, "batch": 16, "learning_rate": 3e-3, "success_share": 0.0, "least_valid": 0},
     "grpo": {
         "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 56,
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
@@ -93,7 +93,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
                 env=os.environ
                 | LOUD
                 | {"PODIUM_ROOT": str(workspace.root), "TMPDIR": str(folder / "tmp"), KEY_VARIABLE: KEY},
-                cwd=workspace.root, stdout=printed, stderr=subprocess.STDOUT, check=False,
+                cwd=workspace.root, stdout=printed, stderr=subprocess.STDOUT, check=False, timeout=720,
             )  # fmt: skip
         assert done.returncode == 0, (folder / "printed.log").read_text(encoding="utf-8")[-3000:]
         return Life(folder, workspace, server.log())

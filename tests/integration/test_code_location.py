@@ -24,7 +24,7 @@ def test_the_code_location_is_podium_and_runs_of_the_command_line_belong_to_it(
     prepare(project)
     client = "from dagster_graphql.cli import main; main()"
     command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
-    done = subprocess.run(command, cwd=project.dagster_home, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=project.dagster_home, capture_output=True, text=True, check=True, timeout=240)
     [answer] = [line for line in done.stdout.splitlines() if line.startswith("{")]  # beside the server's log
     [repository] = json.loads(answer)["data"]["repositoriesOrError"]["nodes"]
     assert repository["location"]["name"] == "podium"

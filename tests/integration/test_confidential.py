@@ -70,7 +70,8 @@ def podium(project: Workspace) -> Podium:
         "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
         "benchmarks": {**{name: {"train": 8, "test": 2} for name in TRAINED}, "gpqa_diamond": gpqa},
         "curation": {"per_domain": 2, "selector": "uniform", "near_duplicate_jaccard": 0.8},
-        "policy": {"kind": "scratch"},
+        "policy": {"kind": "scratch", "max_tokens": 1536},
+        "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
         "cold_start": {},
     }
     (project.config / "recipes" / "secret.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -33,7 +33,8 @@ RECIPE: dict[str, Any] = {
     "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
     "benchmarks": {name: {"train": 12, "test": 2} for name in TRAINED},
     "curation": {"per_domain": 3, "shortlist_factor": 1.5, "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch"},
+    "policy": {"kind": "scratch", "max_tokens": 1536},
+    "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
     "cold_start": {},
 }
 SEED = 3
@@ -51,7 +52,7 @@ class History(NamedTuple):
 def git(root: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     command = ["git", "-C", str(root), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=720).stdout
 
 
 def dvc(root: Path, *arguments: str) -> str:
@@ -59,7 +60,7 @@ def dvc(root: Path, *arguments: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
     environment["PATH"] = os.pathsep.join([str(script(root.with_name("bin")).parent), environment["PATH"]])
     command = [program(Workspace(root)), *arguments]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment, timeout=720)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

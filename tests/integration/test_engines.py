@@ -38,7 +38,7 @@ def measured(name: str, folder: Path) -> dict[str, float]:
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     command = [sys.executable, "-m", "tests.integration.engine", str(ROOT / "config" / "deepspeed" / name)]
     environment = os.environ | ranks | {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(folder)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=720)
     assert done.returncode == 0, done.stderr[-2000:]
     last: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return last

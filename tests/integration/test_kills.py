@@ -63,7 +63,7 @@ class Killed(NamedTuple):
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Killed:
     settings = {"steps": STEPS, "checkpoint_every": EVERY, "learning_rate": 1e-3, "temperature": 1.5, **request.param}
     whole, killed = (tiny_plan(tmp_path_factory.mktemp(name), **settings) for name in ("whole", "killed"))
-    assert started(*whole).wait() == 0
+    assert started(*whole).wait(2400) == 0
     random, made = Random(12), Killed(whole, killed, [], [], [])
     for kill, step in enumerate(sorted(random.sample(range(1, LATEST), KILLS))):
         trainer = started(*killed)
@@ -74,11 +74,11 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         family = launcher.children(recursive=True)
         for process in struck(launcher, family, kill):
             process.kill()
-        made.statuses.append(trainer.wait())
+        made.statuses.append(trainer.wait(2400))
         made.orphans.extend(psutil.wait_procs(family, timeout=60)[1])
         checkpoint = last_checkpoint(killed[1] / CHECKPOINTS)
         made.checkpoints.append(step_of(checkpoint) if checkpoint else 0)
-    assert started(*killed).wait() == 0
+    assert started(*killed).wait(2400) == 0
     return made
 
 

@@ -29,10 +29,15 @@ import yaml
 from assets.resources import SNAPSHOT, Podium
 from ops.cache import ResponseCache
 from ops.conductor.policy import PolicyCard
-from ops.config import Snapshot, load_pool
+from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
+from ops.planning.cost import StageCost, total
+from ops.planning.machine import this_machine
+from ops.planning.plan import make_plan
+from ops.planning.prices import Span
 from ops.release import registry
 from ops.release.champion import champion_of
+from ops.retraining import estimate
 from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
 from ops.training.run.plan import RESULT, RunResult
@@ -60,7 +65,7 @@ RECIPE = {
         "heads": 4,
         "max_tokens": 384,
     },
-    "cold_start": {"steps": 80, "batch": 16, "learning_rate": 3e-3},
+    "cold_start": {"steps": 80, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 4,
         "questions_per_step": 2,
@@ -90,6 +95,10 @@ class Life(NamedTuple):
     edit: Edit
     without_trainer: tuple[int, str]
     """Exit status and output of the run whose trainer was killed."""
+    planned_usd: tuple[float, float]
+    """What the plan expected and had at most, before anything was asked."""
+    spent_usd: float
+    """Booked by the whole run, its killed parts among it."""
 
 
 class Edit(NamedTuple):
@@ -106,7 +115,7 @@ def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> No
     """`kill -9` of the one process (not of its children) as soon as `reached`."""
     wait_for(process, reached)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.communicate(timeout=2400)
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> str:
@@ -122,7 +131,7 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
 def wait_for(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     while process.poll() is None and not reached():
         time.sleep(0.02)
-    assert process.poll() is None, f"ended too early:\n{process.communicate()[0]}"
+    assert process.poll() is None, f"ended too early:\n{process.communicate(timeout=2400)[0]}"
 
 
 def kill_trainer(process: subprocess.Popen[str], workspace: Workspace) -> tuple[int, str]:
@@ -131,7 +140,7 @@ def kill_trainer(process: subprocess.Popen[str], workspace: Workspace) -> tuple[
     for child in psutil.Process(process.pid).children(recursive=True):
         if "ops.training.grpo" in child.cmdline():
             child.kill()
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=2400)
     return process.returncode, printed
 
 
@@ -157,6 +166,7 @@ def curve(workspace: Workspace) -> list[dict[str, object]]:
 def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
     workspace = make(tmp_path_factory.mktemp("life") / "project")
     write_recipe(workspace)
+    usd = planned(workspace).usd
     kill_when(start_run(workspace.root, "mini"), lambda: calls(workspace) >= 20)
     without_trainer = kill_trainer(start_run(workspace.root, "mini"), workspace)
     steps = len(curve(workspace))
@@ -164,8 +174,16 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     begun = read_until(process, "precaching")
     edit_price(workspace)
     printed = begun + finish(process)
+    spent = sum(each.usd for each in Ledger(workspace.ledger).by_run().values())
     edit = act_on(workspace)
-    return Life(workspace, printed, run_here(workspace), steps, edit, without_trainer)
+    again = run_here(workspace)
+    return Life(workspace, printed, again, steps, edit, without_trainer, (usd.expected, usd.high), spent)
+
+
+def planned(workspace: Workspace) -> StageCost:
+    """What the plan expects of a whole run now."""
+    setup = Setup.read(workspace, "mini")
+    return total(make_plan(setup, this_machine(workspace)).stages)
 
 
 def write_recipe(workspace: Workspace) -> None:
@@ -215,7 +233,7 @@ def run_here(workspace: Workspace) -> str:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=2400)
     assert process.returncode == 0, printed
     return printed
 
@@ -262,6 +280,19 @@ def test_killed_it_goes_on_and_pays_for_no_response_twice(life: Life) -> None:
     assert 2 <= life.steps_when_killed <= 4
     stored = len(ResponseCache(life.workspace.cache))
     assert 0 < calls(life.workspace) <= stored
+
+
+def test_the_plan_is_within_a_quarter_of_the_ledger(life: Life) -> None:
+    expected, most = life.planned_usd
+    assert life.spent_usd == pytest.approx(expected, rel=0.25)
+    assert life.spent_usd <= most
+
+
+def test_what_is_finished_costs_nothing_more(life: Life) -> None:
+    """At ten times the prices by now: neither the plan nor the monthly schedule counts what is stored."""
+    assert planned(life.workspace).usd == Span.of(0.0)
+    monthly = estimate.life(Setup.read(life.workspace, "mini"))
+    assert monthly.usd == Span.of(0.0)
 
 
 def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:
@@ -368,7 +399,7 @@ def test_the_champion_answers_in_a_process_of_its_own(life: Life, tmp_path: Path
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        check=False,
+        check=False, timeout=2400,
     )
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout.rpartition("ANSWER ")[2])

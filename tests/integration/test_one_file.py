@@ -111,7 +111,7 @@ class Checkout:
         """What a process of its own, in which the copy is `ops`, prints as JSON."""
         done = subprocess.run(
             [sys.executable, "-c", START + script, str(self.root)],
-            capture_output=True, text=True, check=False, cwd=self.root,
+            capture_output=True, text=True, check=False, cwd=self.root, timeout=240,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,15 @@ import yaml
 from dagster._core.execution.backfill import BulkActionStatus
 
 from assets.resources import SNAPSHOT, Podium
+from ops.benchmarks.raw import evaluation_questions
 from ops.config import Snapshot
+from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
+from ops.evaluation.scores import save_rows
+from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.planning.prices import Span
+from ops.release.promotion import GateDecision
+from ops.retraining.decision import Decision
 from ops.retraining.estimate import Estimate
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
@@ -25,7 +34,7 @@ from pipelines.definitions import definitions
 from pipelines.retraining.by_hand import tell
 from pipelines.retraining.change import CHANGE, DEALING, RETRAINING, due
 from pipelines.retraining.schedules import CLOCKS
-from pipelines.retraining.sensor import ESTIMATE, pool_changed
+from pipelines.retraining.sensor import ESTIMATE, estimated, pool_changed
 from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
 
@@ -38,7 +47,8 @@ RECIPE = {
     "benchmarks": {name: {"train": 16, "test": 2} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
     "curation": {"per_domain": 4, "shortlist_factor": 1.0, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},
-    "policy": {"kind": "scratch"},
+    "policy": {"kind": "scratch", "max_tokens": 1536},
+    "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
     "cold_start": {},
 }
 SETTLE_S = 60.0
@@ -209,6 +219,31 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
     assert asked.change is not None and asked.recipe.name == "small"
     succeed(ticking.instance, launch(ticking.instance, ticking.job, request))
     assert "unchanged" in ticking.said(SETTLE_S)
+
+
+def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking) -> None:
+    """A worker is gone, the champion was scored without it, and it was decided that no training follows."""
+    ticking.change(without_the_last)
+    found = due(ticking.podium, ticking.workspace, ticking.instance)
+    before, change, setup = estimated(found), found.snapshot.change, found.podium.load()
+    assert [part.name for part in before.parts] == ["evaluation", "fine-tuning", "its evaluation"]
+    assert change is not None and before.usd.expected > 0
+    policy = ticking.workspace.runs / change.policy / "policy"
+    decided = ticking.workspace.outcome / "retraining"
+    try:
+        for name, questions in evaluation_questions(ticking.workspace, setup.recipe).items():
+            file = score_file(ticking.workspace, CONDUCTOR, policy, name)
+            save_rows([], file, origin=scores_origin(setup.asked_on(name), policy, questions))
+        scored = estimated(found)
+        assert scored.parts[0].usd == Span.of(0.0)
+        assert scored.parts[1:] == before.parts[1:], "nothing is known of the training yet"
+        key = found.snapshot.model_copy(update={"conductor": "champion"}).key
+        holds = Decision(fine_tune=False, why="the champion holds", standing=GateDecision(True, ()))
+        write_text(decided / f"{key}.json", json.dumps(holds.as_dict()))
+        assert [(part.name, part.usd.high) for part in estimated(found).parts] == [("evaluation", 0.0)]
+    finally:
+        shutil.rmtree(ticking.workspace.scores)
+        shutil.rmtree(decided, ignore_errors=True)
 
 
 def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> None:

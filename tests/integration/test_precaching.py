@@ -37,7 +37,7 @@ RECIPE: dict[str, Any] = {
     "benchmarks": {name: {"train": 12, "test": 2} for name in training_benchmarks()},
     "curation": {"per_domain": PER_DOMAIN, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},
-    "policy": {"kind": "scratch"},
+    "policy": {"kind": "scratch", "max_tokens": 4096},
     "cold_start": {},
     "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
 }
@@ -213,7 +213,7 @@ def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shor
         cwd=shortlisted.root,
         capture_output=True,
         text=True,
-        check=False,
+        check=False, timeout=720,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     summary = re.search(r"Workers\s+no call made, 0 answered from the cache, (\d+) replayed.*\$0 spent", run.stdout)

@@ -64,7 +64,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
             attempt(plan, folder)
     finally:
         ended.set()
-        killer.join()
+        killer.join(960)
     alive = [process.pid for process in trainers(folder)]
     checkpoint = last_checkpoint(folder / "checkpoints")
     before = booked(plan)

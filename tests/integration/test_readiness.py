@@ -65,7 +65,7 @@ def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(unready: Workspace) -> None:
     done = subprocess.run(
         [*PODIUM, "run", "unready"], cwd=unready.root, capture_output=True, text=True, check=False,
-        env={**os.environ, "PODIUM_ROOT": str(unready.root)},
+        env={**os.environ, "PODIUM_ROOT": str(unready.root)}, timeout=240,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("error: recipe 'unready' is not ready; missing:\n")
@@ -78,11 +78,15 @@ def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(unready: 
 def test_the_plan_says_the_same_and_ends_with_1(unready: Workspace) -> None:
     environment = {**os.environ, "PODIUM_ROOT": str(unready.root)}
     command = [*PODIUM, "plan", "unready"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=unready.root)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=unready.root, timeout=240
+    )
     assert done.returncode == 1
     assert named(done.stdout) >= set(EVERYTHING)
     other = [*command, "--gpus", "1x80"]
-    there = subprocess.run(other, capture_output=True, text=True, check=False, env=environment, cwd=unready.root)
+    there = subprocess.run(
+        other, capture_output=True, text=True, check=False, env=environment, cwd=unready.root, timeout=240
+    )
     differs = named(there.stdout) ^ named(done.stdout)
     assert differs - {"memory for evaluation"} == {"a GPU", "GPU memory"}  # which a large machine has
     assert [file.name for file in unready.root.glob(".podium")] == []

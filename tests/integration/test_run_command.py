@@ -19,7 +19,7 @@ def test_a_mistake_in_the_configuration_is_one_line(project: Workspace) -> None:
     values = yaml.safe_load((recipes / "quickstart.yaml").read_text(encoding="utf-8"))
     (recipes / "wrong.yaml").write_text(yaml.safe_dump({**values, "sed": 1}), encoding="utf-8")
     process = start_run(project.root, "wrong")
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=240)
     assert process.returncode == 1
     assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed)
 
@@ -30,7 +30,7 @@ def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:
     while "problems" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=240)
     assert process.returncode == 130, printed
     assert "The same command goes on from here" in printed
     assert "Traceback" not in printed

@@ -55,7 +55,8 @@ def learned(root: Path, *turns: Sequence[str], recursive: Recursive | None = Non
     module = {"ops.training.grpo": "tests.integration.prewritten"}
     arguments = [module.get(part, part) for part in command(plan, folder)]
     ran = subprocess.run(
-        arguments, cwd=ROOT, env=os.environ | environment(plan, folder), capture_output=True, text=True, check=False
+        arguments, cwd=ROOT, env=os.environ | environment(plan, folder), capture_output=True, text=True, check=False,
+        timeout=1920,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     policies = (plan.base_policy, folder / "policy")

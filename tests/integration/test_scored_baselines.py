@@ -23,7 +23,7 @@ from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.evaluation import score_baselines
 from ops.stages.problems import materialize_raw
-from ops.stages.responses import materialize_responses
+from ops.stages.responses import answer_evaluation, materialize_responses
 from tests.setups import without_workers
 
 ASKING = ("five_consensus", "solve_then_check", "prompted_conductor")
@@ -32,7 +32,7 @@ RECIPE: dict[str, Any] = {
     "pool": "few",
     "benchmarks": {name: {"train": 8, "test": 2} for name in ("math500", "mmlu", "rlpr")},
     "curation": {"per_domain": 2, "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch"},
+    "policy": {"kind": "scratch", "max_tokens": 4096},
     "cold_start": {},
     "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
     "evaluation": {"baselines": ["oracle", *ASKING]},
@@ -54,13 +54,13 @@ class Checkout:
         materialize_responses(setup, open_client(setup, "precaching"))
         materialize_mix(setup)
 
-    def write(self, usd: float = 1.0, temperature: float = 0.7) -> None:
+    def write(self, usd: float = 1.0, temperature: float = 0.7, **recipe: Any) -> None:
         """The pool: a worker that answers anything, and one that is never best."""
         workers = [
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
              "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
         ]  # fmt: skip
-        for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE)):
+        for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE | recipe)):
             (self.workspace.config / f"{file}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
     def setup(self) -> Setup:
@@ -79,6 +79,26 @@ def checkout(tmp_path: Path) -> Checkout:
     for folder in ("config", "data/few_shots", "data/knowledge"):
         shutil.copytree(resources() / folder, tmp_path / folder)
     return Checkout(Workspace(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("baselines", "asked"),
+    [
+        (None, {"solver", "librarian"}),
+        (["oracle"], {"solver", "librarian"}),
+        (["best_single", "five_consensus"], {"solver"}),
+        ([], {"solver"}),
+    ],
+)
+def test_workers_are_asked_alone_only_where_a_baseline_or_the_gate_needs_them(
+    checkout: Checkout, baselines: list[str] | None, asked: set[str]
+) -> None:
+    checkout.write(evaluation={"baselines": baselines} if baselines is not None else {})
+    setup = checkout.setup()
+    client = open_client(setup, "baseline")
+    rows = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    assert {cell.worker for cell in rows} == asked
+    assert client.counts.live == QUESTIONS * len(asked)
 
 
 def test_they_are_scored_once_and_again_only_when_something_else_is_asked(

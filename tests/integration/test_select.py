@@ -25,7 +25,7 @@ def home(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 def dagster(workspace: Workspace, *arguments: str) -> str:
     command = [sys.executable, "-W", "ignore", "-m", "dagster", *arguments, "-m", "pipelines.definitions"]
-    done = subprocess.run(command, cwd=workspace.root, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=workspace.root, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -179,7 +179,7 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
             finally:
                 going.set()
             for asker in askers:
-                asker.result()  # nothing was dropped: each response was a 200
+                asker.result(240)  # nothing was dropped: each response was a 200
         assert set(versions) == {"1", "2"}
         assert running.metric("podium_requests_total", status="200", route="/v1/chat/completions") == len(versions)
 
@@ -215,7 +215,7 @@ def test_what_is_in_flight_ends_before_the_server_does(tmp_path: Path, how: sign
         while running.metric("podium_in_flight") == 0:
             assert not asked.done()
         assert running.end(how) == 0
-        assert "42" in asked.result().choices[0].message.content
+        assert "42" in asked.result(240).choices[0].message.content
     assert "Traceback" not in running.text
 
 

@@ -44,7 +44,7 @@ RECIPE: dict[str, Any] = {
     "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
     "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
@@ -202,7 +202,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(ANYTHING), encoding="utf-8")
     (workspace.config / "retraining.yaml").write_text("settle_s: 10\nmin_oracle_rise: 0.5\n", encoding="utf-8")
     process = start_run(workspace.root, "edited")
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=2880)
     assert process.returncode == 0, printed
     with watching(workspace) as daemon:
         yield daemon
@@ -220,7 +220,7 @@ def watching(workspace: Workspace) -> Iterator[Watched]:
         log = stack.enter_context((workspace.state / "daemon.log").open("w"))
         turned = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "dagster", "sensor", "start", "pool_changed", *where],
-            cwd=workspace.dagster_home, capture_output=True, text=True, check=False,
+            cwd=workspace.dagster_home, capture_output=True, text=True, check=False, timeout=2880,
         )  # fmt: skip
         assert turned.returncode == 0, turned.stdout + turned.stderr
         daemon = subprocess.Popen(

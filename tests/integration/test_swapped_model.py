@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import yaml
 
 from assets.resources import Podium
 from ops.alerts.record import kept
+from ops.benchmarks.store import read_problems
+from ops.conductor.rollout import roll_out
 from ops.config import load_pool
 from ops.config.revisions import FILE
 from ops.core.workspace import Workspace
@@ -18,6 +21,8 @@ from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.stages.responses import materialize_responses
+from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.team import Team
 from pipelines.definitions import definitions
 from pipelines.retraining.change import due
 from tests.faults.remote import FaultServer
@@ -56,12 +61,24 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
     return project
 
 
+def execute_repeated_steps(podium: Podium) -> None:
+    """Ask the remote worker each question twice in one workflow, at six sample indices, as a training does."""
+    setup = podium.load()
+    problems = read_problems(setup.workspace.data / "shortlist.jsonl")
+    remote = setup.pool.names.index("remote")
+    again = Workflow((Step(remote, SOLVE), Step(remote, SOLVE), Step(remote, "Vote.", "all")))
+    team = Team(setup.pool.workers, open_client(setup, "evaluation"))
+    for index in range(6):
+        asyncio.run(roll_out([again.render()] * len(problems), problems, team, sample=index))
+
+
 def test_a_swapped_model_is_found_set_aside_and_planned_for(
     workspace: Workspace, server: FaultServer, tmp_path: Path
 ) -> None:
     podium = Podium(root=str(workspace.root), recipe="small")
     crown(workspace, podium)
     code = definitions(podium)
+    execute_repeated_steps(podium)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
 
         def night() -> dg.ExecuteInProcessResult:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ops.config import Pool, Price, Recipe, Versions, Worker
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.versioning import commit, data_settings, git_commit, push, revision, use_recipe, version
 from ops.versioning.dvc import program
@@ -34,7 +34,7 @@ stages:
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     command = ["git", "-C", str(folder), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=240).stdout.strip()
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_commits_at_the_same_time_wait_for_each_other(workspace: Workspace) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(240)
     assert failures == []
     assert version(workspace, "one") and version(workspace, "two")
 
@@ -134,7 +134,10 @@ def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
     with pytest.raises(DataError, match=r"dvc\.lock: \(file\): does not exist"):
         revision(workspace)
     (workspace.root / "dvc.lock").write_text("[", encoding="utf-8")
-    with pytest.raises(DataError, match="is no lock file"):
+    with pytest.raises(ConfigError, match=r"dvc\.lock: line 1: is not valid YAML"):
+        version(workspace, "one")
+    (workspace.root / "dvc.lock").write_text("stages: 1\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"dvc\.lock: stages: is not a mapping of stages"):
         version(workspace, "one")
     (workspace.root / "dvc.lock").write_text("stages: {}\n", encoding="utf-8")
     with pytest.raises(DataError, match="'one': is not recorded"):
@@ -278,7 +281,7 @@ def remote(workspace: Workspace, tmp_path: Path) -> Path:
 
 def dvc(root: Path, *arguments: str) -> str:
     command = [program(Workspace(root)), *arguments]
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=240).stdout
 
 
 def test_what_was_pushed_can_be_pulled_after_everything_local_is_gone(workspace: Workspace, remote: Path) -> None:

@@ -29,7 +29,7 @@ RECIPE = {
     "curation": {"per_domain": 4, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none"},
     "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
         "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
@@ -49,8 +49,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keep_out = shutil.ignore_patterns(".git", ".venv*", ".podium", "__pycache__", ".*_cache", "tests", "build", "raw")
     shutil.copytree(ROOT, folder / "source", ignore=keep_out)
     alone = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
-    subprocess.run([*PIP, "wheel", *alone, "./source", "--wheel-dir", str(folder)], cwd=folder, check=True)
-    [file] = folder.glob("podium-*.whl")
+    subprocess.run([*PIP, "wheel", *alone, "./source", "--wheel-dir", str(folder)], cwd=folder, check=True, timeout=720)
+    [file] = folder.glob("podium_conductor-*.whl")
     return file
 
 
@@ -68,7 +68,9 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (libraries / file.name).symlink_to(file)
     (site / "libraries.pth").write_text(f"{libraries}\n", encoding="utf-8")
     python = str(home / "bin" / "python")
-    subprocess.run([*PIP, "--python", python, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run(
+        [*PIP, "--python", python, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=720
+    )
     return home / "bin" / "podium"
 
 
@@ -80,7 +82,8 @@ def environment() -> dict[str, str]:
 
 def podium(command: Path, folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [str(command), *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+        [str(command), *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=False,
+        timeout=720,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -91,9 +94,10 @@ def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
     carried = ("config/recipes/quickstart.yaml", "config/pools/paper.yaml", "config/promotion.yaml", "mlflow/agent.py")
     carried += ("config/recipes/paper-code.yaml", "config/deepspeed/zero3-offload.json")
     carried += ("config/deepspeed/zero3.json", "data/knowledge/units.csv", "data/few_shots/mixed.yaml")
-    carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "params.yaml")
+    carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "params.yaml", "constraints.txt")
     assert {f"ops/files/{name}" for name in carried} <= names
-    assert {name.partition("/")[0] for name in names} <= {"ops", "assets", "pipelines", "podium-0.1.0.dist-info"}
+    folders = {"ops", "assets", "pipelines", "podium_conductor-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} <= folders
 
 
 def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ RECIPE = {
     "pool": "local-llm",
     "benchmarks": {name: {"train": 20, "test": 2} for name in training_benchmarks()},
     "curation": {"per_domain": PROBLEMS // 4, "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch"},
+    "policy": {"kind": "scratch", "max_tokens": 1536},
+    "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
     "cold_start": {},
 }
 
@@ -106,7 +107,7 @@ def precached(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], W
             second = _materialize(workspace, instance)
             started_again = log.stat().st_mtime_ns != written
         watch.ended.set()
-        watch.join()
+        watch.join(1200)
         assert not is_up(worker), "the asset leaves no server behind"
     return Precached(workspace, first, second, started_again, watch, load_responses(workspace.data / "responses"))
 

@@ -111,7 +111,7 @@ def in_process(folder: Path, chats: Sequence[Chat], scratch: Path) -> dict[str, 
     with (scratch / "vllm.log").open("wb") as log:
         subprocess.run(
             [PYTHON, "-m", "tests.local_llm.writing", folder, asked, texts],
-            cwd=ROOT, env=os.environ | quiet, stdout=log, stderr=subprocess.STDOUT, check=True,
+            cwd=ROOT, env=os.environ | quiet, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=1200,
         )  # fmt: skip
     read: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
     return read

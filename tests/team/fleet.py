@@ -83,7 +83,7 @@ class Fleet:
         """A person's command on this volume, which ends with that exit status; what it printed."""
         done = subprocess.run(
             [*PODIUM, *arguments], cwd=self.workspace.root, env=self.environment,
-            capture_output=True, text=True, check=False,
+            capture_output=True, text=True, check=False, timeout=240,
         )  # fmt: skip
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
@@ -92,7 +92,7 @@ class Fleet:
         """A power cut: the server and every run on it are gone at once."""
         group = self.machines[number].popen.pid
         os.killpg(group, signal.SIGKILL)
-        self.machines[number].popen.wait()
+        self.machines[number].popen.wait(240)
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:

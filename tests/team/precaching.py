@@ -49,7 +49,8 @@ def prepared(workspace: Workspace, url: str, store: S3, per_domain: int, concurr
         "name": "team", "pool": "remote", "grading": {"isolation": "resource_limits"},
         "benchmarks": {name: {"train": 4 * per_domain, "test": 2} for name in BENCHMARKS},
         "curation": {"per_domain": per_domain, "near_duplicate_jaccard": 1.0},
-        "prompting": {"style": "compact", "few_shots": "none"}, "policy": {"kind": "scratch"}, "cold_start": {},
+        "prompting": {"style": "compact", "few_shots": "none"},
+        "policy": {"kind": "scratch", "max_tokens": 4096}, "cold_start": {},
         "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
         "versions": {"push": True},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Real servers of a test's own, on free ports of loopback. What is not installed skips the test, saying so."""
+"""Real servers of a test's own, on free ports of loopback."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+
+from tests.needs import postgres_programs
 
 PATIENCE_S = 120.0
 
@@ -64,23 +66,17 @@ class Process:
                 self.popen.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(self.popen.pid, signal.SIGKILL)
-                self.popen.wait()
-
-
-def postgres_programs() -> Path:
-    """The folder of Postgres' programs; skips without."""
-    if found := shutil.which("initdb"):
-        return Path(found).parent
-    if folders := sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
-        return folders[-1].parent
-    pytest.skip("Postgres is not installed (Debian: apt install postgresql)")
+                self.popen.wait(240)
 
 
 class Postgres:
     """A Postgres server; databases are made with `database`."""
 
     def __init__(self) -> None:
-        self._programs, self.port = postgres_programs(), free_port()
+        programs = postgres_programs()
+        if programs is None:
+            raise RuntimeError("Postgres is not installed")
+        self._programs, self.port = programs, free_port()
         # Not in pytest's folder: that lets no other user through.
         self.folder = Path(tempfile.mkdtemp(prefix="podium-postgres-"))
         self._as: list[str] = []
@@ -92,7 +88,7 @@ class Postgres:
             self._as = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
             shutil.chown(self.folder, user)
         command = [str(self._programs / "initdb"), "-D", str(self.folder), "-U", "podium", "-A", "trust", "--no-sync"]
-        subprocess.run([*self._as, *command], check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run([*self._as, *command], check=True, stdout=subprocess.DEVNULL, cwd="/", timeout=PATIENCE_S)
         self._number = 0
         self._control("start", "-l", str(self.folder / "log"))
 
@@ -139,8 +135,6 @@ class Redis:
     """A Redis server that keeps what it holds in an append-only file."""
 
     def __init__(self, folder: Path) -> None:
-        if shutil.which("redis-server") is None:
-            pytest.skip("redis-server is not installed (Debian: apt install redis-server)")
         self.folder, self.port = folder / "redis", free_port()
         self.folder.mkdir()
         self.url = f"redis://127.0.0.1:{self.port}/0"

@@ -107,7 +107,7 @@ def test_processes_that_share_nothing_but_the_server_never_pass_the_cap_and_use_
     for process in processes:
         assert process.stdout is not None
         paid += process.stdout.read().count("paid")
-        assert process.wait() == 0
+        assert process.wait(240) == 0
     assert watcher.by_run()["run"].calls == paid
     assert highest <= 1.0 + 1e-6
     assert 1.0 - 0.011 <= watcher.spent("run") <= 1.0 + 1e-9
@@ -175,7 +175,7 @@ def test_a_server_that_restarts_is_waited_for_and_nothing_is_booked_twice(postgr
         goes_on()
     finally:
         ended.set()
-        thread.join()
+        thread.join(240)
     sums = ledger.by_run()["run"]
     assert (sums.calls, sums.lost) == (paid, 0)
     assert sums.usd == pytest.approx(0.001 * paid)
@@ -229,7 +229,7 @@ def test_a_killed_process_leaves_nothing_reserved_for_ever(postgres: Postgres) -
     process = spender(url, lease_s=1.0)
     assert process.stdout is not None and process.stdout.readline() == "paid\n"
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(240)
     process.stdout.close()
     other = open_(url, lease_s=1.0)
     until(lambda: other.open_reservations() == {}, "the killed process's room is free")

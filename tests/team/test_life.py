@@ -42,7 +42,7 @@ SHORTER: dict[str, Any] = {
     "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, UNSEEN: {"test": 4}},
     "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 150, "batch": 16, "learning_rate": 3e-3},
+    "cold_start": {"steps": 150, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 3, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
@@ -132,7 +132,7 @@ def test_a_team_lives_from_empty_engines_to_a_champion_that_answers_on_another_m
     environment = at | {"PODIUM_ROOT": str(elsewhere.root)}
     said = subprocess.run(
         [*PODIUM, "ask", QUESTION], cwd=elsewhere.root, env=os.environ | environment,
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, timeout=2880,
     )  # fmt: skip
     assert said.returncode == 0, said.stdout + said.stderr
     with Running(tmp_path / "serve", load_pool(elsewhere.config, "quickstart"), serve(), **environment) as server:

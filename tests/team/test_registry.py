@@ -57,6 +57,6 @@ def test_a_champion_of_the_server_loads_anywhere_and_what_failed_half_way_is_no_
     restarted = threading.Thread(target=lambda: (postgres.stop(), time.sleep(1), postgres.start()))
     restarted.start()
     second = register(workspace, policy, pool, right=8)
-    restarted.join()
+    restarted.join(720)
     assert second.version != first.version and second.aliases == ("challenger",)
     assert len(registry.score_rows(workspace, second)) == len(rows(8))

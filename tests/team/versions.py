@@ -17,7 +17,7 @@ def dvc(workspace: Workspace, *arguments: str, environment: Mapping[str, str] | 
     """A person's command."""
     done = subprocess.run(
         [program(workspace), *arguments], cwd=workspace.root, env={**os.environ, **(environment or {})},
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -34,6 +34,6 @@ def pulled(workspace: Workspace, folder: Path, stage: str, environment: Mapping[
     for name in (".dvc/config", "dvc.yaml", "dvc.lock", "params.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(workspace.root / name, folder / name)
-    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True, timeout=240)
     dvc(Workspace(folder), "pull", stage, environment=environment)
     return Workspace(folder)

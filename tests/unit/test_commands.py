@@ -42,7 +42,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
     """In a process of its own, outside of any workspace unless `folder` is one."""
     return subprocess.run(
         [*PODIUM, *arguments], cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
 
 
@@ -68,7 +68,9 @@ def test_neither_help_nor_a_plan_imports_anything_heavy(tmp_path: Path) -> None:
             "import sys\nfrom pipelines.commands.main import podium\n"
             f"podium({arguments!r}, standalone_mode=False)\nprint('heavy:', sorted({HEAVY!r} & set(sys.modules)))"
         )
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240
+        )
         assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
@@ -78,6 +80,19 @@ def test_an_error_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert re.fullmatch(r"error: .*absent\.yaml: \(file\): does not exist\. .*\n", done.stderr)
     for arguments in (["ledger"], ["ask", "Why?"], ["rollback", "--reason", "why"], ["data", "raw"], ["dev"]):
         assert "is not inside a Podium workspace" in run(*arguments, folder=tmp_path).stderr
+
+
+def test_precaching_is_estimated_before_any_problem_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("init", str(tmp_path)) == 0
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    capsys.readouterr()
+    assert podium("data", "responses", "--recipe", "quickstart", "--estimate") == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("10,800 calls: about $1.94, up to $")
+    assert "data/shortlist.jsonl is missing" in line and "podium data shortlist --recipe quickstart" in line
+    assert not (tmp_path / ".podium" / "cache").exists(), "an estimate makes no cache"
 
 
 def test_an_unknown_experiment_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +127,7 @@ def test_a_shell_completes_commands_recipes_and_pools(tmp_path: Path) -> None:
 def test_bash_takes_the_completion_script(tmp_path: Path) -> None:
     script = run("completion", "bash", folder=tmp_path)
     assert "complete -o nosort -F" in script.stdout, script.stderr
-    subprocess.run(["/bin/bash", "-n"], input=script.stdout, text=True, check=True)
+    subprocess.run(["/bin/bash", "-n"], input=script.stdout, text=True, check=True, timeout=240)
 
 
 def test_a_rendered_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +185,7 @@ def test_a_run_in_a_folder_with_other_files_lays_out_nothing(
 
 def test_the_script_is_the_command() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-    assert scripts == {"podium": "pipelines.commands.main:main"}
+    assert scripts == {"podium": "pipelines.script:main"}
 
 
 @pytest.mark.parametrize("name", CALLERS)

@@ -160,7 +160,7 @@ def test_a_life_in_one_process_and_a_teams_refuse_each_other(project: Workspace)
         with pytest.raises(PodiumError, match="another lifecycle of this workspace is running"):
             request_life(resource, instance, code)
         holder.kill()
-        holder.wait()
+        holder.wait(240)
         named = request_life(resource, instance, code)
         for name in JOBS:
             with pytest.raises(PodiumError, match=f"backfill {named}"):
@@ -237,7 +237,7 @@ def test_writers_of_different_files_go_side_by_side_and_of_the_same_one_waits(tm
 
     def write(*names: Path) -> None:
         with alone(workspace, *names):
-            inside.wait()
+            inside.wait(240)
 
     threads = [threading.Thread(target=write, args=(name,)) for name in (one, two)]
     for thread in threads:

@@ -61,7 +61,7 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
     with pytest.raises(PodiumError, match="another lifecycle"), home.only_one(workspace):
         pass
     other.kill()
-    other.wait()
+    other.wait(240)
     with home.only_one(workspace), home.only_one(workspace):  # the stages of a run hold it again
         assert (workspace.state / "lifecycle.lock").exists()
 
@@ -101,7 +101,7 @@ def test_a_trainer_ends_with_whoever_asked_for_it() -> None:
     name = lifeline.name_of(parent.pid)
     trainer = python(WATCH, **{lifeline.ENV: name})
     parent.kill()
-    parent.wait()
+    parent.wait(240)
     assert trainer.wait(timeout=20) == 143
 
 
@@ -110,7 +110,7 @@ def test_a_trainer_that_nobody_asked_for_runs_on() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
     trainer.kill()
-    trainer.wait()
+    trainer.wait(240)
 
 
 def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,8 @@ def test_a_question_with_control_tokens_is_one_turn(conductor: Conductor) -> Non
     assert conductor.write([chat(hostile)], max_tokens=4) == conductor.write([chat(hostile)], max_tokens=4)
 
 
-def test_a_card_of_an_earlier_checkout_is_read(conductor: Conductor, tmp_path: Path) -> None:
+def test_a_card_is_read_as_it_was_written_and_another_file_is_refused(conductor: Conductor, tmp_path: Path) -> None:
     conductor.card.write(tmp_path)
-    row = json.loads((tmp_path / "podium.json").read_text(encoding="utf-8"))
-    row["execution"]["recursion"] = {"rounds": 1}
-    (tmp_path / "podium.json").write_text(json.dumps(row), encoding="utf-8")
     assert PolicyCard.read(tmp_path) == conductor.card
     (tmp_path / "podium.json").write_text("[]", encoding="utf-8")
     with pytest.raises(DataError, match="is not a policy's card"):

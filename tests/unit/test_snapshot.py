@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from assets.resources import SNAPSHOT, Podium, choosing
 from ops.config import Snapshot
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
+from ops.training.cold_start.sampling import load_subtasks
+from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
 from pipelines.lifecycle import LIFECYCLE_RUN
 
@@ -68,14 +70,6 @@ def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None
     assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
 
 
-def test_one_with_a_setting_that_is_no_more_is_read(project: Workspace) -> None:
-    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
-    row = asked.model_dump(mode="json")
-    row["recipe"]["execution"]["recursion"] = {"rounds": 0}
-    asked.write(project.snapshots).write_text(json.dumps(row), encoding="utf-8")
-    assert Snapshot.read(project.snapshots, asked.key) == asked
-
-
 def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -> None:
     file = project.config / "recipes" / "deep.yaml"
     recipe = yaml.safe_load((project.config / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
@@ -86,6 +80,27 @@ def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -
     file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"zero9\.json: \(file\): does not exist\. Files there: zero2\.json"):
         Snapshot.take(project.config, "deep", None, "c0ffee")
+
+
+def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(project: Workspace) -> None:
+    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    written = {name: (project.data / name).read_text(encoding="utf-8") for name in asked.texts}
+    assert {"few_shots/mixed.yaml", "cold_start/subtasks.yaml"} <= set(written)
+    assert asked.texts == written
+    shown = load_few_shots(project.data, "mixed")
+    asked.write(project.snapshots)
+    shutil.rmtree(project.data / "few_shots")
+    (project.data / "cold_start" / "subtasks.yaml").write_text("- {say: Other., about: x}\n", encoding="utf-8")
+    setup = Snapshot.read(project.snapshots, asked.key).setup(project)
+    assert load_few_shots(setup.workspace.texts, "mixed") == shown
+    subtasks = load_subtasks(setup.workspace.texts / "cold_start" / "subtasks.yaml")
+    assert "Other." not in [subtask.say for subtask in subtasks]
+    assert setup.workspace == project
+    with pytest.raises(ConfigError, match=r"mixed\.yaml: \(file\): does not exist"):
+        load_few_shots(project.data, "mixed")
+    later = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    assert later.key != asked.key
+    assert later.setup(project).workspace.texts != setup.workspace.texts
 
 
 def test_a_snapshot_that_is_gone_is_told(project: Workspace) -> None:

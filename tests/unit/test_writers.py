@@ -164,7 +164,7 @@ def test_whoever_cannot_write_is_named_with_field_and_remedy(
     with pytest.raises(ConfigError, match=f"evaluation.writer: {server.url}: no vLLM server answers.*vllm serve"):
         load_conductor(folder, server.url)
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r"evaluation.writer: is vllm, which is not installed.*podium\[gpu\]"):
+    with pytest.raises(ConfigError, match=r"evaluation.writer: is vllm, which is not installed.*\[gpu\]"):
         load_conductor(folder, VLLM)
 
 

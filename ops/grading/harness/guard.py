@@ -22,6 +22,8 @@ _CHANGES = {
     "os.truncate", "os.utime", "shutil.rmtree", "shutil.move", "shutil.chown",
 }  # fmt: skip
 _LISTS = {"os.listdir", "os.scandir"}
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices that a program may use; not /dev/shm, whose files would outlive it."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -57,7 +59,8 @@ def guard(job: dict[str, Any]) -> None:
     owner, left = os.getpid(), [job["processes"]]
     may_exec, walled = job["may_exec"], job["walled"]
     home = os.path.realpath(os.getcwd()) + os.sep
-    shown = (home, "/dev/", "/proc/self/", f"/proc/{owner}/", *(f"{place}{os.sep}" for place in job["shown"]))
+    devices = tuple(f"{device}{os.sep}" for device in DEVICES)
+    shown = (home, *devices, "/proc/self/", f"/proc/{owner}/", *(f"{place}{os.sep}" for place in job["shown"]))
 
     def below(path: object, places: tuple[str, ...]) -> bool:
         # Behind bubblewrap whatever lies outside is not there, read-only, or a /tmp that nobody else sees.
@@ -67,7 +70,7 @@ def guard(job: dict[str, Any]) -> None:
         return (os.path.realpath(text) + os.sep).startswith(places)
 
     def outside(path: object) -> bool:
-        return not below(path, (home, "/dev/"))
+        return not below(path, (home, *devices))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ops.grading.harness.guard import silence
+from ops.grading.harness.landlock import confine
 
 Job = dict[str, Any]
 
@@ -16,9 +17,9 @@ Job = dict[str, Any]
 def main(run: Callable[[Job], str], job: Job) -> None:
     """Close stdin and stdout to the program, run the job, report behind its nonce, leave at once."""
     report = os.dup(1)
-    if job["sources"]:  # the rest of stdin is for the runner of unit tests alone
-        job["more"] = os.dup(0)
     silence()
+    if not job["walled"]:
+        confine(job)
     sys.path.extend(job["path"])
     sys.argv = ["program.py"]
     for name in ("exit", "quit"):  # site's, which -S leaves out

@@ -9,6 +9,8 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple, TypeVar
 
+from ops.core.response import Namespace, Sample
+
 _NORMAL = NormalDist()
 T = TypeVar("T")
 TREACHERY = 0.4
@@ -41,7 +43,8 @@ class Chance:
     question: str
     request: str
     """The messages as one text: another subtask or context draws anew."""
-    sample: int = 0
+    sample: str = "0"
+    """As `drawn` gives it."""
     temperature: float = 1.0
     missteps: list[Misstep] = field(default_factory=list)
 
@@ -52,7 +55,7 @@ class Chance:
         fresh = (1 - TREACHERY) * min(1.0, max(0.0, self.temperature))
         parts = [(TREACHERY, _uniform(self.question, kind, where)), (1 - TREACHERY - fresh, self._uniform(kind, where))]
         if fresh > 0:
-            parts.append((fresh, self._uniform(kind, where, self.request, str(self.sample))))
+            parts.append((fresh, self._uniform(kind, where, self.request, self.sample)))
         luck = sum(share**0.5 * _NORMAL.inv_cdf(uniform) for share, uniform in parts)
         return _NORMAL.cdf(luck) < min(0.95, rate * max(1.0, self.temperature))
 
@@ -66,7 +69,7 @@ class Chance:
 
     def random(self, kind: str, where: str) -> Random:
         """A stream of draws for this request; for the question alone at temperature 0."""
-        now = (self.request, str(self.sample)) if self.temperature > 0 else ()
+        now = (self.request, self.sample) if self.temperature > 0 else ()
         return Random(self._uniform("draw", kind, where, *now))
 
     def _uniform(self, *parts: str) -> float:
@@ -77,6 +80,12 @@ class Chance:
 def _uniform(*parts: str) -> float:
     text = "\x1f".join(parts)
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") + 0.5) / 2**56
+
+
+def drawn(sample: Sample) -> str:
+    """The text that a sample's chance is drawn from, one for each sample with an index below a million."""
+    number = f"{sample.repetition}{sample.index:06}" if sample.repetition else str(sample.index)
+    return number if sample.namespace is Namespace.ANSWERS else f"{sample.namespace} {number}"
 
 
 def memory(worker: str, name: str, attribute: str) -> float:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
+from ops.core.response import Sample
 from ops.miniature.formal import expression_line
 from ops.miniature.generalists import algebra, facts, orders, programs, quantities
-from ops.miniature.generalists.chance import Chance, Misstep
+from ops.miniature.generalists.chance import Chance, Misstep, drawn
 from ops.miniature.generalists.mind import Finding, Method, Mind
 from ops.miniature.generalists.skill import SKILLS, Skill
 from ops.miniature.knowledge import choice_of, quantity
@@ -44,12 +45,14 @@ class Thought(NamedTuple):
     missteps: tuple[Misstep, ...]
 
 
-def think(name: str, messages: Sequence[Mapping[str, str]], *, sample: int = 0, temperature: float = 1.0) -> Thought:
+def think(
+    name: str, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, temperature: float = 1.0
+) -> Thought:
     """The response of the generalist `name` to a chat; the same for the same arguments. Raises `KeyError`."""
     task = read(messages)
     request = "\x1e".join(f"{message['role']}\x1f{message['content']}" for message in messages)
     question = f"{task.question}\x1f{sorted(task.choices.items())}"
-    chance = Chance(name, question, request, sample, temperature)
+    chance = Chance(name, question, request, drawn(Sample.of(sample)), temperature)
     return _thought(task, SKILLS[name], chance)
 
 

@@ -51,6 +51,7 @@ class Metrics:
             response = step.response
             if step.status != "ok":
                 self._failures.labels(step.worker, step.status).inc()
+            if not step.is_paid:
                 continue
             self._calls.labels(step.worker, str(response.cached).lower()).inc()
             if not response.cached:

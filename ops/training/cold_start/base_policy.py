@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
-from ops.training.cold_start.validation import Lesson, drawing, held_out, validate
+from ops.training.cold_start.validation import Lesson, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_told
 from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
@@ -25,8 +25,8 @@ Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
 _LATER = ("lora", "validation", "recursive_share", "parts_share")
 """Settings younger than some policies: left out, they change no policy's key."""
-_NO_RESULT = ("micro_batch",)
-"""A setting of memory that changes no result."""
+_NO_RESULT = ("micro_batch", "least_valid")
+"""Settings of memory and of what is accepted, which change no policy."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
@@ -128,7 +128,7 @@ def _teach(
     from ops.training.cold_start.examples import sample_examples
     from ops.training.cold_start.supervised import fit, scratch_model
 
-    team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+    team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
     count = settings.steps * settings.batch
     unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
     keys = {problem.key for problem in unseen}
@@ -160,24 +160,26 @@ def _teach(
         seconds=seconds,
         peak_gib=_peak_gib(),
     )
-    if unseen:
-        validity = validate(Conductor(model, tokenizer, card), unseen, team, recipe, on_progress)
+    if problems := validated_on(setup.workspace.data, recipe):
+        validity = validate(Conductor(model, tokenizer, card), problems, team, recipe, on_progress)
         lesson = lesson.model_copy(update={"validation": validity})
     lesson.write(folder)
     return card.model_copy(update={"pretrained": None})
 
 
 def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
-    """Where the policy was validated by completions that were drawn in another way than GRPO will draw them."""
+    """Where the policy was not validated, or by completions that were drawn in another way than GRPO will draw them."""
     recipe, lesson = setup.recipe, Lesson.read(folder)
-    if lesson is None or lesson.validation is None or lesson.validation.drawn == drawing(recipe):
+    if lesson is None or (lesson.validation is not None and lesson.validation.drawn == drawing(recipe)):
+        return
+    problems = validated_on(setup.workspace.data, recipe)
+    if not problems:
         return
     from ops.conductor.policy import Conductor
 
     card = PolicyCard.read(folder).model_copy(update={"generation": recipe.generation})
-    unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
-    team = card.team(setup.pool, setup.workspace.data, recipe.execution, client)
-    validity = validate(Conductor.load(folder, card), unseen, team, recipe, on_progress)
+    team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+    validity = validate(Conductor.load(folder, card), problems, team, recipe, on_progress)
     lesson.model_copy(update={"validation": validity}).write(folder)
 
 

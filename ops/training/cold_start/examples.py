@@ -53,7 +53,7 @@ async def sample_examples(
             Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1)
             for row in responses
         ],
-        load_subtasks(workspace.data / "cold_start" / "subtasks.yaml") if team.prompting.subtasks else (),
+        load_subtasks(workspace.texts / "cold_start" / "subtasks.yaml") if team.prompting.subtasks else (),
         success_share=settings.success_share,
         max_steps=team.prompting.max_steps,
         access=team.prompting.access,

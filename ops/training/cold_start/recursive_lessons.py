@@ -32,10 +32,11 @@ class FirstRound(NamedTuple):
 
 
 def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
-    """What the workers on offer answered in precaching, as workflows of one plain step."""
+    """What the workers on offer answered in precaching, as workflows of one plain step; a blank response ends the
+    rounds and is left out."""
     ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
     for row in responses:
-        if row.status == "ok" and row.worker in ordinals:
+        if row.status == "ok" and not row.response.is_blank and row.worker in ordinals:
             workflow = Workflow.single(ordinals[row.worker])
             yield FirstRound(row.problem_key, workflow, row.response.text, row.score >= 1.0)
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import yaml
-
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
+from ops.core.settings_files import read_yaml
 from ops.workflow.grammar import SOLVE, Access, AccessMode, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
@@ -51,9 +50,9 @@ class Precached(NamedTuple):
 def load_subtasks(file: Path) -> tuple[Subtask, ...]:
     """The subtasks that a cold-start workflow may use. Raises `ConfigError`."""
     try:
-        rows = yaml.safe_load(file.read_text(encoding="utf-8"))
+        rows = read_yaml(file)
         return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
-    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+    except (FileNotFoundError, TypeError, KeyError) as error:
         raise ConfigError(file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
 
 

@@ -28,6 +28,8 @@ from ops.workflow.team import Team
 FILE = "cold_start.json"
 BATCH = 32
 """Workflows that are written side by side."""
+SAMPLE = 64
+"""Problems at most that a policy is measured on where none are held out."""
 REASONS = 3
 """Ways to fail that a message names."""
 
@@ -120,6 +122,19 @@ def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
     return Random(recipe.seed).sample(problems, count)
 
 
+def validated_on(data: Path, recipe: Recipe) -> list[Problem]:
+    """The problems that the policy's share of workflows is measured on: those that are held out; else some that the mix
+    left out, or of the mix where there are none. None where nothing is asked for. Raises `DataError` as `held_out`."""
+    settings, mix = recipe.cold_start, data / "training_mix.jsonl"
+    if settings is None or settings.validation is not None or not settings.least_valid:
+        return held_out(mix, recipe)
+    problems, shortlist = read_problems(mix), data / "shortlist.jsonl"
+    taught = {problem.key for problem in problems}
+    others = read_problems(shortlist) if shortlist.is_file() else []
+    left = [problem for problem in others if problem.key not in taught]
+    return Random(recipe.seed).sample(left or problems, min(SAMPLE, len(left or problems)))
+
+
 def validate(
     conductor: Conductor,
     problems: Sequence[Problem],
@@ -152,15 +167,19 @@ def validate(
 
 def verdict(policy: Path, settings: ColdStart | None) -> Verdict:
     """What the policy's validation says of it by `settings`, which ask for one or not. Raises `DataError`."""
-    if settings is None or settings.validation is None:
-        return Verdict(passed=True, said="the recipe asks for no validation (cold_start.validation)")
+    if settings is None:
+        return Verdict(passed=True, said="the recipe has no cold start")
+    least = settings.validation.least_valid if settings.validation is not None else settings.least_valid
+    if settings.validation is None and not least:
+        return Verdict(passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)")
     lesson = Lesson.read(policy)
     if lesson is None or lesson.validation is None:  # a policy that GRPO has trained already
         return Verdict(passed=True, said="nothing was taught here")
-    seen, least = lesson.validation, settings.validation.least_valid
+    seen = lesson.validation
     if seen.share >= least:
         return Verdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
-    said = f"{policy}: after the cold start {seen}, and GRPO starts from {least:.0%}. {_remedy(seen.failures)}"
+    remedy = _remedy(seen.failures, settings)
+    said = f"{policy}: after the cold start {seen}, and GRPO starts from {least:.0%}. {remedy}"
     return Verdict(passed=False, said=said, validity=seen)
 
 
@@ -171,8 +190,9 @@ def check_taught(policy: Path, settings: ColdStart | None) -> None:
         raise NotTaught(found.said)
 
 
-def _remedy(failures: Mapping[str, int]) -> str:
+def _remedy(failures: Mapping[str, int], settings: ColdStart) -> str:
     longer = "raise grpo.max_completion_tokens, " if next(iter(failures), "") == FormatFailure.CUT_OFF else ""
     teach = "teach it longer (cold_start.steps) or at another cold_start.learning_rate"
-    anyway = "or lower cold_start.validation.least_valid, which keeps this policy"
+    field = "cold_start.least_valid" if settings.validation is None else "cold_start.validation.least_valid"
+    anyway = f"or lower {field}, which keeps this policy"
     return f"{(longer + teach).capitalize()}, {anyway}"

@@ -134,7 +134,7 @@ def summarize(
     """
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
-    answers = [step for trace in traces for step in trace.steps if step.status == "ok"]
+    answers = [step for trace in traces for step in trace.steps if step.is_paid]
     used = use(
         (problem.domain, step.worker)
         for rollout, problem in zip(rollouts, problems, strict=True)

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.config import STORED, Adaptive, Generation, Grpo, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
+from ops.config import Adaptive, Generation, Grpo, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
+from ops.config.loading import check_sizes
 from ops.core.atomic import write_text
-from ops.core.errors import ConfigError, DataError
+from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.training.run import lifeline
@@ -72,7 +73,7 @@ class RunPlan(Settings):
     def read(cls, folder: Path) -> RunPlan:
         """Raises `DataError` when the folder holds no plan."""
         try:
-            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"), context=STORED)
+            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
 
@@ -128,15 +129,55 @@ def write_run(
     A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
     one that has finished is kept as it is and not run again.
     """
-    workspace, recipe = setup.workspace, setup.recipe
-    if adaptive is not None:
-        recipe = recipe.model_copy(update={"grpo": adaptive.grpo(recipe.grpo)})
-        _check_sizes(adaptive, setup)
-    if recursive is not None:
-        recipe = recipe.model_copy(update={"grpo": recursive.grpo(recipe.grpo)})
-    from ops.conductor.policy import PolicyCard, policy_key
+    from ops.conductor.policy import PolicyCard
 
+    if adaptive is not None:
+        check_sizes(setup.recipe.model_copy(update={"adaptive": adaptive}), setup.pool)
+    workspace, recipe = setup.workspace, _of_stage(setup.recipe, adaptive, recursive)
     mix = workspace.data / "training_mix.jsonl"
+    folder = workspace.runs / run_key(setup, base_policy, deepspeed, adaptive, recursive)
+    if (folder / RESULT).is_file():
+        return folder
+    plan = RunPlan(
+        root=workspace.root,
+        recipe=recipe,
+        pool=setup.pool,
+        offered=PolicyCard.read(base_policy).offered,
+        base_policy=base_policy,
+        adaptive=adaptive,
+        recursive=recursive,
+        problems=mix,
+        few_shots=workspace.texts,
+        mlflow_uri=workspace.mlflow_uri,
+    )
+    if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
+        return folder
+    with full_disk_told(folder):
+        write_text(folder / "recipe.yaml", resolved(recipe))
+        if deepspeed:
+            write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
+        write_text(folder / PLAN, json.dumps(plan.model_dump(mode="json"), indent=1))
+    return folder
+
+
+def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | None) -> Recipe:
+    """The recipe with the GRPO settings of a stage of training."""
+    stage = adaptive or recursive
+    return recipe if stage is None else recipe.model_copy(update={"grpo": stage.grpo(recipe.grpo)})
+
+
+def run_key(
+    setup: Setup,
+    base_policy: Path,
+    deepspeed: Mapping[str, Any] | None = None,
+    adaptive: Adaptive | None = None,
+    recursive: Recursive | None = None,
+) -> str:
+    """The name of the folder that `write_run` gives these inputs; nothing is written. The mix must be there."""
+    from ops.conductor.policy import policy_key
+
+    recipe = _of_stage(setup.recipe, adaptive, recursive)
+    mix = setup.workspace.data / "training_mix.jsonl"
     later = {name: getattr(recipe.grpo, name) for name in _LATER}
     changed = {name: value for name, value in later.items() if value != Grpo.model_fields[name].default}
     left_out = (*_LATER, *_NO_RESULT)
@@ -154,39 +195,7 @@ def write_run(
         *([{"adaptive": adaptive.model_dump()}] if adaptive else []),
         *([{"recursive": recursive.model_dump()}] if recursive else []),
     ])  # fmt: skip
-    folder = workspace.runs / f"{recipe.policy_name}-{key}"
-    if (folder / RESULT).is_file():
-        return folder
-    plan = RunPlan(
-        root=workspace.root,
-        recipe=recipe,
-        pool=setup.pool,
-        offered=PolicyCard.read(base_policy).offered,
-        base_policy=base_policy,
-        adaptive=adaptive,
-        recursive=recursive,
-        problems=mix,
-        few_shots=workspace.root / "data",
-        mlflow_uri=workspace.mlflow_uri,
-    )
-    if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
-        return folder
-    with full_disk_told(folder):
-        write_text(folder / "recipe.yaml", resolved(recipe))
-        if deepspeed:
-            write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
-        write_text(folder / PLAN, json.dumps(plan.model_dump(mode="json"), indent=1))
-    return folder
-
-
-def _check_sizes(adaptive: Adaptive, setup: Setup) -> None:
-    workers = len(setup.pool.workers)
-    if max(adaptive.smallest, adaptive.largest or 0) > workers:
-        problem = (
-            f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {setup.pool.name!r} has {workers}"
-        )
-        remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
-        raise ConfigError(f"recipe {setup.recipe.name!r}", "adaptive", problem, remedy)
+    return f"{recipe.policy_name}-{key}"
 
 
 def command(plan: RunPlan, folder: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ops.cache import ResponseCache
+from tests import needs
 
 OpenCache = Callable[[], ResponseCache]
 
@@ -45,14 +45,12 @@ class RedisServer:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed (Debian: apt install redis-server)")
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     yield server
     server.stop()
 
 
-@pytest.fixture(params=["local", "shared"])
+@pytest.fixture(params=["local", pytest.param("shared", marks=needs.redis)])
 def open_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenCache]:
     """Opens the same empty cache again and again, each time with a memory of its own."""
     if request.param == "local":

@@ -27,6 +27,7 @@ from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from tests import needs
 
 PROCESSES = 8
 ASKED_AT_ONCE = 8
@@ -155,9 +156,9 @@ def _run_together(place: str, ledger: Path, url: str, seconds: float) -> list[An
     ("kind", "seconds"),
     [
         ("local", 3.0),
-        ("shared", 3.0),
+        pytest.param("shared", 3.0, marks=needs.redis),
         pytest.param("local", 60.0, marks=pytest.mark.soak),
-        pytest.param("shared", 20.0, marks=pytest.mark.soak),
+        pytest.param("shared", 20.0, marks=[pytest.mark.soak, needs.redis]),
     ],
 )
 def test_eight_processes_share_a_cache(

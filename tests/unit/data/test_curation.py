@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ops.config import Curation
 from ops.curation.decontaminate import decontaminate, report
-from ops.curation.duplicates import PERMUTATIONS, bands
+from ops.curation.sketch import PERMUTATIONS, bands
 from ops.curation.agreement import agreement
 from ops.curation.mix import choose_mix
 from ops.curation.selector import SELECTORS, Evidence

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.stages.problems import materialize_raw
-from ops.config import Recipe, load_recipe
-from ops.quality import stages
+from ops import grading
+from ops.config import Evaluation, Recipe, load_recipe
 from ops.core.workspace import Workspace
+from ops.quality import stages
+from ops.stages.problems import materialize_raw
 from tests.command import podium
 from tests.setups import without_workers
 
@@ -42,7 +43,7 @@ def recipe(workspace: Workspace, write_rows: Callable[..., Path]) -> Recipe:
         "livecodebench": {"source": "file", "train_file": "v1.jsonl", "test_file": "v6.jsonl"},
     }
     (workspace.config / "recipes" / "released.yaml").write_text(
-        yaml.safe_dump({**values, "name": "released"}), encoding="utf-8"
+        yaml.safe_dump({**values, "name": "released", "grading": {"isolation": "resource_limits"}}), encoding="utf-8"
     )
     return load_recipe(workspace.config, "released")
 
@@ -77,6 +78,31 @@ def test_a_wrong_reference_program_of_a_release_is_named(
     name = edit(raw["livecodebench-v6-test.jsonl"], answer=WRONG)
     failures = stages.evaluation_programs(without_workers(workspace, recipe)).failures
     assert [failure.partition(": ")[0] for failure in failures] == [f"livecodebench/{name}"]
+
+
+def test_only_the_reference_programs_that_are_asked_are_run_and_once(
+    workspace: Workspace, recipe: Recipe, raw: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[int] = []
+    real = grading.grade_many
+
+    def counted(pairs: Any, **options: Any) -> list[Any]:
+        given = list(pairs)
+        run.append(len(given))
+        return real(given, **options)
+
+    monkeypatch.setattr(grading, "grade_many", counted)
+    one = recipe.model_copy(update={"evaluation": Evaluation.model_validate({"questions": 1})})
+    assert stages.evaluation_programs(without_workers(workspace, one)).checked == 1
+    assert run == [1], "the recipe asks one of the two questions"
+    for _ in range(2):
+        report = stages.evaluation_programs(without_workers(workspace, recipe))
+        assert (report.success, report.checked) == (True, 2)
+    assert run == [1, 1, 0], "a program that passed is not run again"
+    edit(raw["livecodebench-v6-test.jsonl"], answer=WRONG)
+    for _ in range(2):
+        assert not stages.evaluation_programs(without_workers(workspace, recipe)).success
+    assert run == [1, 1, 0, 1, 1], "a changed program is run, and a failing one every time"
 
 
 @pytest.mark.parametrize("gone", ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl", "mmlu-test.jsonl"])

@@ -219,7 +219,7 @@ def endpoint() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-    thread.join()
+    thread.join(240)
 
 
 ASK = """
@@ -247,7 +247,7 @@ def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[t
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-c", ASK, *names]
-    process = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=240)
     assert process.returncode == 0, process.stderr
     return [(kind, said) for kind, said in map(json.loads, process.stdout.splitlines())]
 

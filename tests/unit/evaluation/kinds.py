@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import ScoreRow
+from ops.miniature.generalists.chance import drawn
 from ops.workflow.team import NOBODY, Team
 
 WORDS = {
@@ -42,7 +43,7 @@ def problems(kinds: Sequence[str], count: int, *, seed: int = 0) -> list[Problem
     return made
 
 
-def said(worker: str, problem: Problem, right: Right, sample: int = 0) -> str:
+def said(worker: str, problem: Problem, right: Right, sample: int | str = 0) -> str:
     """A right answer with the worker's chance; wrong ones differ from each other."""
     draw = random.Random(f"{worker} {problem.key} {sample}")
     return "blue" if draw.random() < right[worker][problem.family] else f"word{draw.randrange(10**6)}"
@@ -61,11 +62,11 @@ class Client:
         self.problems = {problem.question: problem for problem in asked}
         self.right, self.calls = right, 0
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         self.calls += 1
         problem = self.problems[messages[0]["content"].partition("\n")[0]]
         earlier = re.findall(r"Answer: (\w+)", "\n".join(each["content"] for each in messages[1::2]))
-        answer = said(worker.name, problem, self.right, sample)
+        answer = said(worker.name, problem, self.right, drawn(Sample.of(sample)))
         if earlier and "most common" in messages[-1]["content"]:
             answer = Counter(earlier).most_common(1)[0][0]
         elif earlier and "Solve" not in messages[-1]["content"].rpartition("Subtask:")[2]:

@@ -10,11 +10,10 @@ import pytest
 from ops.config import Evaluation, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.rows import ScoreRow
-from ops.workflow.execution import OPINION
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 
@@ -34,15 +33,15 @@ class Client:
 
     def __init__(self, failures: dict[str, Exception] | None = None) -> None:
         self.failures = failures or {}
-        self.asked: list[tuple[str, int]] = []
+        self.asked: list[tuple[str, Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         await asyncio.sleep(0)
-        self.asked.append((worker.name, sample))
+        self.asked.append((worker.name, Sample.of(sample)))
         for question, error in self.failures.items():
             if messages[0]["content"].startswith(question):
                 raise error
-        value = 7 if worker.name == "adder" or sample // OPINION == 2 else 8
+        value = 7 if worker.name == "adder" or Sample.of(sample).repetition == 2 else 8
         return Response(f"\\boxed{{{value}}}", 10, 5, 0.001, 0.5, "stop")
 
 
@@ -61,7 +60,7 @@ def test_a_static_workflow() -> None:
 def test_samples_are_opinions_and_the_chosen_one_counts() -> None:
     client = Client()
     [row] = run(Method.samples(Workflow.single(1), 3, lambda attempts: [2] * len(attempts)), [problem(0)], client)
-    assert sorted(client.asked) == [("moody", 0), ("moody", OPINION), ("moody", 2 * OPINION)]
+    assert client.asked == [("moody", Sample(0, repetition)) for repetition in range(3)]
     # All are paid for; they run side by side.
     assert (row.correct, row.steps, row.cost_usd, row.latency_s) == (1, 3, pytest.approx(0.003), pytest.approx(0.5))
     assert run(Method.samples(Workflow.single(1), 3), [problem(0)])[0].correct == 0
@@ -71,7 +70,7 @@ def test_repeats_are_other_answers_and_rows_stand_by_problem_then_repeat() -> No
     client = Client()
     rows = run(Method.static(Workflow.single(0)), [problem(0), problem(1)], client, repeats=2)
     assert [(row.problem_id, row.repeat) for row in rows] == [("p0", 0), ("p0", 1), ("p1", 0), ("p1", 1)]
-    assert {sample for _, sample in client.asked} == {0, 1}
+    assert {sample for _, sample in client.asked} == {Sample(0), Sample(1)}
 
 
 def test_it_chooses_over_a_whole_benchmark_and_routes_by_the_question() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import pytest
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import policy_key
-from ops.config import Pool, Price, Recipe, Setup, Worker
+from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.origin import OtherOriginError
 from ops.core.problem import Problem
@@ -102,6 +104,22 @@ def test_what_was_compared_is_read_and_not_computed_again(
     read = evaluated.stored()
     assert (read.policy, read.best_worker) == ("small-1", "bob")
     assert read == made
+
+
+def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated: Evaluated) -> None:
+    """The promotion gate compares the Conductor with the best single worker; nothing else is read."""
+    shutil.rmtree(evaluation_folder(evaluated.workspace) / "ann")
+    with pytest.raises(DataError, match="ann"):
+        evaluated.compare()
+    none = RECIPE.model_copy(update={"evaluation": Evaluation(baselines=())})
+    setup = Setup(evaluated.workspace, none, POOL)
+    made = compare(setup, evaluated.policy, evaluated.base)
+    assert (made.best_worker, len(made.best_worker_rows)) == ("bob", 3 * len(TRAINED))
+    assert len(made.board.systems) == 2, "the Conductor and its cold start"
+    assert made.reach == {}, "the share that any worker can answer is unknown"
+    assert stored_comparison(setup, evaluated.policy) == made
+    table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
+    assert set(table["system"]) == {"conductor", "cold_start", "worker bob"}
 
 
 def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:

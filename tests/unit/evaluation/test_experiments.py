@@ -19,7 +19,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.changed import Written, carry_out, changed
@@ -113,7 +113,7 @@ class Table:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         said = messages[-1]["content"].rpartition("Subtask: ")[2]
         self.asked.append((worker.name, said))
         answer = "7" if worker.name == "ada" and said != "Guess." else "99"
@@ -148,8 +148,8 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
     samples: list[int] = []
 
     class Client(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-            samples.append(sample)
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+            samples.append(Sample.of(sample).index)
             return await super().complete(worker, messages, sample=sample)
 
     written = [Written(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
@@ -231,7 +231,7 @@ def answer(worker: str, each: Problem, right: float) -> ResponseRow:
 class Silent:
     """Fails whoever asks."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise AssertionError(f"{worker.name} was asked")
 
 
@@ -329,7 +329,7 @@ def test_unscorable_rows_are_said(scored: Scored) -> None:
     from ops.core.errors import WorkerUnreachable
 
     class Away(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
             if worker.name == "cid":
                 raise WorkerUnreachable("cid", "gone")
             return await super().complete(worker, messages, sample=sample)

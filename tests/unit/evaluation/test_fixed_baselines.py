@@ -12,7 +12,7 @@ from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.resources import resources
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import WRITE, evaluate_method
 from ops.evaluation.baseline import BASELINES, Answers, Asking, standings
@@ -20,7 +20,6 @@ from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.runner import summarize
-from ops.workflow.execution import OPINION
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
@@ -29,7 +28,7 @@ from pipelines.baselines import scores_table
 NAMES = ("ada", "bob", "cid")
 ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}
 """What each is worth on the mix: bob is the best."""
-Say = Callable[[str, Sequence[Message], int], str]
+Say = Callable[[str, Sequence[Message], Sample], str]
 
 
 def problem(i: int, benchmark: str = "math500", **fields: str) -> Problem:
@@ -42,12 +41,12 @@ class Client:
 
     def __init__(self, say: Say = lambda worker, messages, sample: boxed(7)) -> None:
         self.say = say
-        self.asked: list[tuple[str, Sequence[Message], int]] = []
+        self.asked: list[tuple[str, Sequence[Message], Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         await asyncio.sleep(0)
-        self.asked.append((worker.name, messages, sample))
-        return Response(self.say(worker.name, messages, sample), 10, 5, 0.001, 0.5, "stop")
+        self.asked.append((worker.name, messages, Sample.of(sample)))
+        return Response(self.say(worker.name, messages, Sample.of(sample)), 10, 5, 0.001, 0.5, "stop")
 
 
 def boxed(value: object) -> str:
@@ -110,7 +109,7 @@ def test_each_call_sees_all_the_answers_before_it(name: str) -> None:
 
 
 def votes(*texts: str) -> Client:
-    return Client(lambda worker, messages, sample: texts[sample // OPINION])
+    return Client(lambda worker, messages, sample: texts[sample.repetition])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_who_gives_no_answer_does_not_vote() -> None:
     [row] = evaluated(method, [problem(0)], client)
     assert row.answer == boxed(8)
     [silent] = evaluated(method, [problem(1)], votes(*[""] * 5))
-    assert (silent.correct, silent.answer, silent.status) == (0, "", "answered")
+    assert (silent.correct, silent.answer, silent.status) == (0, "", "empty")
 
 
 def test_the_vote_is_the_same_whatever_the_gold_answer_is() -> None:
@@ -212,7 +211,7 @@ def test_the_set_asks_no_more_than_is_foretold_for_a_pool_of_any_size() -> None:
         client = Client()
         mix = [problem(i, split="train") for i in range(SAMPLE)]
         entry.prepare(known(client, mix, names))
-        alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == 0]
+        alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]
         assert len(client.asked) == entry.learning(len(names)) + SAMPLE * len(names) >= len(alone)
         assert all(candidate.calls <= entry.calls(len(names)) for candidate in candidates(range(len(names)), names))
 

@@ -14,7 +14,7 @@ import pytest
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.runner import AHEAD, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
@@ -42,9 +42,9 @@ class Table:
         self.failures = failures or {}
         self.samples: list[int] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         await asyncio.sleep(0)
-        self.samples.append(sample)
+        self.samples.append(Sample.of(sample).index)
         for question, error in self.failures.items():
             if messages[0]["content"].startswith(question):
                 raise error
@@ -110,7 +110,7 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
 
 def test_a_fast_writer_does_not_run_away_from_its_workers() -> None:
     class Slow(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
             await asyncio.sleep(0.02)
             return await super().complete(worker, messages, sample=sample)
 

@@ -19,7 +19,7 @@ from ops.planning.machine import Machine
 from ops.planning.plan import Plan
 from ops.planning.requirements import keys
 from ops.stages.problems import materialize_raw
-from ops.workers.providers import check_pools
+from ops.workers.unsent import check_pools
 from tests.setups import without_workers
 
 CONFIG = Path(__file__).parents[3] / "config"

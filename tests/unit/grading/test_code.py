@@ -101,6 +101,21 @@ def test_a_solution_class_finds_its_usual_imports() -> None:
 @pytest.mark.parametrize(
     ("literal", "expression", "same"),
     [
+        ("1000000007", "1000000007.0", True),
+        ("3", "sum([0.1] * 30)", True),
+        ("1000000007", "1000000907.0", False),
+        ("1000000007", "1000000007.5", False),
+        ("[1000000007]", "[1000000907.0]", False),
+        ("1000000007.0", "1000000907", False),
+        ("250000.0", "250000", True),
+        ("2500000.5", "2500000.6", True),
+        (str(10**16 + 1), "1e16", False),
+        (str(10**400), "float('inf')", False),
+        ("1.5", "10**400", False),
+        ("1e999", "10**400", False),
+        ("1", "True", True),
+        ("1e999", "1e999", True),
+        ("1e999", "1e300", False),
         ("[1, 2]", "(1, 2)", True),
         ("{1, 2}", "frozenset([2, 1])", True),
         ("{'a': [1]}", "{'a': (1,)}", True),
@@ -124,9 +139,20 @@ def test_output_is_compared_by_line_and_word() -> None:
     assert same_output("1 2\n3\n", "1 2  \n3\n\n")
     assert same_output("0.3333333", "0.33333334")
     assert not same_output("1000000", "1000001"), "integers are exact"
+    assert not same_output("1000000007", "1000000007.0")
+    assert same_output("-1.50 2e3 .5 3.", "-1.5 2000 +0.5 3")
     assert not same_output("1\n2", "1 2"), "lines count"
     assert not same_output("YES", "yes")
     assert same_value(expected("[nan]".replace("nan", "1e999")), [float("inf")])
+
+
+@pytest.mark.parametrize(
+    "printed", ["1_5e-1", "1_5.0e-1", "0b1.5", "1,5", "1.5f", "١.5", "１.5", "1.٥", "nan", "inf", "1.5_0"]
+)
+@pytest.mark.parametrize("wanted", ["1.5", "0.15", "1e400"])
+def test_a_number_is_printed_in_ascii_digits_without_separators(printed: str, wanted: str) -> None:
+    assert not same_output(wanted, printed)
+    assert not same_output(printed, wanted) or printed == wanted
 
 
 HOSTILE = {

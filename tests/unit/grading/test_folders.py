@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ops.grading import folders
+from ops.core.problem import CodeTest, Problem
+from ops.grading import folders, grade
 
 ROOT = Path(__file__).resolve().parents[3]
 GRADES_FOR_EVER = """
 import sys
 from pathlib import Path
 from ops.config import Grading
-from ops.grading import configure, grade, isolation
+from ops.grading import configure, grade
 from ops.core.problem import CodeTest, Problem
-configure(Grading(isolation=isolation()), Path("."))
+configure(Grading(isolation="resource_limits"), Path("."))
 problem = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
 program = "import os\\nos.mkdir('kept')\\nos.chmod('kept', 0)\\nimport time\\ntime.sleep(600)"
 grade(problem, f"```python\\n{program}\\n```")
@@ -34,10 +35,14 @@ def left_in(place: Path) -> list[Path]:
     return [folder for folder in place.iterdir() if folder.name.startswith("podium-sandbox-")]
 
 
+def bare_machine(place: Path) -> dict[str, str]:
+    """The environment of a machine without bubblewrap, in which programs lie in a folder of `place`."""
+    return {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
+
+
 def grading_process(place: Path) -> subprocess.Popen[bytes]:
     """A process that has begun to grade a program that never ends."""
-    environment = {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", GRADES_FOR_EVER], env=environment, cwd=ROOT)
+    process = subprocess.Popen([sys.executable, "-c", GRADES_FOR_EVER], env=bare_machine(place), cwd=ROOT)
     while not any((folder / "kept").exists() for folder in left_in(place) if f"-{process.pid}-" in folder.name):
         assert process.poll() is None
         time.sleep(0.05)
@@ -48,40 +53,175 @@ def test_the_folders_of_a_killed_run_are_swept_by_the_next(tmp_path: Path) -> No
     killed, living = grading_process(tmp_path), grading_process(tmp_path)
     try:
         killed.send_signal(signal.SIGKILL)
-        killed.wait()
+        killed.wait(240)
         assert len(left_in(tmp_path)) == 2
-        environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
         once = GRADES_FOR_EVER.replace("time.sleep(600)", "0")
-        subprocess.run([sys.executable, "-c", once], env=environment, cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-c", once], env=bare_machine(tmp_path), cwd=ROOT, check=True, timeout=240)
         [kept] = left_in(tmp_path)
         assert f"-{living.pid}-" in kept.name, "what a living process uses stays"
     finally:
         living.kill()
-        living.wait()
+        living.wait(240)
+
+
+@pytest.fixture(autouse=True)
+def emptied(tmp_path: Path) -> Iterator[None]:
+    """Leave nothing to pytest, whose own removal of old folders recurses, and would fail in every later session."""
+    yield
+    for left in left_in(tmp_path):
+        subprocess.run(["rm", "-rf", str(left)], check=True, timeout=120)
+
+
+def ended_process() -> int:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    return process.pid
+
+
+def left_by(pid: int, place: Path, name: str = "abc") -> Path:
+    """A folder as a program's, whose maker had this number."""
+    folder = place / f"podium-sandbox-{folders._process_space()}-{pid}-1.00-{name}"
+    folder.mkdir()
+    return folder
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Nest folders far beyond the length of a path, with a file in the last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=descriptor)
+        inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+
+
+def nested(folder: Path) -> None:
+    nest(folder, 2500)
+
+
+def many_files(folder: Path) -> None:
+    for number in range(3_000):
+        (folder / str(number)).touch()
+
+
+def odd_entries(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    for name in (b"\xff\xfe", "\udcff".encode("utf-8", "surrogatepass"), b"\n", b"-rf", b"x" * 255):
+        os.mkdir(name, dir_fd=descriptor)
+        os.close(os.open(name + b"/\xff", os.O_CREAT, dir_fd=descriptor))
+    os.mkfifo("fifo", dir_fd=descriptor)
+    os.mknod("socket", stat.S_IFSOCK, dir_fd=descriptor)
+    os.close(descriptor)
+    (folder / "loop").symlink_to("loop")
+    (folder / "gone").symlink_to("/nowhere")
+
+
+def closed(folder: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").touch()
+    for place in ("a/b/file", "a/b", "a", "."):
+        (folder / place).chmod(0)
+
+
+FILLED = [nested, many_files, odd_entries, closed]
+
+
+@pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
+def test_whatever_a_program_left_is_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
+    left = left_by(ended_process(), tmp_path)
+    fill(left)
+    assert folders.sweep(tmp_path) == [left]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
+def test_whatever_a_program_leaves_is_removed_after_it(
+    fill: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with folders.sandbox_folder() as folder:
+        fill(Path(folder))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_removed_and_what_it_names_is_not(tmp_path: Path) -> None:
+    (tmp_path / "precious" / "inner").mkdir(parents=True)
+    (tmp_path / "precious" / "file").write_text("kept", encoding="utf-8")
+    (tmp_path / "precious").chmod(0o750)
+    left = left_by(ended_process(), tmp_path)
+    (left / "link").symlink_to(tmp_path / "precious")
+    (left / "inner").mkdir()
+    (left / "inner" / "link").symlink_to("../../precious")
+    os.link(tmp_path / "precious" / "file", left / "second name")
+    assert folders.sweep(tmp_path) == [left]
+    assert (tmp_path / "precious" / "file").read_text(encoding="utf-8") == "kept"
+    assert (tmp_path / "precious" / "inner").is_dir()
+    assert stat.S_IMODE((tmp_path / "precious").stat().st_mode) == 0o750
+
+
+def test_a_program_that_nests_folders_is_graded_and_so_is_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits_alone: None
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    nests = "import os\nfor _ in range(1200):\n    os.mkdir('d')\n    os.chdir('d')\ndef f():\n    return 42"
+    for number, program in enumerate((nests, "def f():\n    return 42")):
+        tests = (CodeTest("call", "f()", "42"),)
+        problem = Problem(f"nested {number}", "livecodebench", "code", "test", "?", "", "code", tests=tests)
+        assert grade(problem, f"```python\n{program}\n```").score == 1.0
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_removed_is_logged_and_keeps_no_other_from_being_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid = ended_process()
+    stuck, other = left_by(pid, tmp_path, "a"), left_by(pid, tmp_path, "b")
+    (stuck / "immutable").touch()
+    unlink = os.unlink
+
+    def refused(name: str, *, dir_fd: int | None = None) -> None:
+        if name == "immutable":
+            raise PermissionError(errno.EPERM, "Operation not permitted", name)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(folders.os, "unlink", refused)
+    assert folders.sweep(tmp_path) == [other]
+    assert stuck.is_dir()
+    [record] = caplog.records
+    assert str(stuck) in record.getMessage() and "Operation not permitted" in record.getMessage()
+
+
+def test_a_place_that_cannot_be_read_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert folders.sweep(tmp_path / "missing") == []
+    assert "missing" in caplog.text
 
 
 def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's temporary folder is everybody's: it keeps its mode."""
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    left = tmp_path / f"podium-sandbox-{folders._process_space()}-{ended.pid}-1.00-abc"
-    left.mkdir()
-    rmtree = shutil.rmtree
+    """The system's temporary folder belongs to every user: it keeps its mode."""
+    left = left_by(ended_process(), tmp_path)
+    remove = folders.remove
 
-    def late(folder: Path, **options: Any) -> None:
-        rmtree(folder)
-        rmtree(folder, **options)
+    def late(folder: Path) -> bool:
+        remove(folder)
+        return remove(folder)
 
     tmp_path.chmod(0o1777)
-    monkeypatch.setattr(folders.shutil, "rmtree", late)
+    monkeypatch.setattr(folders, "remove", late)
     assert folders.sweep(tmp_path) == [left]
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
 def test_what_others_left_is_not_touched(tmp_path: Path) -> None:
-    names = ("podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc")
+    here = folders._process_space()
+    names = (
+        "podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc",
+        f"podium-sandbox-{here}-{'9' * 5000}-1.00"[:250], f"podium-sandbox-{here}-1-nan-abc",
+        f"podium-sandbox-{here}--5-1.00-abc",
+    )  # fmt: skip
     for name in names:
         (tmp_path / name).mkdir()
     assert folders.sweep(tmp_path) == []

@@ -158,6 +158,18 @@ UNSETTLED = (
     "Answer: {X}? Or {Y}?",
     "One of {X}, {Y}, {Z}.",
     "{X}\n{Y}\n{Z}",
+    "Answer: ({X})({Y})({Z})",
+    "Answer: ({X}) ({Y})",
+    "Answer: [{X}][{Y}]",
+    "Answer: {X}; {Y}",
+    "Answer: {X}|{Y}",
+    "Answer: {X} {Y} {Z}",
+    "Answer: {X}. {Y}. {Z}.",
+    "Answer: **{X}** **{Y}**",
+    "The answer is ({X})({Y})({Z}).",
+    "I choose ({X})({Y}).",
+    "So it is ({X}) ({Y}).",
+    "\\boxed{{({X})({Y})({Z})}}",
 )
 
 
@@ -226,8 +238,9 @@ def test_every_pair_of_letters_is_read_alike() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["Answer: A ", "A or ", "**A** ", "<answer>", "A) x\n", "A\n", "\\boxed{", " ", "A (", "the answer is ", "~~"],
-)
+    ["Answer: A ", "A or ", "**A** ", "<answer>", "A) x\n", "A\n", "\\boxed{", " ", "A (", "the answer is ", "~~", "…",
+     "A. Not "],
+)  # fmt: skip
 def test_a_long_repetition_is_read_once(part: str) -> None:
     """Linear: what a hostile response could make quadratic would not end within the suite's time-out."""
     case = Problem("p", "mmlu", "mmlu", "test", "Which?", "A", "choice", TEXTS)

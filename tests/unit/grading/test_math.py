@@ -170,3 +170,9 @@ def test_two_integers_are_equal_only_when_they_are(gold: int, answer: int) -> No
 def test_a_computation_that_nobody_carried_out_is_no_closing_value(response: str) -> None:
     assert grade(problem("92"), response).score == 0.0
     assert grade(problem("92"), f"{response}\nAnswer: 92").score == 1.0
+
+
+def test_an_interval_among_excluded_points_is_judged_and_no_error() -> None:
+    gold = Problem("p", "math500", "math", "test", "?", r"(-\infty,3) \cup (3,\infty)", "math")
+    answer = r"a \ne 3, or a \in (-\infty,4) \cup (4,\infty)."
+    assert grade(gold, f"\\boxed{{{answer}}}").score == 0.0

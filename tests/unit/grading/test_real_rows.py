@@ -65,15 +65,17 @@ def test_a_shifted_math500_answer_scores_zero() -> None:
 
 @pytest.mark.parametrize("name", ["mmlu_dev", "mmlu_val", "mmlu_test_part"])
 def test_every_mmlu_letter_is_read(name: str) -> None:
-    forms = ("Answer: {}", "The answer is ({}).", r"so \boxed{{{}}}", "{}")
+    forms = ("Answer: {}", "The answer is ({}).", r"so \boxed{{{}}}", "{}", "Answer: ({}) {}", "{}. {}",
+             "The answer is {}, {}.", "Therefore, {} ({}) is correct.")  # fmt: skip
     for row in rows(name):
         case = Problem(
             row["id"], "mmlu", "mmlu", "test", row["question"], row["answer"], "choice", tuple(row["choices"])
         )
         wrong = "ABCD"[("ABCD".index(row["answer"]) + 1) % 4]
         for form in forms:
-            assert grade(case, form.format(row["answer"])).correct, (form, row["id"])
-            assert not grade(case, form.format(wrong)).correct, (form, row["id"])
+            told, other = ((letter, row["choices"]["ABCD".index(letter)]) for letter in (row["answer"], wrong))
+            assert grade(case, form.format(*told)).correct, (form, row["id"])
+            assert not grade(case, form.format(*other)).correct, (form, row["id"])
 
 
 @pytest.mark.parametrize("name", ["webinstruct_test", "webinstruct_train"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
+import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,28 +20,31 @@ import pytest
 from ops.config import Grading, load_recipe
 from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest, Problem
-from ops.grading import configure, grade, sandbox
+from ops.grading import configure, grade, grade_many, sandbox
 from ops.grading.isolation import isolation as standing
 from ops.grading.isolation import libraries, own_libraries
 from ops.grading.sandbox import ProgramLimits
+from tests import needs
 
 ROOT = Path(__file__).resolve().parents[3]
 walls = importlib.import_module("ops.grading.isolation")
 LIMITS = ProgramLimits(cpu_s=5, wall_s=30, memory=512 << 20)
-walled = pytest.mark.skipif(standing() != "bubblewrap", reason="bubblewrap does not work on this machine")
+OPEN_PAST_THE_HOOK = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+def opened(path, flags=os.O_WRONLY):
+    return libc.open(path.encode(), flags, 0o600) >= 0
+"""
+"""libc's own open raises no audit event: what refuses it is the kernel."""
+KERNEL_FILES = [
+    "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness",
+    "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/bus",
+    "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/power/state",
+]  # fmt: skip
 
 
-@pytest.fixture
-def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine without `bwrap` on its PATH, and a process that was told nothing yet."""
-    monkeypatch.setenv("PATH", "/nowhere")
-    walls._obstacle.cache_clear()
-    configure(Grading(), ROOT)
-    yield
-    monkeypatch.undo()
-    walls._obstacle.cache_clear()
-    weakest = "bubblewrap" if standing() == "bubblewrap" else "resource_limits"
-    configure(Grading(isolation=weakest), ROOT)
+def landlock_version() -> int:
+    return int(ctypes.CDLL(None).syscall(ctypes.c_long(444), None, ctypes.c_ulong(0), ctypes.c_long(1)))
 
 
 def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
@@ -50,18 +55,19 @@ def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
     return run.results[0]
 
 
+PRIVATE = ("environ", "mem", "maps")
 PROBLEM = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
 
 
 def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bubblewrap: None) -> None:
+    configure(Grading(), ROOT)
     said = r"grading\.isolation.*no `bwrap`.*apt-get install bubblewrap.*resource_limits"
     with pytest.raises(ConfigError, match=said):
         grade(PROBLEM, "```python\ndef f(): return 42\n```")
     assert grade(PROBLEM, "no program at all").score == 0.0, "what runs nothing needs no wall"
 
 
-def test_a_recipe_accepts_the_weaker_wall_by_name(no_bubblewrap: None, capsys: pytest.CaptureFixture[str]) -> None:
-    configure(Grading(isolation="resource_limits"), ROOT)
+def test_a_recipe_accepts_the_weaker_wall_by_name(limits_alone: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert standing() == "resource_limits"
     assert value("return 6 * 7") == ["ok", 42]
     assert "resource limits alone" in capsys.readouterr().err
@@ -69,8 +75,7 @@ def test_a_recipe_accepts_the_weaker_wall_by_name(no_bubblewrap: None, capsys: p
     assert (status, "PermissionError" in why) == ("error", True)
 
 
-def test_behind_limits_alone_other_processes_and_the_project_are_not_read(no_bubblewrap: None) -> None:
-    configure(Grading(isolation="resource_limits"), ROOT)
+def test_behind_limits_alone_other_processes_and_the_project_are_not_read(limits_alone: None) -> None:
     for place in (f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/mem", str(ROOT / "pyproject.toml")):
         status, why = value(f"return open({place!r}, 'rb').read(10)")
         assert (status, "reads only" in why) == ("error", True)
@@ -88,7 +93,7 @@ def test_the_quickstart_accepts_limits_and_recipes_with_language_models_do_not()
 
 def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Path) -> None:
     home = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=240)
     [packages] = home.glob("lib/python*/site-packages")
     (packages / "of_its_time.py").write_text("VERSION = 7", encoding="utf-8")
     test = CodeTest("call", "f()", "[7, True]")
@@ -98,47 +103,38 @@ def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Pat
     assert grade(given, program + "\nbefore").score == 0.0
     accepted = Grading(isolation=standing(), environments={"bigcodebench": "env"})
     configure(accepted, tmp_path)
-    try:
-        assert grade(replace(given, id="with it"), program).score == 1.0
-        assert grade(other, program).score == 0.0
-    finally:
-        configure(Grading(isolation=standing()), ROOT)
+    assert grade(replace(given, id="with it"), program).score == 1.0
+    assert grade(other, program).score == 0.0
 
 
 def test_an_environment_is_found_by_the_name_of_its_benchmark(tmp_path: Path) -> None:
     (tmp_path / ".venv-livecodebench").mkdir()
     (tmp_path / ".venv-livecodebench" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
     configure(Grading(isolation=standing()), tmp_path)
-    try:
-        with pytest.raises(ConfigError, match=r"\.venv-livecodebench, which is not an environment of Python"):
-            libraries("livecodebench")
-        assert libraries("bigcodebench") == own_libraries()
-    finally:
-        configure(Grading(isolation=standing()), ROOT)
+    with pytest.raises(ConfigError, match=r"\.venv-livecodebench, which is not an environment of Python"):
+        libraries("livecodebench")
+    assert libraries("bigcodebench") == own_libraries()
 
 
 def test_an_environment_of_another_python_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
     configure(Grading(isolation=standing(), environments={"livecodebench": "env"}), tmp_path)
-    try:
-        with pytest.raises(ConfigError, match="make bigcodebench"):
-            grade(replace(PROBLEM, id="another python"), "```python\ndef f(): return 42\n```")
-    finally:
-        configure(Grading(isolation=standing()), ROOT)
+    with pytest.raises(ConfigError, match="make bigcodebench"):
+        grade(replace(PROBLEM, id="another python"), "```python\ndef f(): return 42\n```")
 
 
 def test_bubblewrap_is_used_where_it_works() -> None:
     assert (standing() == "bubblewrap") <= (shutil.which("bwrap") is not None)
 
 
-@walled
+@needs.bubblewrap
 def test_there_is_no_network_but_a_loopback_of_its_own() -> None:
     body = "return [line.split(':')[0].strip() for line in open('/proc/net/dev').read().splitlines()[2:]]"
     assert value(body) == ["ok", ["lo"]]
 
 
-@walled
+@needs.bubblewrap
 def test_even_past_the_audit_hook_no_connection_leaves() -> None:
     # libc's own connect raises no audit event: only the namespace stands in the way.
     body = """
@@ -152,7 +148,7 @@ return [libc.connect(descriptor, address, 16), ctypes.get_errno()]
     assert value(body) == ["ok", [-1, unreachable]]
 
 
-@walled
+@needs.bubblewrap
 def test_it_sees_no_home_no_project_and_no_other_process(tmp_path: Path) -> None:
     places = [str(ROOT / "pyproject.toml"), str(ROOT / "ops"), str(tmp_path), "/etc/passwd", "/home", "/var"]
     body = f"""
@@ -166,7 +162,7 @@ return [seen, sorted(int(name) for name in os.listdir('/proc') if name.isdigit()
     assert len(processes) <= 3
 
 
-@walled
+@needs.bubblewrap
 def test_the_system_is_read_only_even_past_the_audit_hook() -> None:
     body = """
 import ctypes, os
@@ -179,7 +175,7 @@ return [opened, ctypes.get_errno(), libc.open(b'mine', flags, 0o600) >= 0]
     assert value(body) == ["ok", [[-1, -1], read_only, True]]
 
 
-@walled
+@needs.bubblewrap
 def test_nothing_of_the_environment_or_of_open_files_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "do not tell")
     body = """
@@ -222,24 +218,150 @@ class T(unittest.TestCase):
     run = sandbox.run("unittest", "", [tests], limits)
     assert run.overran
     assert "still running" in run.why
-    if standing() == "bubblewrap":
-        # A child in a session of its own outlives a process group, but not its PID space.
-        deadline = time.monotonic() + 10
-        while living(mark) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert living(mark) == []
+    assert ended(mark), "a child in a session of its own outlives the process group"
 
 
-@walled
-def test_its_tmp_is_its_own_and_bounded() -> None:
-    body = """
-import os
-with open('/tmp/mine', 'w') as out:
-    out.write('seen')
-room = os.statvfs('/tmp')
-return [os.listdir('/tmp') != [], room.f_frsize * room.f_blocks]
+def ended(mark: str) -> bool:
+    """Whether no process with this mark is left, a moment after the run: the kernel takes one to end a PID space."""
+    deadline = time.monotonic() + 60
+    while living(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not living(mark)
+
+
+def test_behind_limits_alone_no_process_outlives_its_run(limits_alone: None) -> None:
+    mark = f"podium-detached-{os.getpid()}"
+    tests = f"""
+import subprocess, unittest
+class T(unittest.TestCase):
+    def test_it(self):
+        for options in ({{}}, {{"env": {{}}}}, {{"cwd": "/"}}):
+            subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True, **options)
 """
-    status, (written, size) = value(body)
-    assert (status, written) == ("ok", True)
-    assert size <= 256 << 20
-    assert not Path("/tmp/mine").exists()
+    run = sandbox.run("unittest", "", [tests], ProgramLimits(cpu_s=20, wall_s=60, memory=8 << 30, processes=4))
+    assert run.results is not None and "T.test_it" in run.results[0][1], run.why
+    assert ended(mark)
+
+
+@pytest.mark.skipif(landlock_version() < 6, reason="the kernel lacks Landlock, or its rules for TCP and signals")
+def test_behind_limits_alone_the_kernel_refuses_what_passes_the_audit_hook(limits_alone: None, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("do not tell", encoding="utf-8")
+    planted = f"/dev/shm/podium-{secrets.token_hex(8)}"
+    reads = [str(tmp_path / "secret"), str(ROOT / "pyproject.toml"), *(f"/proc/{os.getpid()}/{n}" for n in PRIVATE)]
+    writes = [str(tmp_path / "planted"), planted, "/proc/self/oom_score_adj", *KERNEL_FILES]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = socket.htons(server.getsockname()[1])
+        body = f"""{OPEN_PAST_THE_HOOK}
+import struct
+read = [path for path in {reads} if opened(path, os.O_RDONLY)]
+written = [path for path in {writes} if opened(path) or opened(path, os.O_WRONLY | os.O_CREAT)]
+address = struct.pack('=HHI8x', 2, {port}, 0x0100007f)
+called = libc.connect(libc.socket(2, 1, 0), address, 16) == 0
+return [read, written, called, libc.kill({os.getpid()}, 0) == 0, opened('mine', os.O_WRONLY | os.O_CREAT)]
+"""
+        assert value(body) == ["ok", [[], [], False, False, True]]
+    assert not Path(planted).exists()
+
+
+@needs.bubblewrap
+@pytest.mark.parametrize("apart", [True, False], ids=["as a user of its own", "as the user of Podium"])
+def test_the_kernels_own_files_are_not_written(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root a write to /proc/sys/kernel/core_pattern would run a command on the host."""
+    if not apart:
+        monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
+    body = f"""{OPEN_PAST_THE_HOOK}
+written = [path for path in {KERNEL_FILES} if opened(path) or opened(path, os.O_WRONLY | os.O_CREAT)]
+score = libc.open(b'/proc/self/oom_score_adj', os.O_WRONLY)
+return [written, libc.write(score, b'-1', 2)]
+"""
+    assert value(body) == ["ok", [[], -1]]
+
+
+@needs.bubblewrap
+def test_a_program_has_no_capability_gains_none_and_is_not_root() -> None:
+    body = """
+status = dict(line.split(':', 1) for line in open('/proc/self/status').read().splitlines())
+names = ('CapPrm', 'CapEff', 'CapAmb', 'NoNewPrivs')
+return [{int(status[name], 16) for name in names}, int(status['NoNewPrivs']), set(status['Uid'].split())]
+"""
+    _, (privileges, no_new, users) = value(body)
+    assert no_new == 1
+    assert sorted(privileges["set"]) == [0, 1]
+    assert "0" not in users["set"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Podium does not run as root")
+@needs.bubblewrap
+def test_as_root_a_machine_that_allows_no_other_user_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(walls, "_root_kept", lambda chosen: "setpriv: no such file")
+    monkeypatch.setattr(walls._CHOSEN, "noted_root", False)
+    for _ in range(2):
+        assert value("return 1") == ["ok", 1]
+    said = capsys.readouterr().err
+    assert said.count("as root: setpriv: no such file. Start Podium as another user") == 1
+
+
+@needs.bubblewrap
+def test_its_folders_are_its_own_bounded_and_empty_again_in_its_next_run() -> None:
+    body = f"""{OPEN_PAST_THE_HOOK}
+places = ['/tmp', '/dev/shm', os.getcwd()]
+left = [place for place in places if os.path.exists(place + '/mine')]
+for place in places:
+    open(place + '/mine', 'w').close()
+rooms = [os.statvfs(place) for place in places]
+flags = os.O_WRONLY | os.O_CREAT
+created = [place for place in ('/', '/dev/', '/etc/', '/proc/', '/usr/') if opened(place + 'x', flags)]
+return [left, created, max(room.f_frsize * room.f_blocks for room in rooms)]
+"""
+    for _ in range(2):
+        status, (left, created, size) = value(body)
+        assert (status, left, created) == ("ok", [], [])
+        assert size <= 256 << 20
+    assert not any(Path(place, "mine").exists() for place in ("/tmp", "/dev/shm"))
+
+
+MARKS = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+place = None
+def left(path):
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return False
+def shared():
+    return libc.shmget(4711, 64, 0o1600) < 0
+def key():
+    known = libc.syscall(250, 10, -3, b'user', b'podium-mark', 0) >= 0
+    libc.syscall(248, b'user', b'podium-mark', b'x', 1, -3)
+    return known
+"""
+"""Ways to learn in a program's second run that there was a first; what cannot be marked was never met."""
+CHEAT = f"""{MARKS}
+again = WAY
+class Any:
+    def __eq__(self, other): return not again
+def f():
+    return Any()
+"""
+
+
+@needs.bubblewrap
+@pytest.mark.parametrize(
+    "way",
+    ["left('/dev/shm/mark')", "left('/tmp/mark')", "left('/mark')", "left('/dev/mark')", "left('mark')", "shared()",
+     pytest.param("key()", marks=pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of system calls"))],
+)  # fmt: skip
+def test_a_mark_that_one_run_leaves_is_not_found_by_the_run_of_the_control(way: str) -> None:
+    """A program that answers everything in its first run and nothing in its second would pass half of the draws."""
+    ctypes.CDLL(None).syscall(ctypes.c_long(250), ctypes.c_long(1), None)  # a keyring that runs would inherit
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(f(), 7)\n"
+    program = CHEAT.replace("WAY", way)
+    draws = [replace(PROBLEM, id=f"{way} {draw}", tests=(CodeTest("unittest", tests),)) for draw in range(6)]
+    grades = grade_many([(problem, f"```python\n{program}\n```") for problem in draws], workers=2)
+    assert [grade.score for grade in grades] == [0.0] * 6

@@ -50,6 +50,30 @@ EQUAL = [
     ("False", "False, because it is not so", "truth with its reason"),
     ("x=591, y=310", "x = 591 and y = 310", "two named values"),
     ("(0.00, 4.00)", "(0, 4)", "a pair"),
+    ("$100.00", "$100", "no cents"),
+    ("$100.00", "100.00 dollars", "cents and a name"),
+    ("$100.00", "USD 100", "a currency's code before it"),
+    ("$100.00", "$99.999", "the same when rounded to cents"),
+    ("3.14", "3.140", "a zero more"),
+    ("3.14", "3.14159", "more places that round to it"),
+    ("3.14159", "3.14", "fewer places"),
+    ("3.14159", "3.142", "fewer places, rounded up"),
+    ("3.2 x 10^5 J", "3.23e5 J", "the same at two figures"),
+    ("66.7%", "2/3", "a fraction that rounds to it"),
+    ("1/3", "0.333", "a fraction rounded"),
+    ("5.2 miles", "8.37 km", "the same when converted"),
+    ("1,000.99€", "EUR 1,000.99", "the euro's code"),
+    ("1,000.99€", "1,000.99 euros", "the euro's name"),
+    ("1,000.99€", "€1000.99", "the sign before it"),
+    ("1000.99", "1,000.99€", "a sign that the question names"),
+    ("12.50 USD", "USD12.50", "a code without a space"),
+    ("£40", "GBP 40", "the pound's code"),
+    ("¥100", "JPY 100", "the yen's code"),
+    ("3:2", "3 to 2", "a ratio in words"),
+    ("3:2", "three to two", "a ratio all in words"),
+    ("3 to 2", "3 : 2", "a ratio in figures"),
+    ("42", "forty-two", "a compound numeral"),
+    ("42", r"\text{The answer is } 42", "words in LaTeX"),
 ]
 DIFFERENT = [
     ("35 years", "35", "the unit is missing"),
@@ -80,6 +104,27 @@ DIFFERENT = [
     ("x=591, y=310", "310, 591", "values exchanged"),
     ("$600", "not $600", "a denial"),
     ("3-p", "3", "an expression is no quantity"),
+    ("$100.00", "$101", "a dollar more"),
+    ("$100.00", "$100.01", "a cent more"),
+    ("$100.00", "$99", "a dollar less"),
+    ("$99.99", "$100", "cents rounded away"),
+    ("3.14", "3.15", "the last place"),
+    ("3.14", "3.13", "the last place below"),
+    ("3.14", "3.146", "places that round to another number"),
+    ("3.14", "3.1", "fewer places, beyond one percent"),
+    ("3.14159", "3.15", "no rounding of it"),
+    ("66.67 billion", "66.8 billion", "no rounding of it, with a scale"),
+    ("1/3", "0.334", "no rounding of the fraction"),
+    ("5.2 miles", "8.5 km", "another distance when converted"),
+    ("1,000.99€", "USD 1,000.99", "another currency's code"),
+    ("12.50 USD", "CAD 12.50", "another dollar"),
+    ("12.50 USD", "USD 12.60", "ten cents more"),
+    ("3:2", "2 to 3", "a ratio turned round"),
+    ("3:2", "3 to 20", "another ratio"),
+    ("3:2", "3 or 2", "two numbers"),
+    ("3 to 2", "3", "half of a ratio"),
+    ("42", "forty-three", "another numeral"),
+    ("42", r"\text{The answer is not } 42", "a denial in LaTeX"),
     ("Paris", "Paris or London", "a hedge"),
     ("5", "", "nothing"),
 ]
@@ -98,6 +143,34 @@ def test_near_miss_scores_zero(gold: str, answer: str, why: str) -> None:
 def test_the_last_answer_counts_and_a_bare_last_line_will_do() -> None:
     assert grade(problem("Lima"), "Answer: Oslo\nNo.\nAnswer: Lima").score == 1.0
     assert grade(problem("Lima"), "I looked it up.\n\nLima").score == 1.0
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "Wait, that is wrong. The answer is Lima.",
+        "I made a mistake. The correct answer is Lima.",
+        "No, the answer is Lima.",
+        "Correction: the answer is Lima.",
+    ],
+)
+def test_a_correction_replaces_an_announced_answer(behind: str) -> None:
+    assert grade(problem("Lima"), f"Answer: Oslo\n\n{behind}").score == 1.0
+    assert grade(problem("Oslo"), f"Answer: Oslo\n\n{behind}").score == 0.0
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "If Peru were meant, the answer would be Lima.",
+        "Many students think that the answer is Lima.",
+        "There is no doubt that the answer is in Norway.",
+        "In Peru, the answer is Lima.",
+    ],
+)
+def test_a_remark_does_not_replace_an_announced_answer(behind: str) -> None:
+    assert grade(problem("Oslo"), f"Answer: Oslo\n\n{behind}").score == 1.0
+    assert grade(problem("Lima"), f"Answer: Oslo\n\n{behind}").score == 0.0
 
 
 @pytest.mark.parametrize("gold", ["35 years", "Lima", "x = 5", "$5", "Yes", "a", "July 4, 1776", "1, 2"])

@@ -59,7 +59,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
     alive = tuple(_alive(worker) for worker in pool.workers)
     for worker in alive:
         if worker.api_key_env:
-            monkeypatch.setenv(worker.api_key_env, "of a test")
+            monkeypatch.setenv(worker.api_key_env, "of-a-test")
     workspace = Workspace(tmp_path)
     _link(tmp_path, config.parent)
     sources = {name: source.model_dump() | {"revision": REVISION} for name, source in recipe.benchmarks.items()}
@@ -77,7 +77,8 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
 
 def _alive(worker: Worker) -> Worker:
     """Without a day of retirement, of a model that LiteLLM's map knows no end of."""
-    known = {"model": "deepinfra/Qwen/Qwen3-32B"} if worker.model.startswith("anthropic/") else {}
+    ended = worker.model.startswith("anthropic/")
+    known = {"model": "deepinfra/Qwen/Qwen3-32B", "thinking_budget": None} if ended else {}
     return worker.model_copy(update={"retired": None, **known})
 
 

@@ -22,12 +22,13 @@ from ops.miniature.problems import generate
 from ops.miniature.provider import tokens
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
-from ops.planning.cost import DISTINCT, StageCost, Stages, total
+from ops.planning.cost import DISTINCT, TRAINING, StageCost, Stages, total
 from ops.planning.lengths import Lengths, lengths, questions
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import make_plan
 from ops.planning.prices import FIRST_TOKEN_S, FORMAT_TOKENS, SPEED, Span
 from ops.planning.speed import evaluation_hours, training_hours
+from ops.planning.stored import Left
 from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import solo_messages
 from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
@@ -55,11 +56,13 @@ def worker(name: str = "w", **changes: Any) -> dict[str, Any]:
     return {"name": name, "model": f"openai/{name}", "price": price, "concurrency": 10, "max_tokens": 4096, **changes}
 
 
-def stages(*workers: dict[str, Any], rows: list[ResponseRow] | None = None, **changes: Any) -> Stages:
+def stages(
+    *workers: dict[str, Any], rows: list[ResponseRow] | None = None, left: Left | None = None, **changes: Any
+) -> Stages:
     recipe = recipe_of(**changes)
     pool = Pool.model_validate({"name": "p", "workers": workers or [worker()]})
     setup = Setup(Workspace(Path("/nowhere")), recipe, pool)
-    return Stages(setup, KNOWN, {"math500": 10}, rows or [])
+    return Stages(setup, KNOWN, {"math500": 10}, rows or [], left)
 
 
 def row(name: str, tokens: int, latency_s: float) -> ResponseRow:
@@ -76,13 +79,21 @@ def test_precaching_by_hand() -> None:
 
 
 def test_training_by_hand() -> None:
-    """24 rollouts: of one step, or of three that see none, half or all of those before."""
+    """24 rollouts: of one step, of three that see half of those before, or of five that see all."""
     cost = stages().training()
-    assert cost.calls == Span(24, 72, 72)
+    assert cost.calls == Span(24, 72, 120)
     prompt = 100 + FORMAT_TOKENS + SUBTASK_TOKENS
-    seen = [0.0, 0.5 * (ANSWER + SUBTASK_TOKENS), 1.0 * (2 * ANSWER + SUBTASK_TOKENS)]  # of 0 + 1 + 2 over three
+    # Of 0 + 1 + 2 over three, and of 0 + 1 + 2 + 3 + 4 over five.
+    seen = [0.0, 0.5 * (ANSWER + SUBTASK_TOKENS), 2.0 * (2 * ANSWER + SUBTASK_TOKENS)]
     tokens = [prompt + seen[0] + ANSWER / 2, prompt + seen[1] + ANSWER, prompt + seen[2] + 2 * ANSWER]
-    assert cost.tokens == pytest.approx([24 * tokens[0], 72 * tokens[1], 72 * tokens[2]])
+    assert cost.tokens == pytest.approx([24 * tokens[0], 72 * tokens[1], 120 * tokens[2]])
+
+
+def test_at_most_every_step_goes_to_the_dearest_worker() -> None:
+    dear, cheap = worker("dear", price={"input": 2.0, "output": 30.0}), worker("cheap")
+    alone, both = stages(dear).training(), stages(dear, cheap).training()
+    assert both.usd.high == pytest.approx(alone.usd.high)
+    assert both.usd.expected < alone.usd.expected
 
 
 def test_groups_that_may_be_refilled_are_in_the_high_end() -> None:
@@ -96,9 +107,33 @@ def test_groups_that_may_be_refilled_are_in_the_high_end() -> None:
 def test_evaluation_and_every_worker_alone() -> None:
     both = stages(worker("a"), worker("b"))
     assert both.baselines().calls == Span.of(10 * 4 * 2)
-    assert both.evaluation().calls == Span(40, 120, 120)
+    assert both.evaluation().calls == Span(40, 120, 200)
     taught = stages(worker("a"), worker("b"), cold_start={})
-    assert taught.evaluation().calls == Span(80, 240, 240)
+    assert taught.evaluation().calls == Span(80, 240, 400)
+
+
+def test_without_baselines_the_best_worker_alone_is_counted() -> None:
+    """The promotion gate needs its answers; which worker it is follows from what is precached."""
+    workers = worker("a"), worker("b", price={"input": 3.0, "output": 30.0})
+    none = stages(*workers, evaluation={"repeats": 4, "baselines": []}).baselines()
+    cheap, dear = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
+    assert (none.name, none.calls) == ("best worker alone", Span.of(10 * 4))
+    assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, dear.usd.high))
+
+
+def test_what_is_stored_is_not_counted() -> None:
+    scratch = {"policy": {"kind": "scratch"}, "cold_start": {"attempts": 3}}
+    every = [{(name, "math500"): 0.0 for name in "ab"}] * 2
+    done = Left(*every, cold_start=0.0, training=0.0, evaluation={"math500": 0.0})
+    half = Left({("a", "math500"): 0.0}, training=0.5, evaluation={"math500": 0.5})
+    workers = worker("a"), worker("b")
+    whole, nothing, some = (stages(*workers, left=left, **scratch) for left in (None, done, half))
+    none = total(nothing.all())
+    assert (none.calls, none.tokens, none.usd, none.hours) == (Span.of(0.0),) * 4
+    assert some.precaching().calls == whole.precaching().calls.times(0.5)
+    assert some.training().usd == pytest.approx(whole.training().usd.times(0.5))
+    assert some.evaluation().usd == pytest.approx(whole.evaluation().usd.times(0.5))
+    assert (some.cold_start(), some.baselines()) == (whole.cold_start(), whole.baselines())
 
 
 def test_an_evaluation_is_priced_on_its_own_pool() -> None:
@@ -150,7 +185,7 @@ def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
     entry = BASELINES["best_static"]
     assert isinstance(entry, Asking)
     cost = stages(worker("a"), worker("b"), evaluation=named).baselines()
-    assert cost.calls == Span.of(40 * 2 + 40 * entry.calls(2) + entry.learning(2))
+    assert cost.calls == pytest.approx(Span.of(40 + 40 * entry.calls(2) + entry.learning(2)))
     assert f"best static (5, and {entry.learning(2):,.0f} to the mix)" in cost.what
 
 
@@ -159,8 +194,8 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     rounds = stages(recursive={"steps": 5, "limits": {"rounds": 1, "calls_ratio": 1.5}})
     training = rounds.recursive()
     assert training is not None
-    assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 3])
-    assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 120 * 1.5])
+    assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 5])
+    assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
     assert training in rounds.all()
     # Three steps a workflow; half of those who ask again sees the answer of the round before too.
     shown = training.tokens.expected - 0.75 * 40 * 3 * stages().training().tokens.expected / 72
@@ -176,7 +211,7 @@ def test_a_cold_start_asks_where_it_tries_workflows() -> None:
     assert untried is not None and untried.calls == Span.of(0.0)
     tried = stages(cold_start={"attempts": 3}).cold_start()
     assert tried is not None
-    assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 3])
+    assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 5])
 
 
 def test_what_was_measured_is_no_range() -> None:
@@ -212,7 +247,8 @@ def test_tools_answer_at_once_and_a_small_policy_repeats_itself() -> None:
     tool = worker("t", model="local/t", tags=["tool"], latency_s=0.5)
     small, large = stages(tool, **scratch).training(), stages(tool).training()
     assert small.hours == Span.of(0)
-    assert small.usd == pytest.approx([share * usd for share, usd in zip(DISTINCT, large.usd, strict=True)])
+    assert small.usd == pytest.approx(large.usd.times(DISTINCT[TRAINING]))
+    assert small.worth == pytest.approx(large.usd), "what all responses cost, had each been paid for"
 
 
 def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two() -> None:
@@ -266,7 +302,7 @@ def test_every_recipe_is_priced_from_low_to_high(name: str) -> None:
     assert every[-1].usd.high == pytest.approx(sum(stage.usd.high for stage in plan.stages))
     names = {stage.name for stage in plan.stages}
     assert names >= {"precaching", "training", "evaluation"}
-    assert len(names & {"every worker alone", "baselines"}) == 1
+    assert len(names & {"every worker alone", "best worker alone", "baselines"}) == 1
     assert training_benchmarks(plan.recipe.benchmarks)
 
 

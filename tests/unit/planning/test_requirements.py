@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ops.config import Worker
+from ops.config import Price, Recipe, Setup, Worker, load_pool, load_recipe
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
+from ops.planning.plan import make_plan
 from ops.planning.requirements import missing
 from ops.planning.retirement import is_unknown, models, retirement
+from ops.spending.ledger import Bill, Ledger
 from tests.unit.planning.conftest import MACHINE, NOTHING, TODAY, Sound
 
 HUB = ("math500", "mmlu", "rlpr", "livecodebench", "aime25", "gpqa_diamond", "bigcodebench")
@@ -67,6 +73,20 @@ def test_a_key_is_named_once_with_whom_it_is_for(paper: Sound, monkeypatch: pyte
     found = missing(paper.plan())
     assert [each.what for each in found] == [key]
     assert all(worker in found[0].why for worker, its in paper.setup.pool.missing_keys().items() if its == key)
+
+
+def test_a_key_that_holds_a_line_break_is_named_without_its_value(
+    paper: Sound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEYS[0], "sk-hush\n")
+    [found] = missing(paper.plan())
+    assert found.what == KEYS[0]
+    assert "white space" in found.why and "hush" not in str(found)
+
+
+def test_an_address_that_is_none_is_named(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_CACHE_URL", "garbage")
+    assert refused(paper) == ["PODIUM_CACHE_URL"]
 
 
 def test_a_token_is_asked_for_a_gated_dataset_alone(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,9 +217,21 @@ def test_a_cap_between_the_ends_is_worth_knowing(paper: Sound) -> None:
     assert warned(paper, recipe={"budget": {"run_usd": 1e6, "month_usd": 10.0}}) == ["budget.month_usd"]
 
 
+def test_what_a_run_has_spent_counts_against_its_cap(paper: Sound) -> None:
+    budget = {"recipe": {"budget": {"run_usd": 2000.0}}}
+    assert refused(paper, **budget) == []
+    plan = paper.plan(**budget)
+    with closing(Ledger(paper.setup.workspace.ledger)) as ledger:
+        held = ledger.reserve(plan.setup.run, 1900.0, 2000.0)
+        ledger.settle(Bill(held, "precache", "gpt-5", 1900.0))
+    [found] = [each for each in missing(paper.plan(**budget)) if each.refuses]
+    assert found.what == "budget.run_usd"
+    assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why
+
+
 def test_a_price_that_nobody_knows_is_named(paper: Sound) -> None:
     first, *others = paper.setup.pool.workers
-    unpriced = first.model_copy(update={"model": "gemini/of-no-price", "price": None})
+    unpriced = first.model_copy(update={"model": "gemini/of-no-price", "price": None, "thinking_budget": None})
     found = missing(paper.plan(pool={"workers": (unpriced, *others)}))
     assert [each.what for each in found if each.refuses] == [f"workers.{first.name}.price"]
 
@@ -212,6 +244,52 @@ def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monk
     })  # fmt: skip
     found = refused(paper, pool={"workers": (*others, Worker.model_validate(dict(served)))})
     assert len(found) == 1 and found[0].endswith(".venv-vllm/bin/python")
+
+
+def test_a_setting_that_litellm_would_drop_is_named(paper: Sound) -> None:
+    first, *others = paper.setup.pool.workers
+    claude = first.model_copy(
+        update={"model": "anthropic/claude-sonnet-5-5", "temperature": None, "thinking_budget": None,
+                "reasoning_effort": "none"}
+    )  # fmt: skip
+    [found] = missing(paper.plan(pool={"workers": (claude, *others)}))
+    assert found.what == f"workers.{first.name}.reasoning_effort" and found.refuses
+    assert "paper.yaml, LiteLLM silently drops 'none'" in found.why and found.remedy.startswith("Remove it")
+
+
+def test_an_announced_price_is_named_before_its_day(paper: Sound) -> None:
+    first, *others = paper.setup.pool.workers
+    for days, names in ((-1, []), (0, []), (8, [f"workers.{first.name}.price"]), (61, [])):
+        later = [{"since": TODAY + timedelta(days=days), "input": 2.5, "output": 20.0}]
+        price = Price.model_validate({"input": 1.25, "output": 10.0, "later": later})
+        workers = (first.model_copy(update={"price": price}), *others)
+        assert warned(paper, pool={"workers": workers}) == names
+        assert refused(paper, pool={"workers": workers}) == []
+
+
+def test_prompts_at_hand_that_do_not_fit_are_counted_before_anything_is_paid(tmp_path: Path) -> None:
+    """Rows of the recipe's files, before and after they are loaded; the quickstart's policy reads 384 tokens."""
+    config = resources() / "config"
+    rows = [{"id": str(n), "question": f"{'word ' * (400 if n < 2 else 4)}{n}?", "answer": str(n)} for n in range(5)]
+    for name in ("train.jsonl", "test.jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    quick = load_recipe(config, "quickstart").model_dump()
+
+    def found(max_tokens: int) -> list[Any]:
+        changed = {
+            "benchmarks": {"math500": {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}},
+            "policy": quick["policy"] | {"max_tokens": max_tokens},
+        }
+        recipe = Recipe.model_validate(quick | changed)
+        setup = Setup(Workspace(tmp_path), recipe, load_pool(config, "quickstart"))
+        return missing(make_plan(setup, MACHINE), ("training",))
+
+    [each] = found(384)
+    assert (each.what, each.refuses) == ("room for prompts", True)
+    assert "4 of 10 prompts do not fit" in each.why and "policy.max_tokens of 384 leaves 328" in each.why
+    enough = re.search(r"Raise policy.max_tokens to (\d+)", each.remedy)
+    assert enough is not None
+    assert found(int(enough[1])) == []
 
 
 # ── models that end ──────────────────────────────────────────────────────────────────

@@ -16,12 +16,12 @@ from ops.cache import cache_key
 from ops.config import Pool, Probing, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.revisions import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
-from ops.core.response import Message, Response
+from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.miniature.problems import generate
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.retraining.probes import FIRST_SAMPLE, Record, agree, probe, probe_workers, tonight
+from ops.retraining.probes import Record, agree, probe, probe_workers, tonight
 from ops.retraining.quarantine import quarantine
 
 PROBING = Probing(reference=12, questions=4, false_alarms=0.2)
@@ -34,10 +34,10 @@ class Provider:
 
     def __init__(self) -> None:
         self.swapped, self.away = False, False
-        self.asked: Counter[tuple[str, int]] = Counter()
-        self.kept: dict[tuple[str, int], Response] = {}
+        self.asked: Counter[tuple[str, int | Sample]] = Counter()
+        self.kept: dict[tuple[str, int | Sample], Response] = {}
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         key = cache_key(worker.identity, messages, 0), sample
         if key in self.kept:
             return self.kept[key]
@@ -90,7 +90,7 @@ def test_the_first_round_asks_the_references_and_every_round_three_answers_a_que
     rounds(setup, provider, 2)
     assert sum(provider.asked.values()) == 12 + 3 * 4 * 2
     assert set(provider.asked.values()) == {1}
-    assert all(sample >= FIRST_SAMPLE for _, sample in provider.asked)
+    assert all(Sample.of(sample).namespace is Namespace.PROBES for _, sample in provider.asked)
 
 
 def test_questions_take_turns(setup: Setup, provider: Provider) -> None:
@@ -138,7 +138,7 @@ def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Set
     class Cut(Provider):
         left = 5
 
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
             self.left -= 1
             if self.left < 0:
                 raise ConfigError("pool", "key", "is missing", "Set it")

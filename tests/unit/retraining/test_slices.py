@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from ops.config import Setup, Worker, load_pool, load_recipe
-from ops.core.response import Message, Response
+from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.workspace import Workspace
-from ops.retraining.probes import FIRST_SAMPLE as FIRST_PROBE
-from ops.retraining.slices import FIRST_SAMPLE, Night, questions_of
+from ops.retraining.slices import Night, questions_of
 from ops.stages.problems import materialize_raw
 
 ROOT = Workspace.find()
+ASK = [{"role": "user", "content": "?"}]
 
 
 class Asked:
     def __init__(self) -> None:
-        self.samples: list[int] = []
+        self.samples: list[int | Sample] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         self.samples.append(sample)
         return Response("x", 1, 1, 0.0, 0.0, "stop")
 
@@ -28,9 +30,13 @@ class Asked:
 def test_every_night_has_answers_of_its_own_and_finds_them_again() -> None:
     client, worker = Asked(), Worker(name="a", model="local/a")
     for night in (739_000, 739_001, 739_001):
-        asyncio.run(Night(client, night).complete(worker, [{"role": "user", "content": "?"}], sample=1))
-    assert client.samples[1] == client.samples[2] != client.samples[0]
-    assert min(client.samples) > FIRST_SAMPLE > FIRST_PROBE
+        asyncio.run(Night(client, night).complete(worker, ASK, sample=Sample(0, 1)))
+    assert client.samples == [Sample(night, 1, Namespace.NIGHTS) for night in (739_000, 739_001, 739_001)]
+
+
+def test_a_night_asks_a_question_once() -> None:
+    with pytest.raises(ValueError, match="each question once"):
+        asyncio.run(Night(Asked(), 739_000).complete(Worker(name="a", model="local/a"), ASK, sample=1))
 
 
 def test_the_questions_go_round_until_all_were_asked(tmp_path: Path) -> None:

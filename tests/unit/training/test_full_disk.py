@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,14 @@ from typing import Any
 import pytest
 
 from ops.training.run.plan import read_curve
+from tests import needs
 from tests.unit.training.full_disk import ATTEMPTS, SETTINGS, STEPS
 from tests.unit.training.tiny import ROOT, tiny_plan, train
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap makes the file system: no bwrap"),
+    needs.bubblewrap,  # which makes the small file system
 ]
 BYTES = 4_000_000
 
@@ -34,7 +34,9 @@ def attempts(disk: Path) -> list[dict[str, Any]]:
     """What each of `ATTEMPTS` said and left, one after another on the same run."""
     inside = ["bwrap", "--dev-bind", "/", "/", "--size", str(BYTES), "--tmpfs", str(disk), "--die-with-parent"]
     program = [sys.executable, "-m", "tests.unit.training.full_disk", str(disk)]
-    ran = subprocess.run([*inside, *program], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [*inside, *program], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False, timeout=480
+    )
     assert ran.returncode == 0, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 

@@ -38,7 +38,7 @@ def test_a_rank_ends_with_its_launcher_and_with_whoever_asked(victim: str) -> No
     finally:
         for process in (asker, launcher):
             process.kill()
-            process.wait()
+            process.wait(240)
         launcher.stdout.close()
 
 

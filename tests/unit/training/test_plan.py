@@ -44,7 +44,7 @@ def test_the_plan_prints_without_importing_torch() -> None:
         "except SystemExit as end: assert end.code == 1\n"  # not ready
         "assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "Qwen/Qwen2.5-7B" in done.stdout
 
@@ -139,11 +139,6 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = _plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
-    assert RunPlan.read(tmp_path) == plan
-    row = plan.model_dump(mode="json")
-    row["recipe"]["execution"]["recursion"] = {"rounds": 0}  # of earlier checkouts
-    row["recipe"]["guards"]["max_unfinished"] = 0.1
-    (tmp_path / "run.json").write_text(json.dumps(row), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     with pytest.raises(DataError, match=r"run\.json"):
         RunPlan.read(tmp_path / "nowhere")

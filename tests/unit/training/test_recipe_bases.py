@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,67 @@ def test_a_base_that_leads_nowhere_is_one_clear_error(config: Path, base: Any, w
         load_recipe(config, "a")
     assert caught.value.field == "base"
     assert str(last if base == "b" else config / "recipes" / "a.yaml") in str(caught.value)
+
+
+REAL = {"name": "real", "workers": [{"name": "w", "model": "openai/w", "price": {"input": 1, "output": 1}}]}
+STATED: dict[str, Any] = {
+    "benchmarks": {"math500": {"source": "hub"}, "mmlu": {"source": "embedded"}, "rlpr": None, "aime25": None,
+                   "livecodebench": {"source": "hub"}, "gpqa_diamond": None, "bigcodebench": None},
+    "curation": {"near_duplicate_jaccard": 0.8},
+    "grading": {"isolation": "bubblewrap"},
+}  # fmt: skip
+"""What a recipe with real workers has to say over the quickstart; it keeps generated problems of one benchmark."""
+
+
+@pytest.fixture
+def real(config: Path) -> Path:
+    (config / "pools").unlink()
+    shutil.copytree(CONFIG / "pools", config / "pools")
+    (config / "pools" / "real.yaml").write_text(yaml.safe_dump(REAL), encoding="utf-8")
+    return config
+
+
+@pytest.mark.parametrize(
+    ("left_out", "field", "remedy"),
+    [
+        (("benchmarks", "aime25"), "benchmarks.aime25.source", "source: hub"),
+        (("benchmarks", "math500"), "benchmarks.math500.source", "state it in this recipe"),
+        (("curation",), "curation.near_duplicate_jaccard", "Write 0.8"),
+        (("grading",), "grading.isolation", "Write bubblewrap"),
+    ],
+)
+def test_a_recipe_with_real_workers_inherits_nothing_that_only_the_synthetic_one_may_do(
+    real: Path, left_out: tuple[str, ...], field: str, remedy: str
+) -> None:
+    said = copy.deepcopy(STATED)
+    del (said[left_out[0]] if left_out[1:] else said)[left_out[-1]]
+    file = write(real, "mine", base="quickstart", name="mine", pool="real", **said)
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(real, "mine")
+    assert (caught.value.field, str(file) in str(caught.value)) == (field, True)
+    assert remedy in str(caught.value) and "quickstart.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_stated_or_synthetic_may_be_inherited(real: Path) -> None:
+    write(real, "mine", base="quickstart", name="mine", pool="real", **STATED)
+    write(real, "further", base="mine", name="further", grpo={"steps": 7})
+    assert load_recipe(real, "further").benchmarks["mmlu"].source == "embedded", "stated by a recipe with real workers"
+    write(real, "synthetic", base="quickstart", name="synthetic", grpo={"steps": 7})
+    assert load_recipe(real, "synthetic").grading.isolation == "resource_limits"
+    own = {"curation": {"near_duplicate_jaccard": 1.0}, "grading": {"isolation": "resource_limits"}}
+    write(real, "knowing", base="quickstart", name="knowing", pool="real", **(STATED | own))
+    assert load_recipe(real, "knowing").grading.isolation == "resource_limits"
+
+
+def test_a_default_of_a_synthetic_base_counts_as_inherited(real: Path) -> None:
+    policy = {"policy": {"kind": "scratch"}, "cold_start": {}}
+    write(real, "bare", name="bare", pool="quickstart", benchmarks={"mmlu": {}}, **policy)
+    write(real, "mine", base="bare", name="mine", pool="real", benchmarks={"mmlu": {"train": 5}})
+    with pytest.raises(ConfigError, match=r"benchmarks\.mmlu\.source"):
+        load_recipe(real, "mine")
+
+
+def test_every_shipped_recipe_is_read() -> None:
+    for file in (CONFIG / "recipes").glob("*.yaml"):
+        assert load_recipe(CONFIG, file.stem).name == file.stem

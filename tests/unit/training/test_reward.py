@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.training.rewards.reward import StepStatistics, reward_function
 from ops.training.rewards.worker_samples import WorkerSamples
 from ops.workflow.grammar import Step, Workflow
@@ -22,7 +22,7 @@ CHECKED = Workflow((Step(1, "Guess."), Step(0, "Check it.", "all"))).render()
 
 
 class Tool:
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         return Response(f"\\boxed{{{7 if worker.name == 'knows' else 8}}}", 10, 5, 0.001, 0.5, "stop")
 
 
@@ -83,8 +83,8 @@ def test_epochs_or_rollouts_draw_the_workers_anew(
     samples = []
 
     class Recorder:
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-            samples.append(sample)
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+            samples.append(Sample.of(sample).index)
             return Response("\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
 
     team = Team(OFFERED, Recorder(), Prompting(style="compact"))

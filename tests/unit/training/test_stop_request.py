@@ -86,5 +86,5 @@ def test_a_launcher_passes_each_request_on_and_ends_with_its_ranks() -> None:
         assert launcher.wait(timeout=60) == 0
     finally:
         launcher.kill()
-        launcher.wait()
+        launcher.wait(240)
         launcher.stdout.close()

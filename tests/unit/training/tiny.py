@@ -84,7 +84,9 @@ def compiled() -> Path:
         if not place.is_dir():
             with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
                 variables = os.environ | {"TORCH_EXTENSIONS_DIR": scratch, "DS_ACCELERATOR": "cpu"}
-                subprocess.run([sys.executable, "-c", COMPILE], env=variables, check=True, capture_output=True)
+                subprocess.run(
+                    [sys.executable, "-c", COMPILE], env=variables, check=True, capture_output=True, timeout=240
+                )
                 shutil.copytree(scratch, place)
     return place
 

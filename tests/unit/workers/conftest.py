@@ -30,6 +30,8 @@ class Loopback:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.times: list[float] = []
+        self.said = ""
+        """What its errors say; "": they quote key and prompt."""
         self.delay_s = 0.0
         self.busy = self.most_busy = 0
         self.lock = threading.Lock()
@@ -87,7 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
             status, _, retry_after = step.partition(" ")
             headers = {"retry-after": retry_after} if retry_after else {}
             secret = f"bad key {self.headers.get('authorization')} for {json.dumps(body['messages'])}"
-            self._send(int(status), {"error": {"message": secret, "type": "x", "code": "some_code"}}, headers)
+            said = self.loopback.said or secret
+            self._send(int(status), {"error": {"message": said, "type": "x", "code": "some_code"}}, headers)
             return
         if step == "hang":
             time.sleep(1.5)

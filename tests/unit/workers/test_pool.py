@@ -12,7 +12,8 @@ import yaml
 from ops.config import Pool, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.workers.pool import Change, difference, pool_rows
-from ops.workers.providers import check_pool, cost_usd, litellm, most_tokens, request_settings, worst_price
+from ops.workers.providers import cost_usd, litellm, most_tokens, request_settings, worst_price
+from ops.workers.unsent import check_pool
 from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
@@ -107,15 +108,15 @@ def test_the_models_of_today_are_in_litellms_map_and_take_what_they_are_asked(mo
 def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
     paper = load_pool(ROOT / "config", "paper")
     retired = {worker.name: str(worker.retired) for worker in paper.workers if worker.retired}
-    assert retired == {"gemini-2.5-pro": "2026-10-20", "claude-sonnet-4": "2026-10-14"}
+    assert retired == {"gemini-2.5-pro": "2026-12-01", "claude-sonnet-4": "2026-06-15", "gpt-5": "2026-12-11"}
     unknown = paper.model_copy(
         update={"workers": tuple(worker.model_copy(update={"retired": None}) for worker in paper.workers)}
     )
     assert (unknown.answers_key, unknown.prices_key) == (paper.answers_key, paper.prices_key)
     changes = difference(unknown, paper)
     assert (changes.affects_answers, changes.affects_price) == ((), ())
-    assert str(changes).splitlines()[0] == "~ gemini-2.5-pro: retired: none → 2026-10-20"
-    assert [row[-1] for row in pool_rows(paper)[1]][:2] == ["closed, retired 2026-10-20", "closed, retired 2026-10-14"]
+    assert str(changes).splitlines()[0] == "~ gemini-2.5-pro: retired: none → 2026-12-01"
+    assert [row[-1] for row in pool_rows(paper)[1]][:2] == ["closed, retired 2026-12-01", "closed, retired 2026-06-15"]
     assert Pool.model_validate_json(paper.model_dump_json()) == paper
 
 
@@ -165,6 +166,67 @@ def test_a_bad_pool_file_is_told_by_file_field_and_remedy(
     assert "hush" not in str(caught.value)
 
 
+ADDRESSES_OF_NOTHING = (
+    "localhost:8000", "localhost", "file:///etc/passwd", "ftp://host/v1", "http://", "http:///v1", "//host/v1", "",
+    "http://host:port/v1", "http://host:99999/v1", "http://[::1/v1", "http://host/v1\n", "http://ho st/v1", "redis://host",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ADDRESSES_OF_NOTHING)
+def test_an_endpoint_that_is_no_http_address_is_refused_at_load(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "pools" / "mine.yaml"
+    file.parent.mkdir()
+    worker = {"name": "a", "model": "openai/m", "api_base": url}
+    file.write_text(yaml.safe_dump({"name": "mine", "workers": [worker]}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"http://HOST:PORT/v1") as caught:
+        load_pool(tmp_path, "mine")
+    assert (caught.value.file, caught.value.field) == (str(file), "workers.0.api_base")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:8000/v1", "https://api.example.org", "http://[::1]:8000/v1", "HTTPS://Host.Example/v1/"]
+)
+def test_an_endpoint_that_is_one_is_taken(url: str) -> None:
+    assert Worker(name="a", model="openai/m", api_base=url).api_base == url
+
+
+@pytest.mark.parametrize("key", ["sk-hush\n", " sk-hush", "sk-hush sk-hush", "sk-\thush", "sk-h\u00fcsh", "\u2003"])
+def test_a_key_that_no_provider_takes_is_not_ready(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    remote = pool({"name": "a", "model": "openai/gpt-4o", "api_key_env": "MY_KEY"})
+    assert remote.missing_keys() == {"a": "MY_KEY"}
+    with pytest.raises(ConfigError, match="the environment variable MY_KEY holds") as caught:
+        check_pool(remote, "pool.yaml")
+    assert caught.value.field == "workers.a.api_key_env"
+    assert "hush" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-proj_abc-123", "abc/def+ghi==", "k"])
+def test_a_key_that_may_be_one_is_ready(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    remote = pool({"name": "a", "model": "openai/gpt-4o", "api_key_env": "MY_KEY"})
+    assert remote.missing_keys() == {}
+    assert request_settings(remote.workers[0], "pool.yaml")["api_key"] == key
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "anthropic/claude-sonnet-4-5",
+        "bedrock/anthropic.claude-3-sonnet-20240229-v1:0",
+        "bedrock/converse/meta.llama3-70b-instruct-v1:0",
+        "vertex_ai/claude-sonnet-4",
+    ],
+)
+def test_extra_body_is_refused_where_it_would_be_nested(model: str) -> None:
+    settings = {"name": "a", "model": model, "extra_body": {"top_a": 1}, "price": {"input": 1, "output": 1}}
+    with pytest.raises(ConfigError, match="one field") as caught:
+        check_pool(pool(settings), "pool.yaml")
+    assert (caught.value.file, caught.value.field) == ("pool.yaml", "workers.a.extra_body")
+    check_pool(pool(settings | {"extra_body": {}}), "pool.yaml")
+
+
 def test_a_variant_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(ConfigError, match=r"paper\.yaml: variants\.free: .*unconstrained") as caught:
         load_pool(ROOT / "config", "paper:free")
@@ -195,7 +257,7 @@ def test_an_embedded_tool_answers_through_the_same_client(make_client: Any) -> N
     first, second = (asyncio.run(client.complete(worker, messages)) for _ in range(2))
     assert first.text == second.text and first.text
     assert (first.cached, second.cached, first.latency_s) == (False, True, 0.1)
-    bill = cost_usd(worker, None, first.prompt_tokens, first.completion_tokens)
+    bill = cost_usd(worker, first.prompt_tokens, first.completion_tokens)
     assert bill == pytest.approx((first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6)
     assert client.ledger.spent("run") == pytest.approx(bill)
     assert first.prompt_tokens <= most_tokens(messages)
@@ -223,7 +285,7 @@ def test_the_difference_of_two_pools() -> None:
         "+ new",
         "- gone",
         "~ a: revision: '' → '2', temperature: 0.2 → 0.9",
-        "~ cheaper: price: 1/2 USD per million tokens → 0.5/2 USD per million tokens",
+        "~ cheaper: price: 1 / 2 USD per million tokens → 0.5 / 2 USD per million tokens",
         "~ tagged: tags: none → tool",
     ]
 

@@ -196,7 +196,7 @@ def test_of_two_runs_with_one_server_the_last_ends_it(workspace: Workspace, kill
                 first.kill()
             else:
                 first.communicate("done\n")
-            first.wait()
+            first.wait(240)
             assert is_up(pool(port).worker("small")), "whoever started it has left, and it is still in use"
         assert not is_up(pool(port).worker("small"))
     [engine] = engines(workspace)
@@ -210,7 +210,7 @@ def test_the_command_is_ended_by_a_signal_and_its_server_with_it(workspace: Work
     file = workspace.config / "pools" / "p.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(served.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    arguments = [sys.executable, "-c", "from pipelines.commands.main import main; main()", "pools", "serve", "p"]
+    arguments = [sys.executable, "-c", "from pipelines.script import main; main()", "pools", "serve", "p"]
     environment = os.environ | {"PODIUM_ROOT": str(workspace.root), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None

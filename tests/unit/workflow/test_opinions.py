@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from ops.config import Worker
-from ops.core.response import Message, Response
-from ops.workflow.execution import OPINION, execute
+from ops.core.response import Message, Response, Sample
+from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 
@@ -18,14 +18,14 @@ class Recorder:
     """A client that says which sample it was asked for."""
 
     def __init__(self) -> None:
-        self.samples: list[tuple[str, int]] = []
+        self.samples: list[tuple[str, int | Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         self.samples.append((worker.name, sample))
         return Response(f"{sample}", 1, 1, 0.0, 0.0, "")
 
 
-def samples(*steps: Step, base: int = 0) -> list[tuple[str, int]]:
+def samples(*steps: Step, base: int | Sample = 0) -> list[tuple[str, int | Sample]]:
     client = Recorder()
     asyncio.run(execute(Workflow(steps), "Why?", Team(WORKERS, client), sample=base))
     return client.samples
@@ -34,16 +34,22 @@ def samples(*steps: Step, base: int = 0) -> list[tuple[str, int]]:
 def test_a_step_that_asks_again_is_another_sample() -> None:
     again, judge = Step(0, "Solve.", "none"), Step(1, "Vote.", "all")
     asked = samples(again, again, again, judge, base=3)
-    assert sorted(asked) == [("a", 3), ("a", 3 + OPINION), ("a", 3 + 2 * OPINION), ("b", 3)]
+    assert asked == [("a", Sample(3)), ("a", Sample(3, 1)), ("a", Sample(3, 2)), ("b", Sample(3))]
+
+
+def test_steps_of_equal_branches_share_no_sample() -> None:
+    again, judge = Step(0, "Solve.", "none"), Step(1, "Vote.", "all")
+    asked = [sample for branch in range(3) for sample in samples(again, again, judge, base=Sample(1, branch))]
+    assert len(set(asked)) == len(asked)
 
 
 def test_another_worker_subtask_or_view_is_no_repetition() -> None:
     first = Step(0, "Solve.", "none")
     others = (Step(1, "Solve.", "none"), Step(0, "Solve it.", "none"), Step(0, "Solve.", "all"))
-    assert all(sample == 0 for _, sample in samples(first, *others, Step(1, "Vote.", "all")))
+    assert all(sample == Sample() for _, sample in samples(first, *others, Step(1, "Vote.", "all")))
 
 
 def test_what_is_not_run_counts_for_nothing() -> None:
     """The first step reaches no answer, so the second is the first that asks."""
     step = Step(0, "Solve.", "none")
-    assert samples(step, step) == [("a", 0)]
+    assert samples(step, step) == [("a", Sample())]

@@ -205,7 +205,7 @@ SHOT = {
     ("change", "words"),
     [
         ({"steps": [{"worker": 9, "subtask": "Go."}]}, "9 is not among 0 … 6"),
-        ({"steps": [{"worker": -1, "subtask": "Go."}]}, "negative"),
+        ({"steps": [{"worker": -1, "subtask": "Go."}]}, "greater than or equal to 0"),
         ({"steps": [{"worker": 0, "subtask": " "}]}, "must say something"),
         ({"steps": [{"worker": 0, "subtask": "Go.", "access": [0]}]}, "steps.0.access"),
         ({"steps": []}, "examples.0.steps"),
@@ -311,7 +311,8 @@ def test_a_prompt_beyond_the_models_limit_is_told_with_its_problem() -> None:
     with pytest.raises(PromptTooLongError) as caught:
         check_length(messages, CHOICE, words, tokens - 1)
     text = str(caught.value)
-    for phrase in ("mmlu problem q1", f"{tokens:,} tokens", f"{tokens - 1:,}", "few_shots: none", "longer context"):
+    remedies = ("few_shots: none", "longer context", "policy.max_tokens")
+    for phrase in ("mmlu problem q1", f"{tokens:,} tokens", f"{tokens - 1:,}", *remedies):
         assert phrase in text
     assert CHOICE.question not in text
 

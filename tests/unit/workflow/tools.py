@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hypothesis import strategies as st
 
 from ops.config import Execution, Worker
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -35,8 +35,9 @@ class Tool:
         self.ended: list[str] = []
         self.cancelled: list[str] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         subtask = messages[-1]["content"].rpartition("Subtask: ")[2]
+        sample = Sample.of(sample).index
         self.calls.append((worker.name, list(messages), sample))
         try:
             if self.hook:

@@ -1,7 +1,6 @@
 """What a training run will give, cost and take, said before it is started.
 
-Nothing is known yet of the workflows that the policy will write, so two things are assumed and said: a
-workflow has (1 + max_steps) / 2 steps, and each step goes to any worker alike.
+Calls, USD and waiting are those of the plan's training stage (`ops.planning.cost`), with its assumptions.
 """
 
 from __future__ import annotations
@@ -12,32 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from ops.benchmarks.store import read_problems
-from ops.config import Pool, Setup, Worker
+from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
-from ops.precaching.estimate import SUBTASK_TOKENS
+from ops.planning.cost import Stages
+from ops.planning.lengths import lengths
+from ops.planning.prices import Span
 from ops.training.run.plan import CURVE, RunPlan, RunResult
 from ops.workers.pricing import at_prices
-from ops.workers.providers import worst_price
 
 FIRST_STEPS = 5
 """Steps at the start of a run that are compared with the forecast: later ones show what was learnt."""
 
 
-class Range(NamedTuple):
-    """Low: no step sees another, no group is refilled. High: every step sees all that went before it, and as many
-    groups are refilled as may be. The rest lies between."""
-
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class RunForecast:
-    """One training run, foretold: USD and seconds for all of its steps."""
+    """The forecast of one training run: USD and seconds for all of its steps."""
 
     problems: int
     group: int
@@ -49,13 +41,15 @@ class RunForecast:
     """Steps a workflow, assumed."""
     rollouts: int
     calls: float
-    usd: Range
-    """What the responses are worth; identical calls are paid for once, so what is paid is less."""
+    usd: Span
+    """What the responses are worth."""
+    paid_usd: Span
+    """What is paid for them: identical calls are paid for once."""
     cap_usd: float
     worker_s: float
     """Waiting for workers."""
     limited_by: str
-    """What `worker_s` is made of: the slowest worker's limits, or the length of a workflow."""
+    """What `worker_s` is made of: a worker's limits, or a workflow's length; "" where no worker is waited for."""
     policy_s: float | None
     """Writing and updating, as the last run of such a policy took; None: never measured."""
 
@@ -71,11 +65,13 @@ class Actual:
     calls: int
     paid_share: float
     usd: float
+    paid_usd: float
+    """Of the last attempt, where a run was cut short and went on."""
     worker_s: float
     policy_s: float
 
 
-def foretell(setup: Setup) -> tuple[RunForecast, Actual | None]:
+def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
     from ops.curation import signal  # SciPy: too much for the plan, which looks up the last run here
     from ops.precaching.profiles import tallies
@@ -97,74 +93,32 @@ def run_forecast(
     shares: Mapping[str, float],
     policy_step_s: float | None = None,
 ) -> RunForecast:
-    """Foretell GRPO on `mix` with `pool`, of which precaching gave `rows`.
+    """Forecast GRPO on `mix` with `pool`, of which precaching gave `rows`.
 
     `shares` holds each problem's probability that its group differs; `policy_step_s` is what writing and
     updating take a step. Raises `ConfigError` for a worker without a price.
     """
-    recipe, pool = setup.recipe, setup.pool
-    grpo, steps = recipe.grpo, (1 + recipe.prompting.max_steps) / 2
+    grpo, steps = setup.recipe.grpo, (1 + setup.recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
     for problem in mix:
         by_domain[problem.domain].append(shares.get(problem.key, 0.0))
-    answered = [row for row in rows if row.status == "ok" and row.worker in pool.names]
-    rollouts = grpo.steps * grpo.rollouts_per_step
-    step_s, limited_by = _worker_seconds(pool, answered, grpo.rollouts_per_step, steps)
-    context = _context_usd(pool, answered, steps, setup.pool_file)
-    alone = rollouts * steps * _call_usd(pool, answered)
+    answered = [row for row in rows if row.worker in setup.pool.names]
+    training = Stages(setup, lengths(setup, answered), {}, answered).training()
     return RunForecast(
         problems=len(mix),
         group=grpo.rollouts_per_question,
         signal=fmean(value for values in by_domain.values() for value in values) if mix else 0.0,
         signal_by_domain={domain: fmean(values) for domain, values in sorted(by_domain.items())},
         steps=steps,
-        rollouts=rollouts,
-        calls=rollouts * steps,
-        usd=Range(alone, (alone + rollouts * context) * (1 + grpo.refills_per_step / grpo.questions_per_step)),
-        cap_usd=recipe.budget.run_usd,
-        worker_s=grpo.steps * step_s,
-        limited_by=limited_by,
+        rollouts=grpo.steps * grpo.rollouts_per_step,
+        calls=training.calls.expected,
+        usd=training.worth,
+        paid_usd=training.usd,
+        cap_usd=setup.recipe.budget.run_usd,
+        worker_s=3600 * training.hours.expected,
+        limited_by=training.limited_by,
         policy_s=None if policy_step_s is None else grpo.steps * policy_step_s,
     )
-
-
-def _call_usd(pool: Pool, answered: Sequence[ResponseRow]) -> float:
-    """Mean over workers and benchmarks, each weighing the same, as the mix and the assumption have it."""
-    costs: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in answered:
-        costs[row.worker, row.benchmark].append(row.response.cost_usd)
-    return fmean(fmean(values) for values in costs.values()) if costs else 0.0
-
-
-def _context_usd(pool: Pool, answered: Sequence[ResponseRow], steps: float, file: Path) -> float:
-    """What seeing all earlier steps adds to one workflow: `steps` choose 2 subtasks and answers, read again."""
-    if not answered:
-        return 0.0
-    read_again = steps * (steps - 1) / 2 * (SUBTASK_TOKENS + fmean(row.response.completion_tokens for row in answered))
-    return read_again * fmean(worst_price(worker, file)[0] for worker in pool.workers)
-
-
-def _worker_seconds(pool: Pool, answered: Sequence[ResponseRow], rollouts: int, steps: float) -> tuple[float, str]:
-    """How long one training step waits for workers: as long as the busiest of them, or as one workflow lasts.
-
-    A worker with a declared latency answers at once and is never waited for.
-    """
-    latencies: dict[str, list[float]] = defaultdict(list)
-    for row in answered:
-        latencies[row.worker].append(row.response.latency_s)
-    waited = {w.name: fmean(latencies[w.name]) for w in pool.workers if w.latency_s is None and latencies[w.name]}
-    each = rollouts * steps / len(pool.workers)
-    busy = {worker.name: _busy_seconds(worker, each, waited.get(worker.name, 0.0)) for worker in pool.workers}
-    slowest = max(busy, key=lambda name: busy[name])
-    chain = steps * sum(waited.values()) / len(pool.workers)
-    if chain >= busy[slowest]:
-        return chain, "the length of a workflow"
-    return busy[slowest], f"the limits of {slowest}"
-
-
-def _busy_seconds(worker: Worker, calls: float, latency_s: float) -> float:
-    rate = 60.0 / worker.requests_per_minute if worker.requests_per_minute else 0.0
-    return calls * max(latency_s / worker.concurrency, rate)
 
 
 # ── what happened ────────────────────────────────────────────────────────────
@@ -197,6 +151,7 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
         calls=made,
         paid_share=result.live_calls / made if made else 0.0,
         usd=result.cost_usd,
+        paid_usd=result.spent_usd,
         worker_s=sum(row["seconds/workers"] for row in curve),
         policy_s=sum(row["seconds"] - row["seconds/workers"] for row in curve),
     )
@@ -204,7 +159,7 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
 
 def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str, str]]:
     """Rows of (what, forecast, last run), for a person."""
-    low, high = made.usd
+    waiting = f"{_seconds(made.worker_s)}{f', by {made.limited_by}' * bool(made.limited_by)}"
     policy = "not measured yet" if made.policy_s is None else _seconds(made.policy_s)
     facts: list[tuple[str, str, Callable[[Actual], str]]] = [
         (
@@ -214,8 +169,9 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
         ),
         ("steps a workflow", f"{made.steps:.1f} (assumed)", lambda a: f"{a.steps:.2f}"),
         ("worker calls", f"{made.calls:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
-        ("what the responses are worth", f"${low:,.4f} to ${high:,.4f}", lambda a: f"${a.usd:,.4f}"),
-        ("waiting for workers", f"{_seconds(made.worker_s)}, by {made.limited_by}", lambda a: _seconds(a.worker_s)),
+        ("what the responses are worth", _usd(made.usd), lambda a: f"${a.usd:,.4f}"),
+        ("what is paid for them", _usd(made.paid_usd), lambda a: f"${a.paid_usd:,.4f}"),
+        ("waiting for workers", waiting, lambda a: _seconds(a.worker_s)),
         ("writing and updating", policy, lambda a: _seconds(a.policy_s)),
     ]
     return [(name, value, shown(actual) if actual else "–") for name, value, shown in facts]
@@ -224,9 +180,9 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 def warnings(made: RunForecast) -> list[str]:
     """What a person should know before the run is started."""
     warnings = []
-    if made.usd.high > made.cap_usd:
+    if made.paid_usd.expected > made.cap_usd:
         warnings.append(
-            f"The run may need up to ${made.usd.high:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
+            f"The run needs about ${made.paid_usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."
         )
     silent = [domain for domain, share in made.signal_by_domain.items() if share < 0.1]
@@ -236,6 +192,10 @@ def warnings(made: RunForecast) -> list[str]:
             "(curation.shortlist_factor) or other workers would."
         )
     return warnings
+
+
+def _usd(span: Span) -> str:
+    return f"about ${span.expected:,.4f} (${span.low:,.4f} to ${span.high:,.4f})"
 
 
 def _seconds(value: float) -> str:
@@ -248,7 +208,8 @@ def as_facts(made: RunForecast) -> Mapping[str, Any]:
         "groups_with_signal": made.signal,
         "rollouts_a_question": made.group,
         "worker_calls": made.calls,
-        "usd_low": made.usd.low,
-        "usd_high": made.usd.high,
+        "usd_low": made.paid_usd.low,
+        "usd_expected": made.paid_usd.expected,
+        "usd_high": made.paid_usd.high,
         "worker_seconds": made.worker_s,
     }

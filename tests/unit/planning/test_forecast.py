@@ -13,9 +13,11 @@ from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
+from ops.planning.cost import DISTINCT, TRAINING
+from ops.planning.forecast import comparison, last_run, make_forecast, run_forecast, warnings
+from ops.planning.prices import Span
 from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import write_responses
-from ops.training.forecast import comparison, foretell, last_run, run_forecast, warnings
 from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +52,7 @@ def recipe(**changes: Any) -> Recipe:
     grpo = {"steps": STEPS, "questions_per_step": QUESTIONS, "rollouts_per_question": ROLLOUTS, "micro_batch": 16}
     values = {
         "name": "r", "pool": "p", "benchmarks": benchmarks, "policy": {"kind": "scratch"}, "cold_start": {},
-        "grpo": grpo, "prompting": {"max_steps": 5},
+        "grpo": grpo, "prompting": {"max_steps": 5, "few_shots": "none"},
     }  # fmt: skip
     return Recipe.model_validate(values | changes)
 
@@ -69,15 +71,17 @@ def test_signal_calls_and_cost_by_hand() -> None:
     assert found.signal == pytest.approx((1.0 + 0.0 + 0.05) / 3)
     assert found.signal_by_domain == {"math": 0.5, "rlpr": 0.05}
     assert (found.rollouts, found.steps, found.calls) == (160, 3.0, 480.0)
-    assert found.usd.low == pytest.approx(480 * 0.02)
-    read_again = 3 * (SUBTASK_TOKENS + 75)  # 0 + 1 + 2 earlier subtasks and answers
-    assert found.usd.high == pytest.approx(480 * 0.02 + 160 * read_again * 4e-6)
+    alone = 4e-6 * (100 + SUBTASK_TOKENS) + 8e-6 * 75
+    seen = 4e-6 * (SUBTASK_TOKENS + 75)  # an earlier step's subtask and answer
+    # One step; three that see half of 0 + 1 + 2 before them; five that see all of 0 + 1 + 2 + 3 + 4.
+    assert found.usd == pytest.approx((160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen))
+    assert found.paid_usd == pytest.approx(found.usd.times(DISTINCT[TRAINING]))
 
 
 def test_what_may_be_refilled_is_in_the_high_end() -> None:
     grpo = recipe().grpo.model_dump()
     plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
-    assert refilled.usd == pytest.approx((plain.usd.low, 2 * plain.usd.high))
+    assert refilled.usd == pytest.approx(plain.usd.times(Span(1.0, 1.5, 2.0)))
 
 
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
@@ -89,13 +93,13 @@ def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() ->
     ("settings", "seconds", "why"),
     [
         # 16 rollouts × 3 steps over 2 workers: 24 calls each. b: 24 × 6 s, four at a time.
-        ({"concurrency": 4}, 36.0, "the limits of b"),
+        ({"concurrency": 4}, 36.0, "b"),
         # As many at once as there are calls: what is left is a workflow's own length, 3 × the mean of 2 and 6 s.
-        ({"concurrency": 500}, 12.0, "the length of a workflow"),
+        ({"concurrency": 500}, 12.0, "a workflow's length"),
         # One request in 2 s.
-        ({"concurrency": 500, "requests_per_minute": 30}, 48.0, "the limits of a"),
+        ({"concurrency": 500, "requests_per_minute": 30}, 48.0, "a"),
         # Declared latencies are not waited for.
-        ({"latency_s": 5.0}, 0.0, "the length of a workflow"),
+        ({"latency_s": 5.0}, 0.0, ""),
     ],
 )
 def test_waiting_is_bound_by_limits_or_by_the_chain(settings: dict[str, Any], seconds: float, why: str) -> None:
@@ -110,8 +114,8 @@ def test_unreachable_calls_and_workers_of_another_pool_say_nothing() -> None:
 
 
 def test_what_a_person_is_warned_of() -> None:
-    found = warnings(made(ROWS, budget={"run_usd": 5.0}))
-    assert any("its cap is $5.00" in line for line in found)
+    found = warnings(made(ROWS, budget={"run_usd": 0.1}))
+    assert any("its cap is $0.10" in line for line in found)
     assert any("rlpr" in line and "math" not in line for line in found)
     assert not any("cap" in line for line in warnings(made(ROWS, budget={"run_usd": 50.0})))
 
@@ -125,11 +129,11 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
     for worker in ("a", "b"):
         own = [one for one in rows if one.worker == worker]
         write_responses(own, response_file(workspace.data / "responses", worker, "math500"))
-    before, nothing = foretell(Setup(workspace, recipe(), pool()))
+    before, nothing = make_forecast(Setup(workspace, recipe(), pool()))
     assert (nothing, before.policy_s) == (None, None)
 
     write_run(workspace, recipe(), pool())
-    after, last = foretell(Setup(workspace, recipe(), pool()))
+    after, last = make_forecast(Setup(workspace, recipe(), pool()))
     assert last is not None
     assert (last.signal_at_first, last.signal) == (pytest.approx(0.75), pytest.approx(0.5))
     assert (last.calls, last.paid_share, last.usd) == (40, 0.25, 1.5)

@@ -1,0 +1,222 @@
+"""Files that people edit, YAML and JSON: read within bounds, and only where their text has one meaning.
+
+YAML 1.1 and 1.2 read some plain scalars differently (`010`, `1:30`, `no`). Such a scalar is an error here; the others
+are read by the core schema of YAML 1.2. Every error is a `ConfigError` that names the file, the field and the line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from ops.core.errors import ConfigError
+
+MOST_BYTES = 1_000_000
+MOST_VALUES = 100_000
+"""Values in one file, those of an alias counted at each place."""
+DEEPEST = 40
+"""Levels of nesting."""
+_LARGEST_INT = 2**63 - 1
+
+_CORE = {
+    "null": re.compile(r"null|Null|NULL|~|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+}
+"""Plain scalars of YAML 1.2's core schema, but for `0o17`, which is text in YAML 1.1."""
+_TWO_READINGS = (
+    (re.compile(r"yes|no|on|off", re.IGNORECASE), "is a truth value in YAML 1.1 and text in YAML 1.2",
+     "Write true or false, or put it in quotes"),
+    (re.compile(r"[-+]?0[0-7_]+|0[ob][0-7]+"), "is octal or binary in one version of YAML and not in the other",
+     "Write it as a decimal number, or put it in quotes"),
+    (re.compile(r"[-+]?0[0-9]+"), "begins with 0, which some readers take for octal",
+     "Write it without the 0, or put it in quotes"),
+    (re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"), "is a number to base 60 in YAML 1.1",
+     "Write a decimal number, or put it in quotes"),
+    (re.compile(r"[-+]?[0-9][0-9_.]*_[0-9_.]*"), "is a number in YAML 1.1 and text in YAML 1.2",
+     "Write the number without _, or put it in quotes"),
+)  # fmt: skip
+_TAG = "tag:yaml.org,2002:"
+_KINDS = ((stat.S_ISDIR, "is a folder"), (stat.S_ISFIFO, "is a pipe"), (stat.S_ISSOCK, "is a socket"))
+
+
+def read_text(file: Path) -> str:
+    """The text of a regular file of at most `MOST_BYTES`. Raises `FileNotFoundError`, and `ConfigError` otherwise."""
+    try:
+        mode = file.stat().st_mode  # before it is opened: opening a pipe waits for a writer
+        if not stat.S_ISREG(mode):
+            kind = next((what for is_kind, what in _KINDS if is_kind(mode)), "is a device")
+            raise ConfigError(file, "(file)", f"{kind}, not a text file", "Put a text file there")
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        remedy = "Make it a text file that this user may read"
+        raise ConfigError(_shown(file), "(file)", f"cannot be read ({os.strerror(error.errno or 0)})", remedy) from None
+    if len(content) > MOST_BYTES:
+        raise ConfigError(file, "(file)", f"is larger than {MOST_BYTES:,} bytes", "Shorten it")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, "(file)", f"is not UTF-8 ({error.reason})", "Save it as UTF-8") from None
+
+
+def read_yaml(file: Path) -> Any:
+    """The value of a YAML file. Raises as `read_text` does."""
+    return parse_yaml(read_text(file), file)
+
+
+def parse_yaml(text: str, file: Path) -> Any:
+    """The value of YAML text, with strings for dates; `file` names it in errors. Raises `ConfigError`."""
+    try:
+        node = _Composer(text, file).get_single_node()
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f"line {where.line + 1}" if where else "(file)"
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        raise ConfigError(file, line, "is not valid YAML", str(problem)) from None
+    return None if node is None else _Values(file).of(node, ())
+
+
+def read_json(file: Path) -> Any:
+    """The value of a JSON file. Raises as `read_text` does."""
+    text = read_text(file)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(file, twice[0], "is written twice", "Keep one of them")
+        return dict(pairs)
+
+    def refused(constant: str) -> NoReturn:
+        raise ConfigError(file, "(file)", f"{constant} is no finite number", "Write a number")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refused)
+    except RecursionError:
+        raise ConfigError(file, "(file)", "is nested too deeply", "Write fewer levels") from None
+    except ValueError as error:  # also for an integer of thousands of digits
+        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Correct it") from None
+
+
+class _Composer(yaml.SafeLoader):
+    """Nodes of the text, of which only tags that the text itself gives are resolved, down to `DEEPEST` levels."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        super().__init__(text)
+        self._file, self._depth = file, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self._depth >= DEEPEST:
+            line = f"line {self.peek_event().start_mark.line + 1}"  # type: ignore[no-untyped-call]
+            raise ConfigError(self._file, line, f"is nested more than {DEEPEST} levels deep", "Write fewer levels")
+        self._depth += 1
+        try:
+            node: yaml.Node | None = super().compose_node(parent, index)
+            return node
+        finally:
+            self._depth -= 1
+
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
+        if kind is not yaml.ScalarNode:
+            return f"{_TAG}{'map' if kind is yaml.MappingNode else 'seq'}"
+        return f"{_TAG}{_plain(value) if implicit[0] else 'str'}"
+
+
+def _plain(value: str) -> str:
+    if any(pattern.fullmatch(value) for pattern, *_ in _TWO_READINGS):
+        return "unclear"
+    return next((name for name, pattern in _CORE.items() if pattern.fullmatch(value)), "str")
+
+
+class _Values:
+    """Python values of one file's nodes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._left = file, MOST_VALUES
+
+    def of(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
+        """The value of a node at `path`. Raises `ConfigError`."""
+        self._left -= 1
+        if self._left < 0 or len(path) > DEEPEST:
+            self._refuse(node, path, "expands to too many values", "Use fewer aliases")
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            return [self.of(each, (*path, str(index))) for index, each in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        return self._refuse(node, path, f"has the tag {node.tag}", "Remove the tag")
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        below: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.style is None and key.value == "<<":
+                below |= {name: each for name, each in self._merged(value, path).items() if name not in below}
+                continue
+            name = self.of(key, path)
+            if not isinstance(name, str):
+                self._refuse(key, path, f"the key {name!r:.40} is not text", "Put it in quotes")
+            line = key.start_mark.line + 1
+            if name in lines:
+                where = f"{'.'.join((*path, name))} (lines {lines[name]} and {line})"
+                raise ConfigError(self._file, where, "is written twice", "Keep one of them")
+            lines[name] = line
+            own[name] = self.of(value, (*path, name))
+        return below | own
+
+    def _merged(self, node: yaml.Node, path: tuple[str, ...]) -> dict[str, Any]:
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        values: dict[str, Any] = {}
+        for part in parts:
+            merged = self.of(part, (*path, "<<"))
+            if not isinstance(merged, dict):
+                self._refuse(part, path, "merges (<<) what is not a mapping", "Name a mapping")
+            values |= {name: each for name, each in merged.items() if name not in values}
+        return values
+
+    def _scalar(self, node: yaml.ScalarNode, path: tuple[str, ...]) -> Any:
+        kind, text = node.tag.removeprefix(_TAG), str(node.value)
+        if kind == "unclear":
+            _, problem, remedy = next(each for each in _TWO_READINGS if each[0].fullmatch(text))
+            self._refuse(node, path, f"{text!r:.40} {problem}", remedy)
+        if kind == "str":
+            return text
+        if kind not in _CORE or not _CORE[kind].fullmatch(text):
+            self._refuse(node, path, f"{text!r:.40} has the tag {node.tag}", "Remove the tag")
+        if kind in ("null", "bool"):
+            return None if kind == "null" else text.lower() == "true"
+        return self._number(node, path, kind, text)
+
+    def _number(self, node: yaml.ScalarNode, path: tuple[str, ...], kind: str, text: str) -> int | float:
+        if len(text) > 400:
+            self._refuse(node, path, f"is a number of {len(text):,} characters", "Write a shorter one")
+        if kind == "int":
+            value = int(text, 16 if text.startswith("0x") else 10)
+            if abs(value) > _LARGEST_INT:
+                self._refuse(node, path, f"{text:.40} is beyond what 64 bits hold", "Write a smaller number")
+            return value
+        number = math.nan if text.lower().endswith(("inf", "nan")) else float(text)
+        if not math.isfinite(number):
+            self._refuse(node, path, f"{text:.40} is no finite number", "Write a number")
+        return number
+
+    def _refuse(self, node: yaml.Node, path: tuple[str, ...], problem: str, remedy: str) -> NoReturn:
+        where = f"{'.'.join(path) or '(file)'} (line {node.start_mark.line + 1})"
+        raise ConfigError(self._file, where, problem, remedy)
+
+
+def _shown(file: Path) -> str:
+    """The path, shortened where its last part is too long for any file system."""
+    return str(file) if len(str(file)) < 300 else f"{str(file)[:200]}…"

@@ -1,0 +1,157 @@
+"""What is compared of a text, computed once: exact keys, hashed n-grams, and the keys of both indexes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ops.core.problem import Problem
+from ops.curation.text import SHINGLE, Wording, exact_key, full_text, tokens, wording
+
+Hashes = NDArray[np.uint64]
+
+PERMUTATIONS = 128
+MISSED = 1e-3
+"""Largest share of pairs at the threshold that MinHash-LSH may fail to propose; above the threshold it misses fewer."""
+LONG_QUESTION = 60
+"""Characters (spaces out) from which an equal question counts, whatever choices stand below it."""
+FORMULA = 6
+"""Different fixed tokens that make a question a formula, which can stand in for content words."""
+TELLING = 4
+"""Fixed tokens from which they tell questions apart by themselves."""
+FEW_WORDS = 8
+PROBES = 8
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15 ** (i + 1) % 2**64 | 1 for i in range(SHINGLE)], dtype=np.uint64)
+_SEEDS = np.random.Generator(np.random.PCG64(7)).integers(1, 2**63, (2, 2 * PROBES), dtype=np.uint64) | np.uint64(1)
+
+
+class Sketch(NamedTuple):
+    """What is compared of one problem."""
+
+    keys: tuple[str, ...]
+    """Equal for questions that are the same text."""
+    grams: Hashes
+    """Sorted, distinct hashes of the text's n-grams: a tenth of the memory of the strings."""
+    bands: list[int]
+    """A key for each band of the n-grams' MinHash: near duplicates have one in common."""
+    wording: Wording
+    probes: list[int]
+    """Keys of which light rewordings have one in common."""
+    choices: frozenset[str]
+
+
+class Sketcher:
+    """Makes sketches; each distinct token is hashed once. `threshold`: the Jaccard similarity of near duplicates."""
+
+    def __init__(self, threshold: float) -> None:
+        from datasketch import MinHash
+
+        # The n-grams are hashed already; MinHash takes 32 bits of each.
+        self._empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=int)
+        self._bands, self._rows = bands(threshold)
+        self._places = np.arange(self._bands, dtype=np.uint64)
+        self._hashes = _TokenHashes()
+
+    def sketch(self, problem: Problem) -> Sketch:
+        """Everything that is compared of `problem`."""
+        question = tokens(problem.question)
+        # Choices come after the question in the full text, so its tokens begin with the question's.
+        grams = _windows(
+            self._hashed([*question, *(word for text in sorted(problem.choices) for word in tokens(text))])
+        )
+        minhash = self._empty.copy()
+        minhash.update_batch(grams >> np.uint64(32))
+        rows = minhash.hashvalues[: self._bands * self._rows].reshape(self._bands, self._rows)
+        made_of = wording(question)
+        return Sketch(
+            _keys(problem),
+            grams,
+            _mixed(rows, self._places),
+            made_of,
+            _probes(made_of.fixed, self._hashed(sorted(made_of.content))),
+            frozenset(exact_key(choice) for choice in problem.choices),
+        )
+
+    def _hashed(self, words: Sequence[str]) -> Hashes:
+        return np.fromiter(map(self._hashes.__getitem__, words), dtype=np.uint64, count=len(words))
+
+
+class _TokenHashes(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        self[word] = value = int.from_bytes(digest, "big")
+        return value
+
+
+def bands(threshold: float) -> tuple[int, int]:
+    """(bands, rows) for MinHash-LSH: the most selective that misses at most `MISSED` at the threshold."""
+    best = (PERMUTATIONS, 1)
+    for rows in range(2, PERMUTATIONS // 2 + 1):
+        count = PERMUTATIONS // rows
+        if (1 - threshold**rows) ** count <= MISSED:
+            best = (count, rows)
+    return best
+
+
+def _keys(problem: Problem) -> tuple[str, ...]:
+    question = exact_key(problem.question)
+    whole = exact_key(full_text(problem)) if problem.choices else question
+    return (whole, f"question:{question}") if len(question) >= LONG_QUESTION else (whole,)
+
+
+def _windows(hashes: Hashes) -> Hashes:
+    """One hash for each 5-token window: a sum of odd multiples, then mixed, so that low bits are as good as high."""
+    width = min(SHINGLE, max(len(hashes), 1))
+    count = max(len(hashes) - width + 1, 0)
+    mixed = np.zeros(count, dtype=np.uint64)
+    for place in range(width):
+        mixed += hashes[place : place + count] * _MULTIPLIERS[place]
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _MULTIPLIERS[0]
+    mixed ^= mixed >> np.uint64(32)
+    return np.unique(mixed)
+
+
+def _mixed(rows: Hashes, start: Hashes) -> list[int]:
+    """A 64-bit hash of each row, mixed with the row's entry of `start`."""
+    mixed = start.copy()
+    for column in rows.T:
+        mixed = (mixed ^ column) * _MULTIPLIERS[0]
+        mixed ^= mixed >> np.uint64(32)
+    keys: list[int] = mixed.tolist()
+    return keys
+
+
+def _probes(fixed_tokens: tuple[str, ...], words: Hashes) -> list[int]:
+    """MinHashes of the content words, each joined with all the fixed tokens.
+
+    Questions whose fixed tokens tell little need two MinHashes in common, or the buckets of common
+    words would grow with the square of the data.
+    """
+    fixed = np.uint64(hash(fixed_tokens) & 0xFFFF_FFFF_FFFF_FFFF)
+    keys = [int(fixed)] if is_formula(fixed_tokens) or not len(words) else []
+    if not len(words):
+        return keys
+    lowest = _lowest(words) ^ fixed
+    telling = len(fixed_tokens) >= TELLING
+    if telling or len(words) <= FEW_WORDS:
+        keys += lowest[:PROBES].tolist()
+    if not telling and 2 * len(words) > FEW_WORDS:
+        keys += (lowest[:PROBES] * _SEEDS[0, 0] + lowest[PROBES:]).tolist()
+    return keys
+
+
+def _lowest(words: Hashes) -> Hashes:
+    mixed = words[:, None] * _SEEDS[0] + _SEEDS[1]
+    mixed ^= mixed >> np.uint64(31)
+    lowest: Hashes = (mixed * _SEEDS[0, 1]).min(axis=0)
+    return lowest
+
+
+def is_formula(fixed: tuple[str, ...]) -> bool:
+    """Whether the fixed tokens (numbers, signs) of a question are a formula: at least `FORMULA` different ones."""
+    return len(set(fixed)) >= FORMULA

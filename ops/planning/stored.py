@@ -1,0 +1,192 @@
+"""What of a recipe's run is stored here already, and is not paid for again."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ops.benchmarks.raw import evaluation_questions
+from ops.cache import CACHE_URL, ResponseCache, open_cache
+from ops.conductor.policy import CARD
+from ops.config import Adaptive, Recursive, Setup
+from ops.core.errors import DataError
+from ops.core.origin import check_origin
+from ops.core.problem import Problem
+from ops.evaluation.alone import asked_alone
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored_baselines import shelves
+from ops.precaching.estimate import cost_estimate, precache_asks
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import RunResult, read_curve, run_key
+
+LOOKED_UP = 400
+"""Answers of a worker on a benchmark that are looked up in the cache at most; of more, evenly spaced problems stand for
+all."""
+Cells = Mapping[tuple[str, str], float]
+"""(worker, benchmark) → share of the calls that are still to be made."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """Shares, in [0, 1], of what a run asks that is still to be paid for; what is not named: all of it."""
+
+    precaching: Cells = field(default_factory=dict)
+    alone: Cells = field(default_factory=dict)
+    cold_start: float = 1.0
+    training: float = 1.0
+    adaptive: float = 1.0
+    recursive: float = 1.0
+    baselines: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By baseline and benchmark."""
+    evaluation: Mapping[str, float] = field(default_factory=dict)
+    """By benchmark, over the policies that are scored."""
+
+
+def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any] | None = None) -> Left:
+    """What is left of the recipe's run, by the cache, the policies, the training runs and the scores that lie here.
+
+    `shortlist`: the recipe's stored candidates; empty: not chosen yet, and then nothing is known to be stored.
+    """
+    if not shortlist:
+        return Left()
+    questions = _questions(setup)
+    with _cache(setup) as cache:
+        precaching = _uncached(setup, _by_benchmark(shortlist), setup.pool.names, cache)
+        alone = _alone(setup, questions, cache)
+    base = _base_policy(setup)
+    if base is None:
+        return Left(precaching=precaching, alone=alone, baselines=_baselines(setup, questions))
+    recipe, shares, policy = setup.recipe, {"training": 1.0, "adaptive": 1.0, "recursive": 1.0}, base
+    stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)]
+    stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
+    stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
+    for name, adaptive, recursive in stages:
+        run = setup.workspace.runs / run_key(setup, policy, deepspeed, adaptive, recursive)
+        shares[name] = share_of_run(run, (adaptive or recursive or recipe.grpo).steps or recipe.grpo.steps)
+        policy = run / "policy"
+    return Left(
+        precaching=precaching,
+        alone=alone,
+        cold_start=0.0,
+        baselines=_baselines(setup, questions),
+        evaluation=_evaluation(setup, questions, base, policy),
+        **shares,
+    )
+
+
+def share_of_run(folder: Path, steps: int) -> float:
+    """Of a training run's steps, those that are left."""
+    if RunResult.read(folder) is not None:
+        return 0.0
+    curve = read_curve(folder)
+    return max(0.0, 1 - curve[-1]["step"] / steps) if curve else 1.0
+
+
+def unscored(setup: Setup, questions: Mapping[str, Sequence[Problem]], policy: Path, name: str) -> Iterator[str]:
+    """The benchmarks on whose questions this policy has no stored scores."""
+    for benchmark, own in questions.items():
+        asked = setup.asked_on(benchmark)
+        if own and not _holds(score_file(setup.workspace, name, policy, benchmark), scores_origin(asked, policy, own)):
+            yield benchmark
+
+
+def _holds(file: Path, origin: Mapping[str, str]) -> bool:
+    try:
+        check_origin(file, dict(origin), "")
+    except DataError:
+        return False
+    return True
+
+
+def _questions(setup: Setup) -> dict[str, list[Problem]]:
+    try:
+        return evaluation_questions(setup.workspace, setup.recipe)
+    except DataError:  # not all of them are materialized
+        return {}
+
+
+def _base_policy(setup: Setup) -> Path | None:
+    try:
+        folder = base_policy_folder(setup)
+    except (OSError, DataError):  # no mix, or no cards, yet
+        return None
+    return folder if (folder / CARD).is_file() else None
+
+
+@contextmanager
+def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
+    """The response cache where there is one: a plan makes none."""
+    if not (setup.workspace.cache.is_dir() or os.environ.get(CACHE_URL)):
+        yield None
+        return
+    cache = open_cache(setup.workspace.cache)
+    try:
+        yield cache
+    finally:
+        cache.close()
+
+
+def _uncached(
+    setup: Setup,
+    problems: Mapping[str, Sequence[Problem]],
+    workers: Iterable[str],
+    cache: ResponseCache | None,
+    samples: int | None = None,
+) -> dict[tuple[str, str], float]:
+    """`samples`: None: as many as precaching has."""
+    if cache is None:
+        return {}
+    names, made, each = list(workers), {}, samples or setup.recipe.precaching.samples
+    for benchmark, own in problems.items():
+        chosen = [setup.pool.worker(name) for name in names]
+        step = math.ceil(len(own) * each / LOOKED_UP)
+        asks = precache_asks(own[:: max(1, step)], chosen, each)
+        for name, share in cost_estimate(asks, cache, pool_file=setup.pool_file).workers.items():
+            made[name, benchmark] = share.to_make / share.calls
+    return made
+
+
+def _alone(
+    setup: Setup, questions: Mapping[str, Sequence[Problem]], cache: ResponseCache | None
+) -> dict[tuple[str, str], float]:
+    made: dict[tuple[str, str], float] = {}
+    try:
+        workers = asked_alone(setup)
+    except DataError:  # which of them is asked follows from what was precached
+        return made
+    for benchmark, own in questions.items():
+        asked = setup.asked_on(benchmark)
+        made |= _uncached(asked, {benchmark: own}, workers, cache, asked.recipe.evaluation.repeats)
+    return made
+
+
+def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
+    try:
+        there = shelves(setup)
+    except DataError:  # no mix to learn from yet
+        return {}
+    return {
+        (shelf.entry.name, benchmark): 0.0 if _holds(shelf.file(benchmark), shelf.origin(benchmark, own)) else 1.0
+        for shelf in there
+        for benchmark, own in questions.items()
+    }
+
+
+def _evaluation(
+    setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path
+) -> dict[str, float]:
+    policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
+    missing = [set(unscored(setup, questions, policy, name)) for name, policy in policies]
+    return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}
+
+
+def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
+    groups: dict[str, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(problem.benchmark, []).append(problem)
+    return groups

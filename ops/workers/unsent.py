@@ -1,0 +1,126 @@
+"""Whether a pool can be called as it says: keys, prices, and settings that LiteLLM would silently drop or replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ops.config import Pool, Setup, Worker, pool_file
+from ops.core.errors import ConfigError
+from ops.workers.providers import is_remote, litellm, request_settings, worst_price
+
+_SENT_AS = {
+    "temperature": ("temperature",),
+    "top_p": ("top", "p"),
+    "top_k": ("top", "k"),
+    "presence_penalty": ("presence", "penalty"),
+    "max_tokens": ("max", "tokens"),
+    "thinking_budget": ("budget",),
+    "reasoning_effort": ("effort",),
+}
+"""Setting → what the name of the parameter that carries it holds, with any provider."""
+_LEVEL = ("thinking", "level")
+"""What Gemini calls an effort."""
+
+
+def check_pool(pool: Pool, file: Path | str) -> None:
+    """Raise `ConfigError` for the first worker that could not be called as the pool says: before anything is spent."""
+    for worker in pool.workers:
+        request_settings(worker, file)
+        worst_price(worker, file)
+        for error in unsent(worker, file):
+            raise error
+
+
+def check_pools(setup: Setup) -> None:
+    """`check_pool` for the recipe's pool and those that its evaluation asks. Raises `ConfigError`."""
+    for name, pool in setup.every_pool.items():
+        check_pool(pool, pool_file(setup.workspace.config, name))
+
+
+def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
+    """One error for each setting of a remote worker that would be dropped or changed.
+
+    By LiteLLM's own translation of the parameters, offline. It reads no key. A worker whose model names no provider
+    gives that error alone.
+    """
+    if not is_remote(worker):
+        return []
+    try:
+        settings = request_settings(worker.model_copy(update={"api_key_env": None}), file)
+    except ConfigError as error:
+        return [error]
+    library = litellm()
+    if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
+        return []  # a provider of one's own takes what it is given
+    model, provider, *_ = library.get_llm_provider(worker.model)
+    names = {"thinking_budget": "thinking"}
+    wanted = {name: getattr(worker, name) for name in _SENT_AS if names.get(name, name) in settings}
+    arguments = {name: settings[names.get(name, name)] for name in wanted}
+
+    def sent(chosen: Mapping[str, Any]) -> dict[str, Any]:
+        keywords = {names.get(name, name): value for name, value in chosen.items()}
+        translated: dict[str, Any] = library.get_optional_params(
+            model=model, custom_llm_provider=provider, **keywords
+        )
+        return translated
+
+    errors = []
+    if worker.thinking_budget == 0 and "thinking" not in settings and _always_thinks(worker.model, model):
+        errors.append(_error(worker, file, "thinking_budget", "0 is not sent, and this model always thinks"))
+    try:
+        whole = sent(arguments)
+    except library.exceptions.BadRequestError as error:
+        return [*errors, *_refused(worker, file, arguments, sent, error)]
+    for name, value in wanted.items():
+        found = list(_parameters(whole, name))
+        if value in found:
+            continue
+        if found:
+            errors.append(_error(worker, file, name, f"LiteLLM sends {found[0]!r} in place of {value!r}"))
+        elif name == "thinking_budget" or whole == sent({k: v for k, v in arguments.items() if k != name}):
+            errors.append(_error(worker, file, name, f"LiteLLM silently drops {value!r} for this model"))
+    return errors
+
+
+def _refused(
+    worker: Worker, file: Path | str, arguments: Mapping[str, Any], sent: Any, refusal: Exception
+) -> Iterator[ConfigError]:
+    """The settings that LiteLLM itself refuses: each that it takes not even alone, else all together."""
+    kind, alone = type(refusal), []
+    for name, value in arguments.items():
+        try:
+            sent({name: value})
+        except kind:
+            alone.append(name)
+    for name in alone or list(arguments):
+        yield _error(worker, file, name, f"LiteLLM refuses {getattr(worker, name)!r} for this model")
+        if not alone:
+            return
+
+
+def _error(worker: Worker, file: Path | str, name: str, problem: str) -> ConfigError:
+    remedy = "Remove it" if name != "temperature" else "Write `temperature: null`"
+    return ConfigError(
+        file, f"workers.{worker.name}.{name}", f"{problem} ({worker.model})",
+        f"{remedy}, or write a value that the model takes",
+    )  # fmt: skip
+
+
+def _always_thinks(*models: str) -> bool:
+    table = litellm().model_cost
+    return any(table.get(model, {}).get("thinking_always_on") for model in models)
+
+
+def _parameters(sent: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """The values of what carries a setting, at any depth."""
+    for key, value in sent.items():
+        if isinstance(value, Mapping):
+            yield from _parameters(value, name)
+            continue
+        plain = key.lower()
+        if all(part in plain for part in _SENT_AS[name]) or (
+            name == "reasoning_effort" and all(part in plain for part in _LEVEL)
+        ):
+            yield value

@@ -1,0 +1,12 @@
+"""The script `podium`. Nothing is imported before Ctrl-C ends the process without a traceback."""
+
+import signal
+
+
+def main() -> None:
+    """What the script `podium` calls."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from pipelines.commands.main import execute
+
+    execute()

@@ -1,0 +1,82 @@
+"""What a step prints, kept in files for the Dagster UI without a child process.
+
+Dagster's own `LocalComputeLogManager` starts a `tail` and a watcher for each stream of each step. A signal between
+their start and its bookkeeping leaves a `tail` behind, which holds standard output open for ever, so that whatever
+reads the output of `podium run` waits without end. Written against Dagster 1.13.27: the class has no public import.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from dagster._core.storage.compute_log_manager import CapturedLogContext
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+from dagster._serdes import ConfigurableClassData
+
+SHOWN_EVERY_S = 0.5
+
+
+class StepOutput(LocalComputeLogManager):
+    """The files of Dagster's own manager, in DAGSTER_HOME; a thread shows on the terminal what they gain."""
+
+    @classmethod
+    def config_type(cls) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> StepOutput:
+        return cls(base_dir=str(Path(os.environ["DAGSTER_HOME"]) / "storage"), inst_data=inst_data)
+
+    @contextmanager
+    def capture_logs(self, log_key: Sequence[str]) -> Iterator[CapturedLogContext]:
+        out, err = (Path(self.get_captured_local_path(log_key, ending)) for ending in ("out", "err"))
+        with _captured(sys.stdout, out), _captured(sys.stderr, err):
+            yield CapturedLogContext(log_key)
+        Path(self.complete_artifact_path(log_key)).touch()
+
+
+@contextmanager
+def _captured(stream: TextIO, file: Path) -> Iterator[None]:
+    """Append to `file` what this process and its children write to `stream`; a thread shows it where `stream` led."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a test's own stream
+        file.touch()
+        yield
+        return
+    stream.flush()
+    with os.fdopen(os.dup(descriptor), "wb") as original, file.open("ab") as kept, file.open("rb") as reading:
+        reading.seek(0, os.SEEK_END)
+        os.dup2(kept.fileno(), descriptor)
+        ended = threading.Event()
+        shown = threading.Thread(target=_show, args=(reading, original, ended), daemon=True)
+        shown.start()
+        try:
+            yield
+        finally:
+            stream.flush()
+            os.dup2(original.fileno(), descriptor)
+            ended.set()
+            shown.join()
+
+
+def _show(reading: BinaryIO, original: BinaryIO, ended: threading.Event) -> None:
+    """Copy what is new every `SHOWN_EVERY_S`, and the rest at the end, unless the terminal or pipe has been closed."""
+    try:
+        while not ended.wait(SHOWN_EVERY_S):
+            shutil.copyfileobj(reading, original)
+            original.flush()
+        shutil.copyfileobj(reading, original)
+        original.flush()
+    except BrokenPipeError:  # what is still in the buffer goes nowhere
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), original.fileno())

@@ -1,0 +1,225 @@
+"""`make verdicts` calls `python -m tests.bench.verdicts FILE`: the verdict on every answer at hand, as JSON lines.
+
+`--against OLD` compares with an earlier file and lists the verdicts that changed. A change of a grader is
+reviewed with this list: a wrong answer that is newly right is a defect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import Grading
+from ops.core.problem import Problem
+from ops.core.workspace import Workspace
+from ops.grading import configure, grade, grade_many
+from ops.quality.gold import gold_response
+from tests.bench import gold
+from tests.bench.forms import cpu_s
+from tests.bench.outcomes import O1, statements
+from tests.unit.grading import forms, test_corpus
+
+SEED = 0
+CROSSED, OTHERS = 500, 5
+"""So many golds of each set are compared with so many golds of other rows, which are wrong answers."""
+HOSTILE = ("200!", "10^{400}", "e^{999}", r"\Gamma(999)", "0/0", r"\infty", "x")
+"""Answers that must not be equal to golds that they are not: they overflow, are undefined, or name no value."""
+LETTERS = ("Answer: {letter}", "The answer is ({letter}).", "Answer: ({letter}) {text}")
+SETS = ("MATH train", "MATH500", "WebInstruct subset, train", "WebInstruct subset, test")
+CHOICES = ("MMLU dev", "MMLU val", "MMLU test, 4,000")
+SHOWN = 160
+
+
+class Case(NamedTuple):
+    """One response to judge; `right` is what the verdict should be, None where that is not known."""
+
+    group: str
+    name: str
+    problem: Problem
+    response: str
+    right: bool | None
+
+
+# ── cases ────────────────────────────────────────────────────────────────────
+
+
+def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
+    """Every case, group by group. `folder` holds the real rows; their groups are left out where it is absent."""
+    yield from written_cases()
+    if not folder.is_dir():
+        return
+    problems = {name: gold.load_set(folder, name).problems for name in SETS}
+    for name, rows in problems.items():
+        yield from gold_cases(name, rows)
+        yield from crossed_cases(name, rows)
+    yield from solution_cases(problems["MATH train"], folder / "math_train.jsonl.gz")
+    yield from hostile_cases(problem for rows in problems.values() for problem in rows)
+    for name in CHOICES:
+        yield from letter_cases(name, gold.load_set(folder, name).problems)
+    if programs:
+        yield from program_cases(O1)
+
+
+def written_cases() -> Iterator[Case]:
+    """The corpus and the forms of tests/unit/grading, whose verdicts are known."""
+    for case in test_corpus.CASES:
+        entry = BENCHMARKS[case.benchmark]
+        problem = Problem(
+            "p", case.benchmark, entry.domain, "test", "?", case.gold, entry.grader, case.choices, case.tests
+        )
+        yield Case(f"corpus {case.benchmark}", case.why, problem, test_corpus.response(case), case.score == 1.0)
+    for form in forms.load():
+        yield Case(f"forms {form.kind}", form.why, form.problem, form.response, form.right)
+
+
+def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
+    """Each gold answer against itself, as the prompt asks for it, in a box and in a sentence."""
+    for problem in problems:
+        if problem.answer.strip():
+            boxed = rf"So it is $\boxed{{{problem.answer}}}$."
+            for response in dict.fromkeys((gold_response(problem), boxed, f"The answer is {problem.answer}")):
+                yield Case(f"gold {name}", problem.key, problem, response, True)
+
+
+def crossed_cases(name: str, problems: list[Problem]) -> Iterator[Case]:
+    """The first gold answers against those of other rows, which differ from them as text."""
+    chance = random.Random(SEED)
+    for problem in islice((problem for problem in problems if problem.answer.strip()), CROSSED):
+        for other in chance.sample(problems, OTHERS):
+            if other.answer.strip() and other.answer != problem.answer:
+                response = gold_response(problem).replace(problem.answer, other.answer)
+                yield Case(f"other golds {name}", problem.key, problem, response, None)
+
+
+def solution_cases(problems: list[Problem], file: Path) -> Iterator[Case]:
+    """The reference solutions, which end with the gold answer."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        solutions = {row["id"]: row["solution"] for row in map(json.loads, lines)}
+    for problem in problems:
+        if problem.answer.strip():
+            yield Case("solutions MATH train", problem.key, problem, solutions[problem.id], True)
+
+
+def hostile_cases(problems: Iterable[Problem]) -> Iterator[Case]:
+    """Every hostile answer against every distinct gold answer of a grader."""
+    distinct = {(problem.grader, problem.answer.strip()): problem for problem in problems if problem.answer.strip()}
+    for problem in distinct.values():
+        for answer in HOSTILE:
+            yield Case(f"hostile {problem.grader}", problem.key, problem, rf"\boxed{{{answer}}}", None)
+
+
+def letter_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
+    """Every letter of every question in three spellings."""
+    for problem in problems:
+        for letter, text in zip("ABCDEFGHIJ", problem.choices, strict=False):
+            for spelling in LETTERS:
+                response = spelling.format(letter=letter, text=text)
+                yield Case(f"letters {name}", problem.key, problem, response, letter == problem.answer)
+
+
+def program_cases(file: Path) -> Iterator[Case]:
+    """o1-preview's programs against public tests; what is right is not known, for the hidden tests decided there."""
+    problems = {problem.id.removeprefix("lcb-"): problem for problem in statements()}
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            if problem := problems.get(str(row["question_id"])):
+                yield Case("programs o1-preview", problem.key, problem, row["output_list"][0], None)
+
+
+# ── verdicts ─────────────────────────────────────────────────────────────────
+
+
+def judged(selected: list[Case]) -> Iterator[dict[str, Any]]:
+    """One row a case. Programs run side by side."""
+    code = [case for case in selected if case.problem.grader == "code"]
+    ran = dict(zip(code, grade_many((case.problem, case.response) for case in code), strict=True))
+    for case in selected:
+        grade_ = ran[case] if case in ran else grade(case.problem, case.response)
+        yield {
+            "group": case.group, "name": case.name, "gold": case.problem.answer, "response": case.response,
+            "right": case.right, "correct": grade_.correct, "extracted": grade_.extracted, "reason": grade_.reason,
+        }  # fmt: skip
+
+
+def read(file: Path) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The rows of a file by what identifies a case."""
+    with file.open(encoding="utf-8") as lines:
+        rows = map(json.loads, lines)
+        return {tuple(row[field] for field in ("group", "name", "gold", "response")): row for row in rows}
+
+
+def changes(old: dict[tuple[str, ...], dict[str, Any]], new: dict[tuple[str, ...], dict[str, Any]]) -> str:
+    """The verdicts that differ, grouped by newly right and newly wrong; cases of one file alone are counted."""
+    changed = [row for key, row in new.items() if key in old and old[key]["correct"] != row["correct"]]
+    lines = []
+    for title, correct in (("Newly right", True), ("Newly wrong", False)):
+        rows = [row for row in changed if row["correct"] is correct]
+        bad = sum(row["right"] is (not correct) for row in rows)
+        lines.append(f"{title}: {len(rows)}, {bad} of them against what the case says")
+        lines += [_line(row) for row in rows]
+    both, gone = len(new.keys() & old.keys()), len(old.keys() - new.keys())
+    lines.append(f"Same verdict: {both - len(changed)}. New cases: {len(new) - both}. Cases gone: {gone}.")
+    return "\n".join(lines)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """One changed verdict; `!` marks one that is not what the case says."""
+    mark = "!" if row["right"] is (not row["correct"]) else " "
+    parts = (f"gold {row['gold'][:SHOWN]!r}", f"response …{row['response'][-SHOWN:]!r}",
+             f"extracted {row['extracted'][:SHOWN]!r}")  # fmt: skip
+    return f" {mark} [{row['group']}] " + " | ".join(parts)
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> str:
+    """How many cases of each group are right, and how many verdicts are not what the case says."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        counts[row["group"], "cases"] += 1
+        counts[row["group"], "graded right"] += row["correct"]
+        counts[row["group"], "wrongly refused"] += row["right"] is True and not row["correct"]
+        counts[row["group"], "wrongly accepted"] += row["right"] is False and row["correct"]
+    columns = ("cases", "graded right", "wrongly refused", "wrongly accepted")
+    groups = dict.fromkeys(group for group, _ in counts)
+    lines = [", ".join(f"{counts[group, name]:,} {name}" for name in columns) for group in groups]
+    return "\n".join(f"{group}: {line}" for group, line in zip(groups, lines, strict=True))
+
+
+def main() -> int:
+    """Judge every case, write the rows and print the counts, and the changes where an earlier file is named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.verdicts", description=__doc__)
+    parser.add_argument("file", type=Path, help="where the verdicts are written, as JSON lines")
+    parser.add_argument("--against", type=Path, metavar="OLD", help="an earlier file to compare with")
+    parser.add_argument("--programs", action="store_true", help="also run programs, which takes minutes")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    root = Workspace.find().root
+    configure(Grading(), root)
+    selected = [
+        case
+        for case in cases(root / gold.ROWS, programs=arguments.programs)
+        if arguments.programs or case.problem.grader != "code"
+    ]
+    start = cpu_s()
+    with arguments.file.open("w", encoding="utf-8") as file:
+        for row in judged(selected):
+            file.write(json.dumps(row, ensure_ascii=True) + "\n")
+    new = read(arguments.file)
+    print(summary(new.values()))
+    print(f"{len(new):,} verdicts in {cpu_s() - start:.0f} CPU s, written to {arguments.file}")
+    if arguments.against:
+        print(changes(read(arguments.against), new))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Every target of the Makefile and every command of the README runs once, on a project with a tiny quickstart.
+
+Targets that cannot run here are listed with the reason; a new target is in one of the two lists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ops.core.workspace import Workspace
+from tests.integration.test_lifecycle import GATE, RECIPE
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared"
+QUESTION = "What is 6 * 7?"
+MAKE = {
+    "help": (),
+    "run": (),
+    "ask": (f"Q={QUESTION}",),
+    "reproduce": ("SEED=3",),
+    "seeds": ("SEEDS=3",),
+    "ablations": ("SEEDS=3",),
+    "pictures": (),
+    "selectors": (),
+    "plans": (),
+    "gate": (),
+    "forms": (),
+    "bench": ("SMALL=1",),
+    "verdicts": (),
+    "clean": (),
+}
+"""Target → its variables, in an order in which each finds what it needs."""
+OF_SHARED_ROWS = ("selectors", "forms")
+NOT_HERE = {
+    "landing": "an hour on two cores, and of few problems its best worker has no checked workflow",
+    "venv": "made already",
+    "distclean": "removes the environment",
+    "test": "the tests themselves, in `.ci/run`",
+    "test-optional": "in `.ci/run`",
+    "soak": "in `.ci/run`",
+    "browser": "in `.ci/run`",
+    "lint": "in `.ci/run`",
+    "test-local-llm": "in `.ci/run`",
+    "dev": "serves until it is stopped: tests/browser",
+    "vllm-local": "serves until it is stopped: tests/local_llm",
+    "smollm2": "hours on two cores",
+    "pretrained": "reads what `make smollm2` trained",
+    "real-rows": "an hour on two cores",
+    "gold": "minutes of programs: tests/unit/data/test_gold_and_pages.py",
+    "bigcodebench": "gigabytes of libraries",
+    "audit": "needs an advisory service",
+    "fuzz": "installs a fuzzer",
+}
+PODIUM = (
+    "plan quickstart", "plan quickstart --gpus 2x80", "forecast quickstart", "report quickstart", "ledger",
+    "data responses --recipe quickstart --estimate", "data benchmarks", "pools show quickstart",
+    "pools diff quickstart open", "retrain --plan", "probe", "completion bash", "--help",
+)  # fmt: skip
+"""What the README shows besides, after `make run`."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Path:
+    """A checkout whose quickstart takes seconds, with one ablation."""
+    root = make(tmp_path_factory.mktemp("commands") / "project").root
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md"):
+        shutil.copyfile(ROOT / name, root / name)
+    for name in ("docs", "tests"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    recipe = {**RECIPE, "name": "quickstart"}
+    (root / "config" / "recipes" / "quickstart.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
+    changes = {"recipe": "quickstart", "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}
+    (root / "config" / "ablations.yaml").write_text(yaml.safe_dump(changes), encoding="utf-8")
+    if SHARED.is_dir():
+        (root.parent / "shared").symlink_to(SHARED)
+    return root
+
+
+def called(project: Path, *command: str) -> str:
+    """What the command prints; it has to succeed."""
+    done = subprocess.run(
+        command, cwd=project, timeout=1500,
+        env={**os.environ, "PODIUM_ROOT": str(project), "PODIUM_BENCH_SMALL": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_target_is_listed() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert targets == MAKE.keys() | NOT_HERE.keys()
+
+
+@pytest.mark.parametrize("target", MAKE)
+def test_a_target_of_the_makefile(project: Path, target: str) -> None:
+    if target in OF_SHARED_ROWS and not SHARED.is_dir():
+        pytest.skip("there are no rows in ../shared")
+    environment = Path(sys.prefix)
+    installed = f"{environment}/.installed"  # assumed to be newer than what it depends on
+    printed = called(project, "make", "-o", installed, f"VENV={environment}", target, *MAKE[target])
+    if target == "run":
+        for command in PODIUM:
+            assert called(project, f"{environment}/bin/podium", *command.split()), command
+    if target == "ask":
+        assert "answer" in printed

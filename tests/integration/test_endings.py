@@ -1,0 +1,230 @@
+"""How commands end: state that cannot be used, Ctrl-C and SIGTERM at any moment, a folder that is gone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.config import Snapshot
+from ops.core import sqlite
+from ops.core.errors import ConfigError
+from ops.core.workspace import Workspace
+from ops.versioning import git_commit, use_recipe
+from ops.versioning.dvc import commit
+from pipelines import ending
+from tests.command import PODIUM, default_signals, podium
+
+ROOT = Path(__file__).parents[2]
+GARBAGE = b"garbage " * 1000
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace in which nothing was run."""
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    shutil.copytree(ROOT / "data" / "few_shots", tmp_path / "data" / "few_shots")
+    for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
+        shutil.copy(ROOT / file, tmp_path)
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return Workspace(tmp_path)
+
+
+def garbage(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(GARBAGE)
+
+
+def folder(file: Path) -> None:
+    file.mkdir(parents=True)
+
+
+STATE = [
+    ("ledger.sqlite", garbage, ["ledger"], "is not a database"),
+    ("ledger.sqlite", folder, ["ledger"], "unable to open database file"),
+    ("cache/responses.sqlite", folder, ["cache", "inspect"], "unable to open database file"),
+    ("mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
+    ("mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
+    ("mlflow/mlflow.db", garbage, ["run"], "is not a database"),
+    ("mlflow/mlflow.db", folder, ["run"], "is no file"),
+    ("dagster/history/runs.db", garbage, ["run"], "is not a database"),
+    ("../.podium", garbage, ["ledger"], "File exists"),
+    ("../.podium", garbage, ["run"], "Not a directory|File exists"),
+]
+
+
+@pytest.mark.parametrize(("place", "spoil", "words", "said"), STATE)
+def test_state_that_cannot_be_used_is_one_line(
+    workspace: Workspace, place: str, spoil: Callable[[Path], None], words: list[str], said: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = workspace.state / place
+    if place != "../.podium":
+        workspace.state.mkdir()
+    spoil(workspace.root / ".podium" if place == "../.podium" else file)
+    if words in (["run"], ["ask", "Why?"]):  # these turn to the whole process: its environment, its modules
+        ended = subprocess.run(
+            [*PODIUM, *words], cwd=ROOT, env=os.environ | {"PODIUM_ROOT": str(workspace.root)},
+            capture_output=True, text=True, check=False, timeout=250,
+        )  # fmt: skip
+        code, printed = ended.returncode, ended.stderr
+    else:
+        code = podium(*words)
+        printed = capfd.readouterr().err
+    assert code == 1, printed
+    assert re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed), printed
+    assert re.search(said, printed), printed
+    assert str(file.name) in printed
+
+
+def test_a_ledger_that_another_process_holds_is_one_line(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.2)
+    workspace.state.mkdir()
+    holder = sqlite3.connect(workspace.ledger, isolation_level=None)
+    try:
+        holder.execute("BEGIN EXCLUSIVE")
+        assert podium("ledger") == 1
+    finally:
+        holder.close()
+    printed = capsys.readouterr().err
+    assert re.fullmatch(r"error: \S+ledger\.sqlite: \(file\): database is locked\. Another[^\n]+\n", printed)
+
+
+@pytest.mark.parametrize(("error", "line"), [
+    (OSError(28, "No space left on device", "scores/a.jsonl"), "scores/a.jsonl: No space left on device. Make room"),
+    (OSError(28, "No space left on device"), "No space left on device. Make room"),
+    (PermissionError(13, "Permission denied", "x"), "x: Permission denied. Give"),
+    (sqlite3.OperationalError("attempt to write a readonly database"), "a database of .podium .*readonly"),
+])  # fmt: skip
+def test_an_error_of_the_machine_is_one_line(error: Exception, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ending.explained(error)
+    assert said is not None and re.match(line, said)
+    wrapped = RuntimeError("while writing")
+    wrapped.__cause__ = error
+    assert ending.explained(wrapped) == said
+    monkeypatch.setenv(ending.TRACEBACK, "1")
+    assert ending.explained(error) is None
+
+
+@pytest.mark.parametrize("error", [
+    ValueError("a defect"), KeyError("a defect"), sqlite3.ProgrammingError("a defect"), sqlite3.IntegrityError("one"),
+    OSError("no number"), AssertionError(),
+], ids=repr)  # fmt: skip
+def test_a_defect_keeps_its_traceback(error: Exception) -> None:
+    assert ending.explained(error) is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
+def test_what_is_written_to_a_full_disk_is_one_line(workspace: Workspace) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*PODIUM, "workflow", "pictures", str(workspace.root / "pictures")], stdout=full, stderr=subprocess.PIPE,
+            env=os.environ | {"PODIUM_ROOT": str(workspace.root)}, cwd=ROOT, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert "Traceback" not in ended.stderr
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert git_commit(Workspace(ROOT)) == "unknown"
+
+
+@pytest.mark.parametrize("text", ["recipe: [", "recipe: a\nrecipe: b", "a: 010", "\x00"])
+def test_a_broken_params_file_is_named(workspace: Workspace, text: str) -> None:
+    (workspace.root / "params.yaml").write_text(text, encoding="utf-8")
+    snapshot = Snapshot.take(workspace.config, "quickstart", None, "commit")
+    with pytest.raises(ConfigError, match=r"params\.yaml"):
+        use_recipe(workspace, snapshot.recipe, "quickstart")
+
+
+@pytest.mark.parametrize("text", ["no section", "[core]\nno_scm = perhaps\n", "[core", "[core]\na = 1\na = 2\n"])
+def test_a_broken_configuration_of_dvc_is_named(workspace: Workspace, text: str) -> None:
+    (workspace.root / ".dvc").mkdir()
+    (workspace.root / ".dvc" / "config").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"\.dvc/config: \(file\): is no configuration of DVC"):
+        commit(workspace, "settings")
+
+
+def test_a_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
+    code = "import os, sys; os.rmdir(os.getcwd()); from pipelines.script import main; main()"
+    for words in (["ledger"], ["plan"], ["init"]):
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert re.fullmatch(r"error: the current folder was deleted\. [^\n]+\n", ended.stderr)
+
+
+SIGNALLED = """\
+import os, sys
+left, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+class Finder:
+    began = False
+    def find_spec(self, name, path=None, target=None):
+        global left
+        self.began = self.began or name == "pipelines.commands.main"
+        left -= self.began
+        if self.began and left == 0:
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Finder())
+from pipelines.script import main
+main()
+"""
+"""Sends the process a signal at the n-th import of the command: `n SIGNAL WORDS…`."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("imports", [1, 5, 60, 400, 1200])
+def test_a_signal_during_imports_ends_without_a_traceback(
+    workspace: Workspace, imports: int, number: signal.Signals
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(imports), str(int(number)), "run"], cwd=ROOT,
+        env=os.environ | {"PODIUM_ROOT": str(workspace.root)}, capture_output=True, text=True, check=False, timeout=250,
+        preexec_fn=default_signals,
+    )  # fmt: skip
+    assert ended.returncode in (-number, 128 + number), ended.stderr
+    assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr, ended.stderr
+    assert ended.returncode < 0 or "Stopped" in ended.stderr
+
+
+def test_a_signal_in_a_destructor_is_not_lost() -> None:
+    code = textwrap.dedent("""\
+        import os, signal, sys, time
+        from pipelines.ending import note_signals, exit_code
+        class Destroyed:
+            def __del__(self):
+                os.kill(os.getpid(), int(sys.argv[1]))
+                time.sleep(0.01)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        note_signals()
+        try:
+            Destroyed()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            sys.exit(exit_code())
+    """)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, str(int(number))], cwd=ROOT, capture_output=True, text=True, check=False,
+            timeout=50, preexec_fn=default_signals,
+        )  # fmt: skip
+        assert (ended.returncode, ended.stderr) == (128 + number, "")

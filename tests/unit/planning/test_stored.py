@@ -1,0 +1,70 @@
+"""What is stored is found: answers in the cache, a training run's steps, and nothing where nothing was made."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ops.benchmarks.store import write_problems
+from ops.cache import ResponseCache, cache_key
+from ops.config import Recipe, Setup, load_pool, load_recipe
+from ops.core.resources import resources
+from ops.core.response import Response
+from ops.core.workspace import Workspace
+from ops.miniature.problems import generate
+from ops.planning.lengths import stored_shortlist
+from ops.planning.stored import LOOKED_UP, Left, left, share_of_run
+from ops.precaching.precache import solo_messages
+from ops.training.run.plan import CURVE
+
+CONFIG = resources() / "config"
+ANSWER = Response("4", 1, 1, 0.0, 0.0, "stop")
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    quick = load_recipe(CONFIG, "quickstart").model_dump()
+    recipe = Recipe.model_validate(quick | {"benchmarks": {"math500": {"train": 40}, "mmlu": {"train": 40}}})
+    return Setup(Workspace(tmp_path), recipe, load_pool(CONFIG, "quickstart"))
+
+
+def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) -> None:
+    assert left(setup, []) == Left()
+    write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 4, 1))
+    assert left(setup, stored_shortlist(setup)) == Left()
+    assert not setup.workspace.state.exists()
+
+
+def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
+    """A killed run has written no table: the cache alone holds what was paid for."""
+    problems = [problem for name in ("math500", "mmlu") for problem in generate(name, "train", 4, 1)]
+    write_problems(setup.workspace.data / "shortlist.jsonl", problems)
+    first, second, *others = setup.pool.workers
+    with closing(ResponseCache(setup.workspace.cache)) as cache:
+        for worker, asked in ((first, problems), (second, problems[:3])):
+            for problem in asked:
+                key = cache_key(worker.identity, solo_messages(problem), 0)
+                cache.put(key, "", ANSWER)
+    cells = left(setup, stored_shortlist(setup)).precaching
+    assert (cells[first.name, "math500"], cells[first.name, "mmlu"]) == (0.0, 0.0)
+    assert (cells[second.name, "math500"], cells[second.name, "mmlu"]) == (0.25, 1.0)
+    assert {cells[worker.name, name] for worker in others for name in ("math500", "mmlu")} == {1.0}
+
+
+def test_of_many_answers_some_are_looked_up(setup: Setup) -> None:
+    problems = generate("math500", "train", 2 * LOOKED_UP + 1, 1)
+    write_problems(setup.workspace.data / "shortlist.jsonl", problems)
+    worker = setup.pool.workers[0]
+    with closing(ResponseCache(setup.workspace.cache)) as cache:
+        for problem in problems[: LOOKED_UP + 1]:
+            cache.put(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)
+    assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_steps_of_a_run_that_was_cut_short_are_not_taken_again(tmp_path: Path) -> None:
+    assert share_of_run(tmp_path, 8) == 1.0
+    (tmp_path / CURVE).write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2)), encoding="utf-8")
+    assert share_of_run(tmp_path, 8) == 0.75

@@ -1,0 +1,168 @@
+"""Every command that a message tells a user to run exists, and works where the code lies."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ops.core import installation, resources
+from ops.core.installation import DISTRIBUTION, install_extra, make, pip_install
+from pipelines.commands.main import podium
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCES = sorted(file for layer in ("ops", "assets", "pipelines") for file in (ROOT / layer).rglob("*.py"))
+PLACEHOLDER = "VALUE"
+BUILDERS = {"make", "pip_install", "install_extra"}
+
+
+def text_of(node: ast.AST) -> str | None:
+    """A string constant, or an f-string with a placeholder for each value."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) or PLACEHOLDER for part in node.values)
+    return None
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for file in SOURCES:
+        yield file.relative_to(ROOT), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def messages(tree: ast.Module) -> Iterator[str]:
+    """The strings of a module that are no docstrings."""
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if id(node) not in inside | said and (text := text_of(node)):
+            yield text
+
+
+def commands(program: str) -> dict[str, Path]:
+    """Command line in backquotes → a file that says it."""
+    found: dict[str, Path] = {}
+    for file, tree in trees():
+        for text in messages(tree):
+            for line in re.findall(rf"`({program} [^`]+)`", text):
+                found.setdefault(line, file)
+    return found
+
+
+def built() -> Iterator[tuple[Path, str, list[str]]]:
+    """File, function and arguments of each call of `ops.core.installation`."""
+    for file, tree in trees():
+        nodes = list(ast.walk(tree))
+        froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "ops.core.installation"]
+        imported = {alias.name for node in froms for alias in node.names} & BUILDERS
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported:
+                yield file, node.func.id, [text_of(argument) or PLACEHOLDER for argument in node.args]
+
+
+PODIUM = commands("podium")
+TARGETS = sorted(
+    ({line.split()[1] for line in commands("make") if not line.startswith("make -C")}
+    | {words[0].split()[0] for _, name, words in built() if name == "make"})
+    - {PLACEHOLDER}
+)
+
+
+def test_the_search_finds_remedies() -> None:
+    assert {"podium init", "podium restore", "podium retrain"} <= set(PODIUM)
+    assert {"venv", "vllm-local", "bigcodebench"} <= set(TARGETS)
+    assert {name for _, name, _ in built()} == BUILDERS
+
+
+@pytest.mark.parametrize("line", sorted(PODIUM))
+def test_a_command_of_podium_exists_with_its_options(line: str) -> None:
+    words = shlex.split(line)[1:]
+    command: click.Command = podium
+    path: list[str] = []
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(click.Context(command), words[0])
+        if found is None and words[0] in ("…", PLACEHOLDER):  # one of several commands, whose options differ
+            return
+        assert found is not None, f"{PODIUM[line]}: podium {' '.join(path)} has no command {words[0]}"
+        command = found
+        path.append(words.pop(0))
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    for word in words:
+        if word.startswith("--") and word != "--":
+            assert word.partition("=")[0] in options | {"--help"}, f"{PODIUM[line]}: {line}"
+    assert CliRunner().invoke(podium, [*path, "--help"]).exit_code == 0
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_of_make_exists(target: str) -> None:
+    planned = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_what_installs_is_written_in_one_place() -> None:
+    for file, tree in trees():
+        for text in messages(tree):
+            assert not re.search(r"pip3? install|podium\[", text), f"{file}: use ops.core.installation: {text!r:.80}"
+
+
+def test_what_is_installed_is_what_the_project_names() -> None:
+    named = {re.split(r"[^A-Za-z0-9_.-]", each)[0].lower() for each in PROJECT["dependencies"]}
+    for file, name, words in built():
+        if name == "install_extra":
+            assert words[0] in PROJECT["optional-dependencies"], f"{file}: no extra {words[0]}"
+        elif name == "pip_install":
+            for word in words:
+                assert word.startswith("-") or word == PLACEHOLDER or word in named, f"{file}: {word} is no dependency"
+
+
+def words_of(command: str) -> list[str]:
+    assert command[0] == command[-1] == "`"
+    return shlex.split(command[1:-1])
+
+
+def test_in_a_checkout_the_commands_work_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (ROOT, tmp_path):
+        monkeypatch.chdir(folder)
+        python, *words = words_of(pip_install("mlflow"))
+        assert (folder / python).samefile(sys.executable)
+        tried = subprocess.run(
+            [python, *words, "--dry-run", "--no-deps", "--no-index"], capture_output=True, text=True, check=False,
+            timeout=120,
+        )  # fmt: skip
+        assert tried.returncode == 0 and "already satisfied: mlflow" in tried.stdout, tried.stderr
+        *_, option, place = words_of(install_extra("gpu"))
+        assert option == "-e" and (folder / place.removesuffix("[gpu]") / "pyproject.toml").is_file()
+    assert make("venv", "by hand") == f"Run `make -C {ROOT} venv`"
+
+
+def test_a_wheel_names_its_own_constraints_and_no_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "constraints.txt").write_text("mlflow\n", encoding="utf-8")
+    monkeypatch.setattr(installation, "resources", lambda: tmp_path)
+    words = words_of(install_extra("gpu"))
+    assert words[1:] == ["-m", "pip", "install", "-c", str(tmp_path / "constraints.txt"), f"{DISTRIBUTION}[gpu]"]
+    assert make("venv", "by hand") == "by hand"
+    (tmp_path / "constraints.txt").unlink()
+    assert words_of(pip_install("mlflow"))[1:] == ["-m", "pip", "install", "mlflow"]
+
+
+def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
+    assert PROJECT["name"] == DISTRIBUTION
+    assert list(PROJECT["scripts"]) == ["podium"]
+    shown = CliRunner().invoke(podium, ["--version"], prog_name="podium")
+    assert shown.output == f"podium, version {version(DISTRIBUTION)}\n"
+    assert resources.resources() == ROOT

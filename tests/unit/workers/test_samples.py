@@ -1,0 +1,137 @@
+"""Who shares a worker's answers: precaching, training, evaluation and serving do; repeated steps and probes do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ops.benchmarks.store import write_problems
+from ops.cache import ResponseCache, cache_key
+from ops.conductor.rollout import roll_out
+from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_recipe
+from ops.core.problem import Problem
+from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.rows import response_file
+from ops.core.workspace import Workspace
+from ops.evaluation.asking import evaluate_method
+from ops.evaluation.method import Method
+from ops.miniature.generalists import think
+from ops.miniature.problems import generate
+from ops.precaching.precache import precache, solo_messages, write_responses
+from ops.retraining.probes import Record, probe
+from ops.retraining.slices import Night
+from ops.spending.ledger import Ledger
+from ops.workers.call import Account
+from ops.workers.client import WorkerClient
+from ops.workflow.execution import execute
+from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.team import Team
+
+SOLVER = Worker.model_validate(
+    {"name": "solver", "model": "local/solver", "temperature": 0.7, "price": {"input": 5.0, "output": 20.0}}
+)
+AGAIN = Workflow((Step(0, SOLVE), Step(0, SOLVE), Step(0, SOLVE), Step(0, "Vote.", "all")))
+"""Four calls: three answers to one prompt, and one that sees them."""
+PROBING = Probing(reference=8, questions=4, false_alarms=0.2)
+
+
+@pytest.fixture
+def problems() -> list[Problem]:
+    return generate("math500", "train", 8, 1)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> WorkerClient:
+    cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
+    return WorkerClient(cache, ledger, Account("run", "test", 10.0))
+
+
+def live(client: WorkerClient) -> int:
+    """Calls since this was asked last."""
+    before, client.counts.live = client.counts.live, 0
+    return before
+
+
+def test_precaching_training_evaluation_and_baselines_share_first_answers(
+    problems: list[Problem], client: WorkerClient
+) -> None:
+    team, alone = Team((SOLVER,), client), Workflow.single(0)
+    asyncio.run(precache(problems, SOLVER, client, samples=2))
+    assert live(client) == 2 * len(problems)
+    for repeat in (0, 1):  # of training and evaluation alike
+        asyncio.run(roll_out([alone.render()] * len(problems), problems, team, sample=repeat))
+    asyncio.run(evaluate_method(Method.static(alone), problems, team, Evaluation(repeats=2)))
+    assert live(client) == 0
+
+
+def test_repeated_steps_and_equal_branches_share_their_further_answers(
+    problems: list[Problem], client: WorkerClient
+) -> None:
+    team = Team((SOLVER,), client)
+    asyncio.run(evaluate_method(Method.samples(Workflow.single(0), 3), problems, team, Evaluation(repeats=1)))
+    assert live(client) == 3 * len(problems)
+    asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
+    assert live(client) == len(problems), "the votes alone"
+
+
+def test_probes_and_nights_find_nothing_that_workflows_were_answered(
+    tmp_path: Path, problems: list[Problem], client: WorkerClient
+) -> None:
+    recipe = load_recipe(Workspace.find().root / "config", "quickstart")
+    setup = Setup(Workspace(tmp_path), recipe, Pool(name="probed", workers=(SOLVER,)))
+    write_problems(setup.workspace.data / "shortlist.jsonl", problems)
+    for benchmark, rows in {"math500": asyncio.run(precache(problems, SOLVER, client))}.items():
+        write_responses(rows, response_file(setup.workspace.data / "responses", SOLVER.name, benchmark))
+    for number in range(3):
+        asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, Team((SOLVER,), client), sample=number))
+    live(client)
+    nights = [datetime(2026, 1, day, tzinfo=UTC) for day in (2, 3, 4)]
+    records: list[Record] = [asyncio.run(probe(setup, SOLVER, client, PROBING, night)) for night in nights]
+    assert [night.asked for night in records[-1].nights] == [4, 4, 4]
+    assert live(client) == 8 + 3 * 4 * 2, "the references, and two answers a probe"
+    team = Team((SOLVER,), Night(client, 739_000))
+    asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
+    assert live(client) == 4 * len(problems)
+
+
+def test_no_two_samples_have_one_key() -> None:
+    samples = [
+        Sample(index, repetition, namespace)
+        for namespace, index, repetition in product(Namespace, (0, 1, 2, 1_000_000, 2_000_000), (0, 1, 2, 1_000_000))
+    ]
+    keys = {cache_key(SOLVER.identity, solo_messages(problem), sample) for problem in PROBLEM for sample in samples}
+    assert len(keys) == len(samples)
+    assert all(Sample.from_json(sample.as_json()) == sample for sample in samples)
+
+
+PROBLEM = generate("math500", "train", 1, 1)
+
+
+def test_a_number_is_the_index_of_a_first_answer() -> None:
+    messages = solo_messages(PROBLEM[0])
+    assert cache_key(SOLVER.identity, messages, 3) == cache_key(SOLVER.identity, messages, Sample(3))
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        text = think(worker.name, messages, sample=sample, temperature=0.7).text
+        self.texts.append(text)
+        return Response(text, 1, 1, 0.0, 0.0, "stop")
+
+
+def test_embedded_workers_draw_each_sample_anew() -> None:
+    """Repetitions differ from one another as often as first answers do."""
+    differ = 0
+    for problem in generate("math500", "train", 60, 1):
+        recorder = Recorder()
+        asyncio.run(execute(AGAIN, f"{problem.question}", Team((SOLVER,), recorder)))
+        differ += len(set(recorder.texts[:3])) > 1
+    assert differ > 5

@@ -30,16 +30,32 @@ _TIMES_S = 7200
 """Times are forgotten so long after the last call (seconds)."""
 _HOLD_S = 10.0
 """So long the times are one process's at most: it only reads, reckons and writes."""
-_FIRST_POLL_S, _LONGEST_POLL_S = 0.002, 0.1
+_FIRST_POLL_S, _POLL_PER_PLACE_S = 0.002, 0.01
+_ABSENT_AFTER_S = 2.0
+"""A caller that has not asked for so long has lost its place in the line."""
 _TAKE = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at)
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], at + tonumber(ARGV[3]), ARGV[2])
-redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[3]))
-return 1
+local slots, line, asked, caller = KEYS[1], KEYS[2], KEYS[3], ARGV[2]
+redis.call('ZREMRANGEBYSCORE', slots, '-inf', at)
+for _, absent in ipairs(redis.call('ZRANGEBYSCORE', asked, '-inf', at - tonumber(ARGV[4]))) do
+  redis.call('ZREM', line, absent)
+  redis.call('ZREM', asked, absent)
+end
+redis.call('ZADD', line, 'NX', now[1] * 1000000 + now[2], caller)
+local places = redis.call('ZRANK', line, caller) + 1 - (tonumber(ARGV[1]) - redis.call('ZCARD', slots))
+if places > 0 then
+  redis.call('ZADD', asked, at, caller)
+  for _, key in ipairs({line, asked}) do redis.call('PEXPIRE', key, 2 * tonumber(ARGV[4])) end
+  return places
+end
+redis.call('ZREM', line, caller)
+redis.call('ZREM', asked, caller)
+redis.call('ZADD', slots, at + tonumber(ARGV[3]), caller)
+redis.call('PEXPIRE', slots, 2 * tonumber(ARGV[3]))
+return 0
 """
+"""Take a slot and return 0, or the caller's place in the line of those that wait."""
 _RENEW = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -55,19 +71,22 @@ class _Caller:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.token = secrets.token_hex(8)
+        self.place = 1
 
 
 class FleetLimits:
     """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
 
-    Of a process's calls that wait for a slot one asks; of the processes that ask, whoever comes first when one is
-    free. Raises `ConfigError` for a URL that is none, or without the `redis` package; any method raises
+    Of a process's calls that wait for a slot one stands in a line that all processes share, which is served in the
+    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for a URL that is none, or without the `redis` package; any method raises
     `LimitsUnavailable` when the server does not answer.
     """
 
     def __init__(self, url: str, name: str, *, lease_s: float = _LEASE_S) -> None:
         self._client, self._place = redis_client(url, LIMITS_URL), shown(url)
         self._slots, self._times = f"{_PREFIX}{name}:slots", f"{_PREFIX}{name}:times"
+        self._line, self._asked = f"{_PREFIX}{name}:line", f"{_PREFIX}{name}:asked"
         self._lease_s = lease_s
         self._leases = Leases[int, str]("worker slots", lease_s / 3, self._keep)
         self._last = 0
@@ -80,14 +99,16 @@ class FleetLimits:
 
     async def take(self, slots: int) -> int:
         """Wait for one of `slots` slots. `give` must follow; a cancelled wait leaves nothing behind."""
-        caller, pause = _Caller(), _FIRST_POLL_S
+        caller, pause, slot = _Caller(), _FIRST_POLL_S, None
         try:
             while (slot := self._free(slots, caller)) is None:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(2 * pause, _LONGEST_POLL_S)
+                pause = min(2 * pause, _POLL_PER_PLACE_S * caller.place)
         finally:
             if self._head is caller:
                 self._head = None
+                if slot is None:
+                    self._leave(caller)
         return slot
 
     def give(self, slot: int) -> None:
@@ -133,13 +154,24 @@ class FleetLimits:
             if (head := self._head) is not None and head is not caller and head.pid == os.getpid():
                 return None
             self._head = caller
-            token = secrets.token_hex(8)
             with self._asking():
-                if not self._take(keys=[self._slots], args=[slots, token, int(1000 * self._lease_s)]):
-                    return None
+                caller.place = self._take(
+                    keys=[self._slots, self._line, self._asked],
+                    args=[slots, caller.token, int(1000 * self._lease_s), int(1000 * _ABSENT_AFTER_S)],
+                )
+            if caller.place:
+                return None
             self._last += 1
-            held[self._last] = token
+            held[self._last] = caller.token
             return self._last
+
+    def _leave(self, caller: _Caller) -> None:
+        """Take a caller that gave up out of the line."""
+        import redis
+
+        with suppress(redis.RedisError):  # it is absent soon
+            self._client.zrem(self._line, caller.token)
+            self._client.zrem(self._asked, caller.token)
 
     def _keep(self, held: dict[int, str]) -> None:
         import redis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -18,7 +19,7 @@ class Process:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         self._end, theirs = context.Pipe()
-        self._process = context.Process(target=live, args=(order, theirs))
+        self._process = context.Process(target=_run, args=(dict(os.environ), live, order, theirs))
         self._process.start()
         theirs.close()
 
@@ -40,3 +41,12 @@ class Process:
         outcome = self._end.recv()
         self._process.join(240)
         return outcome
+
+
+def _run(
+    environment: dict[str, str], live: Callable[[Any, Connection], None], order: object, end: Connection
+) -> None:
+    """`live` in the environment of the test: the fork server has that of the first test that started a process."""
+    os.environ.clear()
+    os.environ.update(environment)
+    live(order, end)

@@ -10,7 +10,7 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, LimitsUnavailable
-from ops.workers.fleet import FleetLimits
+from ops.workers.fleet import FleetLimits, _Caller
 from ops.workers.seat import take_seat
 from tests.faults.conftest import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)
@@ -46,6 +46,48 @@ def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis
         other.give(slot)
         with gone._leases.held() as held:
             held[first] = "of long ago"
+        gone.give(first)
+        assert await asyncio.wait_for(other.take(1), 60)
+
+    asyncio.run(live())
+
+
+def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redis) -> None:
+    """A process with many waiting calls does not keep the slot from one with a single call."""
+
+    async def live() -> None:
+        many, few = (FleetLimits(over_redis.url, "w") for _ in range(2))
+        taken: list[str] = []
+
+        async def call(limits: FleetLimits, name: str) -> None:
+            slot = await limits.take(1)
+            taken.append(name)
+            await asyncio.sleep(0)
+            limits.give(slot)
+
+        first = await many.take(1)
+        calls = [asyncio.create_task(call(many, "many")) for _ in range(20)]
+        while many._client.zcard(many._line) < 1:
+            await asyncio.sleep(0.01)
+        calls.append(asyncio.create_task(call(few, "few")))
+        while many._client.zcard(many._line) < 2:
+            await asyncio.sleep(0.01)
+        many.give(first)
+        await asyncio.wait_for(asyncio.gather(*calls), 60)
+        assert taken.index("few") == 1, "one of the many stood before it in the line"
+
+    asyncio.run(live())
+
+
+def test_a_process_that_is_gone_loses_its_place_in_the_line(over_redis: Redis) -> None:
+    async def live() -> None:
+        gone, other = (FleetLimits(over_redis.url, "w") for _ in range(2))
+        first = await gone.take(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(other.take(1), 0.2)
+        assert not other._client.zcard(other._line), "who gives up leaves the line"
+        assert gone._free(1, _Caller()) is None  # stands in the line and never asks again
+        gone._head = None
         gone.give(first)
         assert await asyncio.wait_for(other.take(1), 60)
 

@@ -16,6 +16,7 @@ from ops.config import Grading
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
+from tests import once
 from tests.needs import mark_by_fixtures, skip_without_programs
 
 ROOT = Path(__file__).parents[1]
@@ -43,10 +44,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 
 def pytest_configure(config: pytest.Config) -> None:
     quiet()
+    once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
     for name in ("PODIUM_CACHE_URL", "PODIUM_LEDGER_URL", "PODIUM_LIMITS_URL"):
         os.environ.pop(name, None)  # no test writes into what a team shares
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    once.end_session(config)
 
 
 @pytest.hookimpl(tryfirst=True)

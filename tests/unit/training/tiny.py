@@ -26,6 +26,7 @@ from ops.training.grpo.trainer import run
 from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
+from tests.once import made_once
 
 ROOT = Workspace.find().root
 GRPO: dict[str, Any] = {
@@ -107,12 +108,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
         }
         for problem in problems
     ]
-    model, tokenizer = scratch_model(SCRATCH, examples, 1)
-    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
-    import torch
-
-    model.to(getattr(torch, dtype)).save_pretrained(policy)
-    tokenizer.save_pretrained(policy)
+    shutil.copytree(made_once(f"tiny-policy-{dtype}", lambda place: _fit(place, examples, dtype)), policy)
     PolicyCard(
         recipe=recipe.name, pool=pool, offered=pool.names, prompting=recipe.prompting,
         max_completion_tokens=recipe.grpo.max_completion_tokens,
@@ -129,3 +125,13 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
         shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run_folder / DEEPSPEED)
         shutil.copytree(compiled(), run_folder / EXTENSIONS)
     return plan, run_folder
+
+
+def _fit(place: Path, examples: list[Example], dtype: str) -> None:
+    """Put a policy that has learnt `examples` by heart into `place`."""
+    import torch
+
+    model, tokenizer = scratch_model(SCRATCH, examples, 1)
+    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
+    model.to(getattr(torch, dtype)).save_pretrained(place)
+    tokenizer.save_pretrained(place)

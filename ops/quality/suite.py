@@ -117,11 +117,10 @@ def run(
 def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tuple[Any, dict[str, str]]:
     import great_expectations as gx
 
-    suite = gx.ExpectationSuite(name)
     for words, expectation in rules:
         expectation.description = f"Fault looked for: {words}."
-        suite.add_expectation(expectation)
-    suite = context.suites.add_or_update(suite)
+    # All at once: each that is added later would write the suite's file again.
+    suite = context.suites.add_or_update(gx.ExpectationSuite(name, expectations=[rule.expectation for rule in rules]))
     source = context.data_sources.add_or_update_pandas(_SITE)
     batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
     definition = gx.ValidationDefinition(name=name, data=batch, suite=suite)
@@ -193,11 +192,22 @@ def _site(folder: Path) -> Any:
 
 
 def _page(context: Any, workspace: Workspace, name: str) -> Path:
-    """Keep the newest result of the suite alone, and write the site anew."""
+    """Keep the newest result of the suite alone, and write its pages and the index."""
     results, docs = Path(context.root_directory) / "uncommitted" / "validations", docs_folder(workspace)
     for old in sorted((results / name).glob("*/*"), key=lambda run: run.name)[:-1]:
         shutil.rmtree(old)
     shutil.rmtree(docs / "validations" / name, ignore_errors=True)
-    context.build_data_docs(site_names=[_SITE])
+    context.build_data_docs(site_names=[_SITE], resource_identifiers=_identifiers(context, docs, name))
     pages.finish(docs, pages.read_results(results))
     return pages.page_of(docs, name)
+
+
+def _identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
+    """What a suite's pages show: its expectations and its result; None, which means all, where there is no site yet."""
+    from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
+
+    if not (docs / "index.html").is_file():
+        return None
+    suite = ExpectationSuiteIdentifier(name)
+    results = context.validation_results_store.list_keys()
+    return [suite, *(result for result in results if result.expectation_suite_identifier == suite)]

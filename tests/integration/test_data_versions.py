@@ -25,7 +25,7 @@ from tests.command import script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
+TRAINED = ("math500", "mmlu")
 RECIPE: dict[str, Any] = {
     "name": "versioned",
     "seed": 1,

@@ -18,8 +18,10 @@ from ops.grading import configure, isolation
 from pipelines.quiet import quiet
 from tests import once
 from tests.needs import mark_by_fixtures, skip_without_programs
+from tests.report import pytest_terminal_summary as pytest_terminal_summary
 
 ROOT = Path(__file__).parents[1]
+UNIT = ROOT / "tests" / "unit"
 CARRIED = (
     "assets",
     "config",
@@ -79,15 +81,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that may take longest begin first, so that no worker is left with one of them in the end."""
+    """Files of quick tests begin, those directly in `tests/unit` first: they judge the whole code in seconds and fail
+    most often. Then the others, whose tests may take longest first, so that none of them is left alone in the end.
+    """
     longest: dict[Path, float] = {}
     for item in items:
         longest[item.path] = max(longest.get(item.path, 0.0), allowed_s(item))
-    items.sort(key=lambda item: -longest[item.path])
+    items.sort(key=lambda item: (longest[item.path] > 0, -longest[item.path], item.path.parent != UNIT))
 
 
 def allowed_s(item: pytest.Item) -> float:
-    """Seconds that a test is allowed; 0 for one that does not say so."""
+    """Seconds that a test of its own time-out is allowed, or 1 for one that is marked slow; 0 for a quick one."""
     limit = item.get_closest_marker("timeout")
     if limit is None:
         return 1.0 if item.get_closest_marker("slow") else 0.0

@@ -79,8 +79,9 @@ class FleetLimits:
     """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
 
     Of a process's calls that wait for a slot one stands in a line that all processes share, which is served in the
-    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for a URL that is none, or without the `redis` package; any method raises
-    `LimitsUnavailable` when the server does not answer.
+    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for a
+    URL that is none, or without the `redis` package; any method raises `LimitsUnavailable` when the server does not
+    answer.
     """
 
     def __init__(self, url: str, name: str, *, lease_s: float = _LEASE_S) -> None:

@@ -52,6 +52,15 @@ def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis
     asyncio.run(live())
 
 
+async def until_in_line(limits: FleetLimits, count: int) -> None:
+    """Wait, for a minute at most, until so many processes stand in line."""
+    for _ in range(6000):
+        if limits._client.zcard(limits._line) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
 def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redis) -> None:
     """A process with many waiting calls does not keep the slot from one with a single call."""
 
@@ -67,11 +76,9 @@ def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redi
 
         first = await many.take(1)
         calls = [asyncio.create_task(call(many, "many")) for _ in range(20)]
-        while many._client.zcard(many._line) < 1:
-            await asyncio.sleep(0.01)
+        await until_in_line(many, 1)
         calls.append(asyncio.create_task(call(few, "few")))
-        while many._client.zcard(many._line) < 2:
-            await asyncio.sleep(0.01)
+        await until_in_line(many, 2)
         many.give(first)
         await asyncio.wait_for(asyncio.gather(*calls), 60)
         assert taken.index("few") == 1, "one of the many stood before it in the line"

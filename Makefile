@@ -31,7 +31,7 @@ export TQDM_DISABLE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz pictures selectors landing plans gate gold forms verdicts bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz pictures selectors landing plans gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ forms: $(STAMP)  ## forms of answers under their graders, beside math-verify, in
 
 verdicts: $(STAMP)  ## the verdict on every answer at hand, into .podium/verdicts.jsonl: AGAINST=OLD lists what changed
 	@mkdir -p .podium && $(BIN)/python -m tests.bench.verdicts .podium/verdicts.jsonl $(if $(AGAINST),--against $(AGAINST))
+
+mutations: $(STAMP)  ## faults in reward, ledger, cache, gate and executor, one at a time: the tests must notice each
+	@$(BIN)/python -m tests.bench.mutations
 
 bench: $(STAMP)  ## the benchmarks, into .podium/bench.json; SMALL=1 runs each in small and judges no bound
 	@$(if $(SMALL),PODIUM_BENCH_SMALL=1) $(BIN)/python -m tests.bench

@@ -85,7 +85,14 @@ def champion(workspace: Workspace) -> str:
     return known.version
 
 
-@pytest.mark.soak  # one daemon below; that a rollback is done once for a run's id: tests/unit
+def test_a_rollback_is_done_once_for_a_run(released: Workspace) -> None:
+    """A daemon that starts a run again goes back no further."""
+    for _ in range(2):
+        roll_back(released, REASON, "Ada", "0123-4567")
+    assert champion(released) == "2"
+
+
+@pytest.mark.soak  # the same without daemons above; one daemon below
 def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released: Workspace, tmp_path: Path) -> None:
     settings = yaml.safe_load((released.root / "dagster.yaml").read_text(encoding="utf-8"))
     del settings["run_coordinator"]  # as in workspaces of before: all jobs wait

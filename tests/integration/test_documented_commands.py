@@ -47,6 +47,7 @@ NOT_HERE = {
     "venv": "made already",
     "distclean": "removes the environment",
     "test": "the tests themselves, in `.ci/run`",
+    "mutations": "runs the tests of five packages thirty times",
     "test-optional": "in `.ci/run`",
     "soak": "in `.ci/run`",
     "browser": "in `.ci/run`",

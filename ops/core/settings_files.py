@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -78,13 +79,19 @@ def read_yaml(file: Path) -> Any:
 def parse_yaml(text: str, file: Path) -> Any:
     """The value of YAML text, with strings for dates; `file` names it in errors. Raises `ConfigError`."""
     try:
-        node = _Composer(text, file).get_single_node()
+        node = _composed(text, file)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}" if where else "(file)"
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(file, line, "is not valid YAML", str(problem)) from None
     return None if node is None else _Values(file).of(node, ())
+
+
+@lru_cache(maxsize=32)
+def _composed(text: str, file: Path) -> yaml.Node | None:
+    """The text's nodes, which are only read. A plan reads the same few files again and again."""
+    return _Composer(text, file).get_single_node()
 
 
 def read_json(file: Path) -> Any:

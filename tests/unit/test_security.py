@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ RUNS_TEXT = {
 SWITCHES = {"shell": True, "trust_remote_code": True, "allow_pickle": True, "weights_only": False, "verify": False}
 
 
+@cache
 def calls() -> list[tuple[str, int, str, dict[str, Any]]]:
     """Every call in our code: file, line, dotted name, its constant keywords."""
     found = []

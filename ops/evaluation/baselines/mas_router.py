@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +45,7 @@ class Training:
     penalty: float
     """A workflow's reward is 1 or 0 for its answer, less this for each `unit` of USD that it cost."""
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """USD of the best single worker's response; where workers are free, nothing is lost."""
         return float(self.outcomes.usd[self.known.best]) or float("inf")

@@ -24,9 +24,10 @@ SIMULATIONS = 2000
 SMALL, LARGE = World(2, 40, repeats=3), World(3, 100, repeats=1)
 
 
+@pytest.mark.parametrize("simulations", [600, pytest.param(SIMULATIONS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("world", "skill"), [(SMALL, 0.5), (LARGE, 0.3)])
-def test_95_percent_intervals_of_a_difference_cover_it(world: World, skill: float) -> None:
-    ours, theirs = world.accuracies((skill, 0.0), SIMULATIONS, seed=1)
+def test_95_percent_intervals_of_a_difference_cover_it(world: World, skill: float, simulations: int) -> None:
+    ours, theirs = world.accuracies((skill, 0.0), simulations, seed=1)
     truth = world.truth(skill) - world.truth(0.0)
     for interval_of in (lambda strata: paired_bootstrap(strata, samples=1000), score_interval):
         intervals = [interval_of(list(strata)) for strata in ours - theirs]
@@ -45,12 +46,13 @@ def test_standard_errors_over_questions_and_repeats_are_those_of_many_evaluation
 
 
 def test_where_one_question_in_fifty_is_lost_only_the_score_interval_knows_that_more_may_be() -> None:
-    losses = np.random.default_rng(3).binomial(100, 0.02, SIMULATIONS)
+    simulations = 800
+    losses = np.random.default_rng(3).binomial(100, 0.02, simulations)
     strata = [np.repeat([-1.0, 0.0], [lost, 100 - lost]) for lost in losses]
     bootstrap = np.mean([paired_bootstrap([own], samples=500).low > -0.02 for own in strata])
     score = np.mean([score_interval([own]).low > -0.02 for own in strata])
     assert bootstrap > 0.1, "promised: at most 0.025"
-    assert score <= 0.025 + within(SIMULATIONS, 0.025)
+    assert score <= 0.025 + within(simulations, 0.025)
 
 
 @pytest.mark.parametrize("world", [SMALL, LARGE])

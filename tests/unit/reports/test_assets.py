@@ -15,6 +15,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS
+from ops.reports.made import make_one
 
 
 def materialized(
@@ -52,9 +53,11 @@ def test_only_what_is_chosen_is_made(podium: Podium, evidence: Evidence, monkeyp
 def test_the_page_is_written_and_its_path_shown(
     podium: Podium, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(evidence, curves={}, answers={})
-    page = materialized(podium, small, monkeypatch, "report_page")["report_page"]
-    assert Path(str(page["page"])).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    monkeypatch.setattr(module, "make", lambda given: [make_one(EXHIBITS["steps"], given)])
+    page = materialized(podium, evidence, monkeypatch, "report_page")["report_page"]
+    text = Path(str(page["page"])).read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and '<section id="steps">' in text
+    assert [file.name for file in Path(str(page["page"])).with_suffix("").iterdir()] == ["steps-1.png"]
     assert page["mlflow_versions"] == "none"
 
 

@@ -119,7 +119,9 @@ def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None
 
 def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[Made]) -> None:
     workspace, made = Workspace(tmp_path), made[:3]
-    assert write_page(workspace, evidence, made) == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
+    written = write_page(workspace, evidence, made[1:2])
+    assert written == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
+    assert written.read_text(encoding="utf-8") == page(evidence, made[1:2])
     other = evidence.about._replace(recipe="reproduction")
     assert report_file(workspace, other).name == "quickstart-0123-reproduction.html"
     pictures = write_pictures(workspace, evidence, made)

@@ -28,7 +28,7 @@ from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, 
 from ops.training.grpo import __main__ as grpo
 from ops.training.run.plan import RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
-from tests.unit.training.tiny import GRPO, ROOT, as_llama
+from tests.unit.training.tiny import GRPO, ROOT, as_llama, freeze_objects
 
 pytestmark = pytest.mark.slow
 LESSON = ColdStart(
@@ -52,6 +52,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def make(tmp_path: Path, pretrained: Path) -> Make:
     """A workspace with a mix and responses, in which one worker is always right."""
+    freeze_objects()
     quick = load_recipe(ROOT / "config", "quickstart")
     pool = load_pool(ROOT / "config", quick.pool)
     workspace = Workspace(tmp_path)

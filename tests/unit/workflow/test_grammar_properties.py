@@ -156,7 +156,7 @@ of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
 of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
 SOME, MANY = (
     settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    for count in (2_000, 50_000)
+    for count in (1_000, 50_000)
 )
 
 
@@ -340,19 +340,20 @@ def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
 @pytest.mark.parametrize("kind", ADVERSARIAL)
 def test_time_is_linear_whatever_the_text(kind: str) -> None:
     text = ADVERSARIAL[kind]
-    part, whole = _seconds(text[: len(text) // 16]), _seconds(text)
+    part = min(_seconds(text[: len(text) // 16]) for _ in range(4))
     # Six for what stays linear: a text that fits no cache takes longer a character. A square would be sixteen times.
-    assert whole < 16 * 6 * part + 0.01, f"{part * 1000:.1f} ms for a sixteenth, {whole * 1000:.1f} ms for all"
+    allowed = 16 * 6 * part + 0.01
+    # What the reader needs, and not what the machine does besides: one measurement of four within the limit is enough.
+    measured: list[float] = []
+    while not measured or (len(measured) < 4 and measured[-1] >= allowed):
+        measured.append(_seconds(text))
+    assert measured[-1] < allowed, f"{part * 1000:.1f} ms for a sixteenth, {min(measured) * 1000:.1f} ms for all"
 
 
 def _seconds(text: str) -> float:
-    """The fastest of several: what the reader needs, not what the machine was doing besides."""
-    seconds = []
-    for _ in range(4):
-        began = time.process_time()
-        parse(text, offered=OFFERED)
-        seconds.append(time.process_time() - began)
-    return min(seconds)
+    began = time.process_time()
+    parse(text, offered=OFFERED)
+    return time.process_time() - began
 
 
 def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:

@@ -176,7 +176,7 @@ def test_steps_tell_when_they_ran() -> None:
     assert trace.critical_path in ((0, 2, 3), (1, 2, 3))
 
 
-def test_a_thousand_workflows_at_once_leave_nothing_behind() -> None:
+def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
     async def hook(_: str) -> None:
         await asyncio.sleep(0)
 
@@ -191,7 +191,7 @@ def test_a_thousand_workflows_at_once_leave_nothing_behind() -> None:
     async def rounds(count: int) -> None:
         for _ in range(count):
             await asyncio.gather(
-                *(execute(workflow, f"{QUESTION} {n}", Team(WORKERS, client), scheduler=scheduler) for n in range(1000))
+                *(execute(workflow, f"{QUESTION} {n}", Team(WORKERS, client), scheduler=scheduler) for n in range(300))
             )
 
     async def scenario() -> tuple[int, int, int]:
@@ -209,7 +209,7 @@ def test_a_thousand_workflows_at_once_leave_nothing_behind() -> None:
         return after_three - after_one, peak, peak_of_one
 
     growth, peak, peak_of_one = asyncio.run(scenario())
-    assert peak_of_one > 3_000_000  # bytes: what a round needs
+    assert peak_of_one > 900_000  # bytes: what a round needs
     # Two rounds more may leave a tenth of what they needed: other tests' threads allocate as well.
     assert growth < 0.1 * 2 * peak_of_one
     assert peak < 1.5 * peak_of_one

@@ -330,20 +330,32 @@ def test_an_agent_of_before_the_serving_room_is_answered(policy: Path, pool: Poo
     assert issubclass(NoWorkflowError, PodiumError)
 
 
-def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"}
-    return subprocess.run(
-        [*PODIUM, "ask", question], cwd=ROOT, env=environment, capture_output=True,
-        text=True, timeout=200, check=False,
-    )  # fmt: skip
-
-
-def test_a_request_leaves_its_steps_as_spans(released: Workspace) -> None:
-    assert ask(released, QUESTION).returncode == 0
-    with registry.connected(released) as client:
+def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
+    released: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(released.root, tmp_path / "old")
+    old = Workspace(tmp_path / "old")
+    old.ledger.unlink(missing_ok=True)
+    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
+    with registry.connected(old):
+        pass  # as if it had been made there
+    capsys.readouterr()
+    moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
+    monkeypatch.setenv("PODIUM_ROOT", str(moved.root))
+    monkeypatch.setenv("COLUMNS", "120")
+    assert podium("ask", QUESTION) == 0
+    printed = capsys.readouterr()
+    for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
+        assert expected in printed.out
+    assert f"this checkout lay in {tmp_path / 'old'}" in printed.err
+    assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
+    assert not (tmp_path / "old").exists()
+    assert podium("ask", QUESTION) == 0
+    assert "this checkout lay" not in capsys.readouterr().err
+    with registry.connected(moved) as client:
         import mlflow
 
-        home = registry.experiment(client, released)
+        home = registry.experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
     steps = [span for span in spans.values() if span.span_type == "CHAT_MODEL"]
@@ -354,34 +366,11 @@ def test_a_request_leaves_its_steps_as_spans(released: Workspace) -> None:
     assert newest.info.cost["total_cost"] > 0
 
 
-def test_ask_prints_how_the_answer_came(released: Workspace) -> None:
-    done = ask(released, QUESTION)
-    assert done.returncode == 0, done.stderr
-    for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
-        assert expected in done.stdout
-
-
-def test_a_moved_checkout_keeps_its_champion(released: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
-    places = tmp_path_factory.mktemp("places")
-    shutil.copytree(released.root, places / "old")
-    old = Workspace(places / "old")
-    old.ledger.unlink(missing_ok=True)
-    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
-    with registry.connected(old):
-        pass  # as if it had been made there
-    moved = Workspace((places / "old").rename(places / "new"))
-    done = ask(moved, QUESTION)
-    assert done.returncode == 0, done.stderr
-    assert "42" in done.stdout
-    assert f"this checkout lay in {places / 'old'}" in done.stderr
-    assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
-    assert not (places / "old").exists()
-    again = ask(moved, QUESTION)
-    assert again.returncode == 0 and "this checkout lay" not in again.stderr
-
-
 def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
-    done = ask(workspace, "Why?")
+    done = subprocess.run(
+        [*PODIUM, "ask", "Why?"], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(workspace.root)},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"
 

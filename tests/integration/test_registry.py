@@ -25,15 +25,15 @@ from ops.evaluation.rows import ScoreRow
 from ops.release import aliases, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
-from ops.release.promotion import Check, GateDecision, override
+from ops.release.promotion import override
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
+from tests.releases import NO, YES, checkout, shared_store, version
 from tests.serving.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
 QUESTION = r"What is $6 \cdot 7$?"
-YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +84,22 @@ def no_server() -> Iterator[None]:
 
 
 @pytest.fixture
+def bare(tmp_path: Path) -> Workspace:
+    """A checkout without a store."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return checkout(tmp_path)
+    return with_agent(tmp_path / "checkout")
 
 
-def checkout(folder: Path) -> Workspace:
-    """A checkout with what registering reads: the agent; all else comes with the package."""
+def with_agent(folder: Path) -> Workspace:
+    """A checkout with an empty store and what registering reads: the agent; all else comes with the package."""
     shutil.copytree(ROOT / "mlflow", folder / "mlflow")
-    (folder / "config").mkdir()
-    (folder / "dvc.yaml").touch()
-    return Workspace(folder)
+    return checkout(folder, shared_store())
 
 
 def rows(right: int) -> list[ScoreRow]:
@@ -120,13 +126,13 @@ def compared(right: int) -> Comparison:
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
-def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace) -> None:
-    assert registry.champion(workspace) is None
-    assert registry.challenger(workspace) is None
-    assert not workspace.state.exists()
-    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(workspace):
+def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> None:
+    assert registry.champion(bare) is None
+    assert registry.challenger(bare) is None
+    assert not bare.state.exists()
+    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(bare):
         raise AssertionError("there is none")
-    assert not workspace.state.exists()
+    assert not bare.state.exists()
 
 
 def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool) -> None:
@@ -179,54 +185,51 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert champion_version(workspace) == second.version
 
 
-def test_a_first_champion_that_is_promoted_again_replaced_nothing(
-    workspace: Workspace, policy: Path, pool: Pool
-) -> None:
-    version = register(workspace, policy, pool, right=6).version
-    assert aliases.promote(workspace, version, YES)
-    assert aliases.promote(workspace, version, YES)
+def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Workspace) -> None:
+    first = version(workspace).version
+    assert aliases.promote(workspace, first, YES)
+    assert aliases.promote(workspace, first, YES)
     champion = registry.champion(workspace)
     assert champion is not None and "replaced" not in champion.tags
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
         aliases.rollback(workspace, "why not")
 
 
-def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace) -> None:
     with pytest.raises(registry.RegistryError, match="no challenger"):
         registry.challenger_of(workspace, "test-1")
-    version = register(workspace, policy, pool, right=6).version
-    assert registry.challenger_of(workspace, "test-1").version == version
+    known = version(workspace).version
+    assert registry.challenger_of(workspace, "test-1").version == known
     with pytest.raises(registry.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
         registry.challenger_of(workspace, "test-2")
 
 
 def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
-    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
+    workspace: Workspace, bare: Workspace, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
     page.write_text("one", encoding="utf-8")
-    assert registry.attach(workspace, "test-1", [page], "report") == []
-    assert not workspace.state.exists()
-    version = register(workspace, policy, pool, right=6)
+    assert registry.attach(bare, "test-1", [page], "report") == []
+    assert not bare.state.exists()
+    known = version(workspace)
     assert registry.attach(workspace, "test-2", [page], "report") == []
-    assert registry.attach(workspace, "test-1", [page], "report") == [version.version]
+    assert registry.attach(workspace, "test-1", [page], "report") == [known.version]
     page.write_text("two", encoding="utf-8")
     registry.attach(workspace, "test-1", [page], "report")
     with registry.connected(workspace) as client:
-        kept = Path(client.download_artifacts(version.run_id, "report/page.html", str(tmp_path)))
+        kept = Path(client.download_artifacts(known.run_id, "report/page.html", str(tmp_path)))
     assert kept.read_text(encoding="utf-8") == "two"
 
 
-def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    first, second = (register(workspace, policy, pool, right=right) for right in (6, 8))
+def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace) -> None:
+    first, second = (version(workspace, right) for right in (6, 8))
     assert registry.look_at(workspace, None, first.version) == 1
     assert registry.look_at(workspace, None, second.version) == 2
     aliases.promote(workspace, second.version, YES)
     champion = registry.champion(workspace)
-    third, fourth = (register(workspace, policy, pool, right=right) for right in (7, 9))
+    third, fourth = (version(workspace, right) for right in (7, 9))
     assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
-        assert register(workspace, policy, pool, right=9).version == fourth.version
         assert registry.look_at(workspace, champion, fourth.version) == 2, "the same scores, judged again"
     assert registry.look_at(workspace, champion, first.version) == 3, "an old one, tried against the new champion"
     assert registry.look_at(workspace, None, first.version) == 1
@@ -234,22 +237,22 @@ def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace,
         registry.look_at(workspace, champion, "9")
 
 
-def test_a_verdict_says_which_look_it_was(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_a_verdict_says_which_look_it_was(workspace: Workspace, pool: Pool) -> None:
     setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool)
     gate = PromotionGate(max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0)
     looks = []
     for right in (6, 5, 4):
-        version = register(workspace, policy, pool, right)
-        verdict = judge(setup, version, compared(right), gate).decision
+        known = version(workspace, right, pool_answers_key=pool.answers_key)
+        verdict = judge(setup, known, compared(right), gate).decision
         looks.append((verdict.look, len(verdict.checks)))
-        assert aliases.promote(workspace, version.version, verdict) is verdict.promote
+        assert aliases.promote(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # nobody after the first passes
     assert looks == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"
     again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
-    stored = registry.recorded_decision(workspace, version.version)
+    stored = registry.recorded_decision(workspace, known.version)
     assert (stored.look, stored.promote) == (2, False)
 
 
@@ -285,7 +288,7 @@ print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool) -> Workspace:
-    workspace = checkout(tmp_path_factory.mktemp("released"))
+    workspace = with_agent(tmp_path_factory.mktemp("released") / "checkout")
     aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     return workspace
 
@@ -331,27 +334,29 @@ def test_an_agent_of_before_the_serving_room_is_answered(policy: Path, pool: Poo
 
 
 def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
-    released: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    released: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     shutil.copytree(released.root, tmp_path / "old")
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
     shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
     with registry.connected(old):
         pass  # as if it had been made there
-    capsys.readouterr()
+    caplog.clear()
     moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
     monkeypatch.setenv("PODIUM_ROOT", str(moved.root))
     monkeypatch.setenv("COLUMNS", "120")
     assert podium("ask", QUESTION) == 0
-    printed = capsys.readouterr()
+    printed = capsys.readouterr().out
     for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
-        assert expected in printed.out
-    assert f"this checkout lay in {tmp_path / 'old'}" in printed.err
+        assert expected in printed
+    assert f"this checkout lay in {tmp_path / 'old'}" in caplog.text
+    caplog.clear()
     assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
     assert not (tmp_path / "old").exists()
     assert podium("ask", QUESTION) == 0
-    assert "this checkout lay" not in capsys.readouterr().err
+    assert "this checkout lay" not in caplog.text
     with registry.connected(moved) as client:
         import mlflow
 
@@ -366,9 +371,9 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     assert newest.info.cost["total_cost"] > 0
 
 
-def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
+def test_ask_without_a_champion_says_what_to_do(bare: Workspace) -> None:
     done = subprocess.run(
-        [*PODIUM, "ask", "Why?"], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(workspace.root)},
+        [*PODIUM, "ask", "Why?"], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(bare.root)},
         capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
@@ -379,7 +384,7 @@ def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
 def test_the_champion_is_served_and_followed_until_ctrl_c(
     tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = checkout(tmp_path / "checkout")
+    workspace = with_agent(tmp_path / "checkout")
     (workspace.config / "serving.yaml").write_text("follow_s: 0.2\n", encoding="utf-8")
     aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     command = (*PODIUM, "serve", "--port", "0")
@@ -414,9 +419,9 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
 
 
 def test_promotion_by_override_and_rollback_are_commands(
-    workspace: Workspace, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bare: Workspace, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    monkeypatch.setenv("PODIUM_ROOT", str(bare.root))
     by = ("--by", "Ada", "--reason", "cheaper from May")
     assert podium("promote", *by) == podium("promote", "1", *by) == podium("rollback", "--reason", "why") == 1
     errors = capsys.readouterr().err.splitlines()
@@ -425,10 +430,11 @@ def test_promotion_by_override_and_rollback_are_commands(
         "error: There is no version 1 of conductor: nothing is registered yet",
         "error: There is no champion to roll back",
     ]
-    assert not registry.store_exists(workspace), "asking makes no store"
-    first = register(workspace, policy, pool, right=6)
+    assert not registry.store_exists(bare), "asking makes no store"
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    first = version(workspace, 6)
     aliases.promote(workspace, first.version, YES)
-    second = register(workspace, policy, pool, right=7)
+    second = version(workspace, 7)
     assert not aliases.promote(workspace, second.version, NO)
     assert podium("promote", *by) == 0
     champion = registry.champion(workspace)

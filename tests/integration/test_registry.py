@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -392,8 +393,14 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=200)
         request = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
         first = client.chat.completions.create(**request)  # type: ignore[call-overload]
-        body = {"input": [{"role": "user", "content": QUESTION}]}
-        reply = httpx.post(f"{server.url}/invocations", json=body, timeout=200, trust_env=False).raise_for_status()
+        body: dict[str, Any] = {"input": [{"role": "user", "content": QUESTION}]}
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=200) as http:  # MLflow's agent server
+            reply = http.post("/invocations", json=body).raise_for_status()
+            streamed = http.post("/invocations", json=body | {"stream": True}).raise_for_status().text
+            wrong = http.post("/invocations", json=body | {"custom_inputs": {"forbidden": ["nobody"]}}).json()
+            info = http.get("/agent/info").raise_for_status().json()
+        agent = openai.OpenAI(base_url=server.url, api_key="none", timeout=200)
+        assert "42" in agent.responses.create(model="conductor", input=body["input"]).output_text
         aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
         server.until_version("2")
         second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
@@ -403,6 +410,10 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         assert "42" in whole.choices[0].message.content
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
+    assert reply.json()["custom_outputs"]["workflow"] == WORKFLOW
+    assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
+    assert (wrong["status"], wrong["error"]["code"]) == ("failed", "invalid_value")
+    assert info["agent_api"] == "responses"
     with registry.connected(workspace) as client_of_mlflow:
         import mlflow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ Planted = tuple[Workspace, dict[str, Any]]
 
 @pytest.fixture
 def gated(project: Workspace) -> Planted:
-    """A project whose recipe `gated` a test may still change before it is written."""
+    """A project without DVC whose recipe `gated` a test may still change before it is written."""
+    shutil.rmtree(project.root / ".dvc")
     return project, json.loads(json.dumps(RECIPE))
 
 

@@ -14,9 +14,11 @@ from ops.evaluation.scores import save_rows
 from ops.release import registry
 from ops.release.artifacts import TAG, hashes
 from ops.release.promotion import Check, GateDecision
+from tests.once import made_once
 
 YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
 POLICY, POOL = "test-1", "0123456789ab"
+_STORE = Path(".podium", "mlflow", "mlflow.db")
 
 
 def empty_store(folder: Path) -> Path:
@@ -24,7 +26,12 @@ def empty_store(folder: Path) -> Path:
     template = Workspace(folder)
     with registry.connected(template) as client:
         client.search_registered_models(max_results=1)
-    return folder / ".podium" / "mlflow" / "mlflow.db"
+    return folder / _STORE
+
+
+def shared_store() -> Path:
+    """The file of one that is made once in a session."""
+    return made_once("mlflow-store", empty_store) / _STORE
 
 
 def checkout(folder: Path, store: Path) -> Workspace:

@@ -26,7 +26,7 @@ from ops.release.promotion import NOBODY, override
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.release import release_jobs
 from tests.command import podium
-from tests.releases import NO, POLICY, YES, checkout, empty_store, model_folder, scored, version
+from tests.releases import NO, POLICY, YES, checkout, model_folder, scored, shared_store, version
 
 ROOT = Path(__file__).resolve().parents[2]
 GATE = PromotionGate(
@@ -36,10 +36,10 @@ ADA = ("Ada", "it answers in English again")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def store() -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        yield empty_store(tmp_path_factory.mktemp("store"))
+        yield shared_store()
 
 
 @pytest.fixture

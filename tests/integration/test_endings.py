@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,8 @@ def test_state_that_cannot_be_used_is_one_line(
     if place != "../.podium":
         workspace.state.mkdir()
     spoil(workspace.root / ".podium" if place == "../.podium" else file)
-    if words in (["run"], ["ask", "Why?"]):  # these turn to the whole process: its environment, its modules
-        ended = subprocess.run(
-            [*PODIUM, *words], cwd=ROOT, env=os.environ | {"PODIUM_ROOT": str(workspace.root)},
-            capture_output=True, text=True, check=False, timeout=250,
-        )  # fmt: skip
-        code, printed = ended.returncode, ended.stderr
-    else:
-        code = podium(*words)
-        printed = capfd.readouterr().err
+    code = podium(*words)
+    printed = capfd.readouterr().err
     assert code == 1, printed
     assert re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed), printed
     assert re.search(said, printed), printed
@@ -191,8 +185,16 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("imports", [1, 5, 60, 400, 1200])
+@pytest.mark.parametrize(
+    ("imports", "number"),
+    [
+        pytest.param(imports, number, marks=[] if number == often else pytest.mark.soak, id=f"{imports}-{number.name}")
+        for imports, often in zip(
+            (1, 5, 60, 400, 1200), cycle((signal.SIGTERM, signal.SIGINT)), strict=False
+        )
+        for number in (signal.SIGINT, signal.SIGTERM)
+    ],
+)  # fmt: skip
 def test_a_signal_during_imports_ends_without_a_traceback(
     workspace: Workspace, imports: int, number: signal.Signals
 ) -> None:

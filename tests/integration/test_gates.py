@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import Lesson, Validity, drawing
 from pipelines.definitions import definitions
 from pipelines.home import prepare
-from tests.command import PODIUM
+from tests.command import podium
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE: dict[str, Any] = {
@@ -48,7 +47,8 @@ Planted = tuple[Workspace, dict[str, Any]]
 
 @pytest.fixture
 def gated(project: Workspace) -> Planted:
-    """A project whose recipe `gated` a test may still change before it is written."""
+    """A project without DVC whose recipe `gated` a test may still change before it is written."""
+    shutil.rmtree(project.root / ".dvc")
     return project, json.loads(json.dumps(RECIPE))
 
 
@@ -249,24 +249,23 @@ def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(
     )
 
 
-def test_the_lifecycle_stops_at_a_bad_row_and_names_it(gated: Planted) -> None:
+def test_the_lifecycle_stops_at_a_bad_row_and_names_it(
+    gated: Planted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     project, recipe = gated
     for split in ("train", "test"):
         row = {"id": "twin", "question": f"How many, {split}?", "answer": "7"}
         (project.root / f"{split}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     recipe["benchmarks"]["math500"] = {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}
     write_recipe(project, recipe)
-    done = subprocess.run(
-        [*PODIUM, "run", "gated"],
-        env={**os.environ, "PODIUM_ROOT": str(project.root), "COLUMNS": "120"},
-        cwd=project.root,
-        capture_output=True,
-        text=True,
-        check=False, timeout=240,
-    )
-    assert done.returncode == 1
-    assert "id used twice in a benchmark: math500/twin" in done.stdout.replace("\n", " ")
-    assert any(line.startswith("error: ") for line in done.stderr.splitlines())
-    assert "Traceback" not in done.stdout + done.stderr
+    for name in ("DAGSTER_HOME", "MLFLOW_TRACKING_URI"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PODIUM_ROOT", str(project.root))
+    monkeypatch.setenv("COLUMNS", "120")
+    assert podium("run", "gated") == 1
+    printed = capsys.readouterr()
+    assert "id used twice in a benchmark: math500/twin" in printed.out.replace("\n", " ")
+    assert any(line.startswith("error: ") for line in printed.err.splitlines())
+    assert "Traceback" not in printed.out + printed.err
     assert not (project.data / "shortlist.jsonl").exists()
     assert not project.ledger.exists()

@@ -76,13 +76,64 @@ root = Path(sys.argv[1])
 assert Path(ops.__file__).is_relative_to(root)
 setup = Setup.read(Workspace(root), "one")
 """
-MIX = """
+LOOK = """
+import asyncio
+from assets.experiments import experiments
+from assets.partitions import benchmarks, worker_by_benchmark
+from ops.benchmarks.raw import training_candidates
+from ops.config import Worker, load_recipe
+from ops.core.problem import Problem
+from ops.core.response import Response
+from ops.core.rows import ResponseRow
+from ops.evaluation.alone import of_worker
+from ops.evaluation.baseline import BASELINES, Answers, standings
+from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.report import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
+from ops.training.rewards.reward import reward_function
+from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
+
 for name in setup.recipe.benchmarks:
     materialize_raw(setup, name)
 materialize_shortlist(setup)
 mix = materialize_mix(setup)
+load_recipe(setup.workspace.config, "quickstart")
+offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
+rows = [
+    ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
+    for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
+    for n, score in enumerate(scores)
+]
+board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
+
+class Tool:
+    async def complete(self, worker, messages, *, sample=0):
+        return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
+
+steps = []
+reward = reward_function(
+    {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
+    Team([Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting), steps.append,
+    weights=setup.recipe.grpo.reward_terms,
+)
+rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2, epoch=[0]))
+print(json.dumps({
+    "mix": [(problem.domain, len(problem.question)) for problem in mix.problems],
+    "offered": [len(problem.question) for problem in offered],
+    "card": mix.card,
+    "partitions": benchmarks.get_partition_keys(),
+    "columns": list(worker_by_benchmark.partitions_defs[0].partitions_def.get_partition_keys()),
+    "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
+    "all": list(BASELINES),
+    "usual": list(standings(Answers(rows, rows))),
+    **tables(board)["accuracy_in_percent"]._asdict(),
+    "rewards": rewards,
+    "logged": steps[0].values["term/tokens"],
+    "experiments": list(EXPERIMENTS),
+    "assets": [key.to_user_string() for made in experiments for key in made.keys],
+}))
 """
 
 
@@ -117,134 +168,85 @@ class Checkout:
         return json.loads(done.stdout)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    return Checkout(tmp_path)
-
-
-def test_a_benchmark_of_a_new_domain(checkout: Checkout) -> None:
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """Its recipe names all that the files add, and is refused while one of them is missing."""
+    checkout = Checkout(tmp_path_factory.mktemp("one") / "checkout")
     for split in ("train", "test"):
         rows = [{"id": f"{split}-{i}", "question": f"{split} {i} + 1 = ?", "answer": str(i + 1)} for i in range(9)]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (checkout.root / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-    checkout.recipe(
-        benchmarks={"school": {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}},
-        curation={"per_domain": 4, "selector": "uniform"},
-    )
-    checkout.refused("benchmarks", "unknown benchmark school; known: aime25, bigcodebench, gpqa_diamond, live")
-    (checkout.root / "ops/benchmarks/catalogue/school.py").write_text(BENCHMARK, encoding="utf-8")
-    seen = checkout.python(
-        MIX
-        + """
-from assets.partitions import benchmarks, worker_by_benchmark
-from ops.config import load_recipe
-from ops.evaluation.report import Leaderboard
-load_recipe(setup.workspace.config, "quickstart")
-print(json.dumps({
-    "mix": [problem.domain for problem in mix.problems],
-    "partitions": benchmarks.get_partition_keys(),
-    "columns": list(worker_by_benchmark.partitions_defs[0].partitions_def.get_partition_keys()),
-    "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
-}))
-"""
-    )
+    return checkout
+
+
+ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
+    "benchmark": (
+        "benchmarks/catalogue/school.py", BENCHMARK,
+        {"benchmarks": {"school": {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}}},
+        "benchmarks", "unknown benchmark school; known: aime25, bigcodebench, gpqa_diamond, live",
+    ),
+    "selector": (
+        "curation/selectors/longest.py", SELECTOR,
+        {"curation": {"per_domain": 4, "shortlist_factor": 4, "selector": "longest"}},
+        "curation.selector", "unknown selector longest; known: disagreement, diversity, proxy, signal",
+    ),
+    "baseline": (
+        "evaluation/baselines/cheapest.py", BASELINE, {"evaluation": {"baselines": ["cheapest", "oracle"]}},
+        "evaluation.baselines", "unknown baseline cheapest; known: .*oracle, .*random_worker",
+    ),
+    "reward term": (
+        "training/rewards/terms/tokens.py", TERM, {"grpo": {"reward_terms": {"tokens": -0.001}}},
+        "grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps",
+    ),
+    "experiment": ("evaluation/experiments/last_step.py", EXPERIMENT, {}, "", ""),
+}  # fmt: skip
+"""What is added → its file below `ops`, the text, the sections of a recipe that names it, and how that is refused."""
+
+
+@pytest.mark.parametrize("added", [name for name, (*_, words) in ADDED.items() if words])
+def test_without_its_file_a_name_is_refused_with_those_that_there_are(checkout: Checkout, added: str) -> None:
+    _, _, changes, field, words = ADDED[added]
+    checkout.recipe(**changes)
+    checkout.refused(field, words)
+
+
+@pytest.fixture(scope="module")
+def seen(checkout: Checkout) -> dict[str, Any]:
+    """What a process sees of the five, each by its one file."""
+    changes: dict[str, Any] = {}
+    for file, text, sections, *_ in ADDED.values():
+        (checkout.root / "ops" / file).write_text(text, encoding="utf-8")
+        changes |= sections
+    checkout.recipe(**changes)
+    return dict(checkout.python(LOOK))
+
+
+def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
     domains = ("math", "mmlu", "rlpr", "code", "arithmetic")
-    assert seen["mix"] == [domain for domain in domains for _ in range(4)]
+    assert [domain for domain, _ in seen["mix"]] == [domain for domain in domains for _ in range(4)]
     assert seen["columns"] == ["math500", "mmlu", "rlpr", "livecodebench", "school"]
     assert seen["partitions"] == [*seen["columns"], "aime25", "gpqa_diamond", "bigcodebench"]
     assert seen["table"] == ["mmlu", "school", "aime25"]
 
 
-def test_a_selector(checkout: Checkout) -> None:
-    checkout.recipe(curation={"per_domain": 5, "shortlist_factor": 4, "selector": "longest"})
-    checkout.refused("curation.selector", "unknown selector longest; known: disagreement, diversity, proxy, signal")
-    (checkout.root / "ops/curation/selectors/longest.py").write_text(SELECTOR, encoding="utf-8")
-    seen = checkout.python(
-        MIX
-        + """
-from ops.benchmarks.raw import training_candidates
-offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
-print(json.dumps({
-    "mix": [len(problem.question) for problem in mix.problems if problem.domain == "math"],
-    "offered": [len(problem.question) for problem in offered],
-    "card": mix.card,
-}))
-"""
-    )
-    assert len(seen["mix"]) == 5
-    assert min(seen["mix"]) >= sorted(seen["offered"])[-40]  # a few of the longest may have repeated another
+def test_a_selector(seen: dict[str, Any]) -> None:
+    chosen = [length for domain, length in seen["mix"] if domain == "math"]
+    assert min(chosen) >= sorted(seen["offered"])[-40]  # a few of the longest may have repeated another
     assert "selector: longest" in seen["card"] and "Long questions are preferred." in seen["card"]
 
 
-def test_a_baseline(checkout: Checkout) -> None:
-    checkout.recipe(evaluation={"baselines": ["cheapest", "oracle"]})
-    checkout.refused("evaluation.baselines", "unknown baseline cheapest; known: .*oracle, .*random_worker")
-    (checkout.root / "ops/evaluation/baselines/cheapest.py").write_text(BASELINE, encoding="utf-8")
-    seen = checkout.python(
-        """
-from ops.core.response import Response
-from ops.core.rows import ResponseRow
-from ops.evaluation.alone import of_worker
-from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.report import leaderboard, tables
-rows = [
-    ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
-    for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
-    for n, score in enumerate(scores)
-]
-board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
-names = {"all": list(BASELINES), "usual": list(standings(Answers(rows, rows)))}
-print(json.dumps({**names, **tables(board)["accuracy_in_percent"]._asdict()}))
-"""
-    )
+def test_a_baseline(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
     assert seen["usual"] == ["best worker (dear)", "random worker", "oracle", "cheapest worker (cheap)"]
     assert seen["head"] == ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"]
     assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
 
 
-def test_a_reward_term(checkout: Checkout) -> None:
-    checkout.recipe(grpo={"reward_terms": {"tokens": -0.001}})
-    checkout.refused("grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps")
-    (checkout.root / "ops/training/rewards/terms/tokens.py").write_text(TERM, encoding="utf-8")
-    seen = checkout.python(
-        """
-import asyncio
-from ops.config import Worker
-from ops.core.problem import Problem
-from ops.core.response import Response
-from ops.training.rewards.reward import reward_function
-from ops.workflow.grammar import Workflow
-from ops.workflow.team import Team
-
-class Tool:
-    async def complete(self, worker, messages, *, sample=0):
-        return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
-
-steps = []
-reward = reward_function(
-    {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
-    Team([Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting), steps.append,
-    weights=setup.recipe.grpo.reward_terms,
-)
-rewards = asyncio.run(reward(completions=[Workflow.single(0).render(), "no"], problem=["math500/a"] * 2, epoch=[0]))
-print(json.dumps({"rewards": rewards, "logged": steps[0].values["term/tokens"]}))
-"""
-    )
+def test_a_reward_term(seen: dict[str, Any]) -> None:
     assert seen["rewards"] == pytest.approx([1 - 0.015, 0.0])
     assert seen["logged"] == pytest.approx(-0.0075)
 
 
-def test_an_experiment(checkout: Checkout) -> None:
-    checkout.recipe()
-    (checkout.root / "ops/evaluation/experiments/last_step.py").write_text(EXPERIMENT, encoding="utf-8")
-    seen = checkout.python(
-        """
-from assets.experiments import experiments
-from ops.evaluation.experiment import EXPERIMENTS
-assets = [key.to_user_string() for made in experiments for key in made.keys]
-print(json.dumps({"all": list(EXPERIMENTS), "assets": assets}))
-"""
-    )
-    assert seen["all"][-1] == "last_step"
-    assert seen["assets"] == seen["all"]
+def test_an_experiment(seen: dict[str, Any]) -> None:
+    assert seen["experiments"][-1] == "last_step"
+    assert seen["assets"] == seen["experiments"]

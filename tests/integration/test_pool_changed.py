@@ -37,6 +37,7 @@ from pipelines.retraining.schedules import CLOCKS
 from pipelines.retraining.sensor import ESTIMATE, estimated, pool_changed
 from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
+from tests.releases import shared_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -134,6 +135,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     for name in setup.recipe.benchmarks:
         materialize_raw(setup, name)
     materialize_shortlist(setup)
+    store = workspace.state / "mlflow" / "mlflow.db"
+    store.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(shared_store(), store)
     return workspace
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from typing import Any
 
 import dagster as dg
@@ -17,7 +15,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from pipelines.definitions import definitions
-from tests.command import PODIUM
+from tests.command import podium
 
 pytestmark = pytest.mark.slow
 KEY = "PODIUM_TEST_KEY_THAT_IS_NOT_SET"
@@ -57,49 +55,42 @@ def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A recipe that lacks something of every kind, and no GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PODIUM_ROOT", str(project.root))
     (project.config / "recipes" / "unready.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     (project.config / "pools" / "unready.yaml").write_text(yaml.safe_dump(POOL), encoding="utf-8")
     return project
 
 
-def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(unready: Workspace) -> None:
-    done = subprocess.run(
-        [*PODIUM, "run", "unready"], cwd=unready.root, capture_output=True, text=True, check=False,
-        env={**os.environ, "PODIUM_ROOT": str(unready.root)}, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: recipe 'unready' is not ready; missing:\n")
-    assert named(done.stderr) >= set(EVERYTHING)
-    assert "Traceback" not in done.stderr
+def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(
+    unready: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("run", "unready") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: recipe 'unready' is not ready; missing:\n")
+    assert named(said) >= set(EVERYTHING)
+    assert "Traceback" not in said
     assert not unready.ledger.exists()
     assert not (unready.data / "raw").exists()
 
 
-def test_the_plan_says_the_same_and_ends_with_1(unready: Workspace) -> None:
-    environment = {**os.environ, "PODIUM_ROOT": str(unready.root)}
-    command = [*PODIUM, "plan", "unready"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=unready.root, timeout=240
-    )
-    assert done.returncode == 1
-    assert named(done.stdout) >= set(EVERYTHING)
-    other = [*command, "--gpus", "1x80"]
-    there = subprocess.run(
-        other, capture_output=True, text=True, check=False, env=environment, cwd=unready.root, timeout=240
-    )
-    differs = named(there.stdout) ^ named(done.stdout)
+def test_the_plan_says_the_same_and_ends_with_1(unready: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("plan", "unready") == 1
+    here = named(capsys.readouterr().out)
+    assert here >= set(EVERYTHING)
+    assert podium("plan", "unready", "--gpus", "1x80") == 1
+    differs = named(capsys.readouterr().out) ^ here
     assert differs - {"memory for evaluation"} == {"a GPU", "GPU memory"}  # which a large machine has
     assert [file.name for file in unready.root.glob(".podium")] == []
 
 
 @pytest.mark.parametrize("asset", SPENDING)
 def test_an_asset_that_spends_is_refused_alone(unready: Workspace, asset: str) -> None:
-    podium = Podium(root=str(unready.root), recipe="unready")
-    _have_a_base_policy(podium)
+    chosen = Podium(root=str(unready.root), recipe="unready")
+    _have_a_base_policy(chosen)
     partition, lacking = SPENDING[asset]
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("worker", ["w"])
-        result = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
+        result = definitions(chosen).resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance, asset_selection=[dg.AssetKey(asset)], partition_key=partition, raise_on_error=False
         )  # fmt: skip
     failed = next(event for event in result.all_node_events if event.is_step_failure)

@@ -47,13 +47,14 @@ class Curated(NamedTuple):
         return self.setup.workspace
 
 
-def curate(root: Path, rows: Path) -> Curated:
+def curate(root: Path, rows: Path, per_domain: int = 240) -> Curated:
     """From the files in the folder `rows`."""
     workspace = Workspace(root)
     shutil.copytree(ROOT / "config", workspace.config)
     (root / "benchmarks").symlink_to(rows)
     recipe = load_recipe(workspace.config, "files")
-    recipe = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"shortlist_factor": 1.25})})
+    choice = recipe.curation.model_copy(update={"shortlist_factor": 1.25, "per_domain": per_domain})
+    recipe = recipe.model_copy(update={"curation": choice})
     setup = without_workers(workspace, recipe)
     for name in recipe.benchmarks:
         materialize_raw(setup, name)
@@ -105,16 +106,26 @@ def test_the_card_says_what_was_chosen_and_why(made: Curated) -> None:
     assert "gpqa" not in card.casefold()
 
 
-def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path) -> None:
-    mix = made.mix
-    for file in ROWS.glob("*.jsonl.gz"):
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            rows = lines.readlines()
-        with gzip.open(tmp_path / file.name, "wt", encoding="utf-8", compresslevel=1) as out:
-            out.writelines(random.Random(file.name).sample(rows, len(rows)))
-    shuffled = curate(tmp_path / "shuffled", tmp_path).mix
-    assert {(p.benchmark, p.id) for p in shuffled.problems} == {(p.benchmark, p.id) for p in mix.problems}
-    assert shuffled.card == mix.card
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.soak)])
+def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share: int) -> None:
+    """Of every SHARE-th row, and those that repeat another."""
+    report = json.loads((made.workspace.data / "contamination.json").read_text(encoding="utf-8"))
+    pairs = {name.partition("/")[2] for pair in report["pairs"] for name in (pair["problem"], pair["other"])}
+    assert len(pairs) > 200
+    mixes = []
+    for order in ("files", "shuffled"):
+        (folder := tmp_path / order).mkdir()
+        for file in ROWS.glob("*.jsonl.gz"):
+            with gzip.open(file, "rt", encoding="utf-8") as lines:
+                rows = [row for at, row in enumerate(lines) if at % share == 0 or json.loads(row)["id"] in pairs]
+            if order == "shuffled":
+                random.Random(file.name).shuffle(rows)
+            with gzip.open(folder / file.name, "wt", encoding="utf-8", compresslevel=1) as out:
+                out.writelines(rows)
+        mixes.append(curate(tmp_path / f"{order} curated", folder, 240 // share).mix)
+    whole, shuffled = mixes
+    assert {(p.benchmark, p.id) for p in shuffled.problems} == {(p.benchmark, p.id) for p in whole.problems}
+    assert shuffled.card == whole.card
 
 
 def test_every_suite_is_green_on_real_rows(made: Curated) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -25,15 +26,15 @@ from ops.evaluation.rows import ScoreRow
 from ops.release import aliases, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
-from ops.release.promotion import Check, GateDecision, override
+from ops.release.promotion import override
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
+from tests.releases import NO, YES, checkout, shared_store, version
 from tests.serving.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
 QUESTION = r"What is $6 \cdot 7$?"
-YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +85,22 @@ def no_server() -> Iterator[None]:
 
 
 @pytest.fixture
+def bare(tmp_path: Path) -> Workspace:
+    """A checkout without a store."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return checkout(tmp_path)
+    return with_agent(tmp_path / "checkout")
 
 
-def checkout(folder: Path) -> Workspace:
-    """A checkout with what registering reads: the agent; all else comes with the package."""
+def with_agent(folder: Path) -> Workspace:
+    """A checkout with an empty store and what registering reads: the agent; all else comes with the package."""
     shutil.copytree(ROOT / "mlflow", folder / "mlflow")
-    (folder / "config").mkdir()
-    (folder / "dvc.yaml").touch()
-    return Workspace(folder)
+    return checkout(folder, shared_store())
 
 
 def rows(right: int) -> list[ScoreRow]:
@@ -120,13 +127,13 @@ def compared(right: int) -> Comparison:
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
-def test_an_empty_store_has_no_champion_and_is_not_created(workspace: Workspace) -> None:
-    assert registry.champion(workspace) is None
-    assert registry.challenger(workspace) is None
-    assert not workspace.state.exists()
-    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(workspace):
+def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> None:
+    assert registry.champion(bare) is None
+    assert registry.challenger(bare) is None
+    assert not bare.state.exists()
+    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(bare):
         raise AssertionError("there is none")
-    assert not workspace.state.exists()
+    assert not bare.state.exists()
 
 
 def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool) -> None:
@@ -179,54 +186,51 @@ def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool
     assert champion_version(workspace) == second.version
 
 
-def test_a_first_champion_that_is_promoted_again_replaced_nothing(
-    workspace: Workspace, policy: Path, pool: Pool
-) -> None:
-    version = register(workspace, policy, pool, right=6).version
-    assert aliases.promote(workspace, version, YES)
-    assert aliases.promote(workspace, version, YES)
+def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Workspace) -> None:
+    first = version(workspace).version
+    assert aliases.promote(workspace, first, YES)
+    assert aliases.promote(workspace, first, YES)
     champion = registry.champion(workspace)
     assert champion is not None and "replaced" not in champion.tags
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
         aliases.rollback(workspace, "why not")
 
 
-def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace) -> None:
     with pytest.raises(registry.RegistryError, match="no challenger"):
         registry.challenger_of(workspace, "test-1")
-    version = register(workspace, policy, pool, right=6).version
-    assert registry.challenger_of(workspace, "test-1").version == version
+    known = version(workspace).version
+    assert registry.challenger_of(workspace, "test-1").version == known
     with pytest.raises(registry.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
         registry.challenger_of(workspace, "test-2")
 
 
 def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
-    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
+    workspace: Workspace, bare: Workspace, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
     page.write_text("one", encoding="utf-8")
-    assert registry.attach(workspace, "test-1", [page], "report") == []
-    assert not workspace.state.exists()
-    version = register(workspace, policy, pool, right=6)
+    assert registry.attach(bare, "test-1", [page], "report") == []
+    assert not bare.state.exists()
+    known = version(workspace)
     assert registry.attach(workspace, "test-2", [page], "report") == []
-    assert registry.attach(workspace, "test-1", [page], "report") == [version.version]
+    assert registry.attach(workspace, "test-1", [page], "report") == [known.version]
     page.write_text("two", encoding="utf-8")
     registry.attach(workspace, "test-1", [page], "report")
     with registry.connected(workspace) as client:
-        kept = Path(client.download_artifacts(version.run_id, "report/page.html", str(tmp_path)))
+        kept = Path(client.download_artifacts(known.run_id, "report/page.html", str(tmp_path)))
     assert kept.read_text(encoding="utf-8") == "two"
 
 
-def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    first, second = (register(workspace, policy, pool, right=right) for right in (6, 8))
+def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace) -> None:
+    first, second = (version(workspace, right) for right in (6, 8))
     assert registry.look_at(workspace, None, first.version) == 1
     assert registry.look_at(workspace, None, second.version) == 2
     aliases.promote(workspace, second.version, YES)
     champion = registry.champion(workspace)
-    third, fourth = (register(workspace, policy, pool, right=right) for right in (7, 9))
+    third, fourth = (version(workspace, right) for right in (7, 9))
     assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
-        assert register(workspace, policy, pool, right=9).version == fourth.version
         assert registry.look_at(workspace, champion, fourth.version) == 2, "the same scores, judged again"
     assert registry.look_at(workspace, champion, first.version) == 3, "an old one, tried against the new champion"
     assert registry.look_at(workspace, None, first.version) == 1
@@ -234,22 +238,22 @@ def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace,
         registry.look_at(workspace, champion, "9")
 
 
-def test_a_verdict_says_which_look_it_was(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_a_verdict_says_which_look_it_was(workspace: Workspace, pool: Pool) -> None:
     setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool)
     gate = PromotionGate(max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0)
     looks = []
     for right in (6, 5, 4):
-        version = register(workspace, policy, pool, right)
-        verdict = judge(setup, version, compared(right), gate).decision
+        known = version(workspace, right, pool_answers_key=pool.answers_key)
+        verdict = judge(setup, known, compared(right), gate).decision
         looks.append((verdict.look, len(verdict.checks)))
-        assert aliases.promote(workspace, version.version, verdict) is verdict.promote
+        assert aliases.promote(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # nobody after the first passes
     assert looks == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"
     again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
-    stored = registry.recorded_decision(workspace, version.version)
+    stored = registry.recorded_decision(workspace, known.version)
     assert (stored.look, stored.promote) == (2, False)
 
 
@@ -285,7 +289,7 @@ print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool) -> Workspace:
-    workspace = checkout(tmp_path_factory.mktemp("released"))
+    workspace = with_agent(tmp_path_factory.mktemp("released") / "checkout")
     aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     return workspace
 
@@ -330,20 +334,34 @@ def test_an_agent_of_before_the_serving_room_is_answered(policy: Path, pool: Poo
     assert issubclass(NoWorkflowError, PodiumError)
 
 
-def ask(workspace: Workspace, question: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PODIUM_ROOT": str(workspace.root), "COLUMNS": "120"}
-    return subprocess.run(
-        [*PODIUM, "ask", question], cwd=ROOT, env=environment, capture_output=True,
-        text=True, timeout=200, check=False,
-    )  # fmt: skip
-
-
-def test_a_request_leaves_its_steps_as_spans(released: Workspace) -> None:
-    assert ask(released, QUESTION).returncode == 0
-    with registry.connected(released) as client:
+def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
+    released: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    shutil.copytree(released.root, tmp_path / "old")
+    old = Workspace(tmp_path / "old")
+    old.ledger.unlink(missing_ok=True)
+    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
+    with registry.connected(old):
+        pass  # as if it had been made there
+    caplog.clear()
+    moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
+    monkeypatch.setenv("PODIUM_ROOT", str(moved.root))
+    monkeypatch.setenv("COLUMNS", "120")
+    assert podium("ask", QUESTION) == 0
+    printed = capsys.readouterr().out
+    for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
+        assert expected in printed
+    assert f"this checkout lay in {tmp_path / 'old'}" in caplog.text
+    caplog.clear()
+    assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
+    assert not (tmp_path / "old").exists()
+    assert podium("ask", QUESTION) == 0
+    assert "this checkout lay" not in caplog.text
+    with registry.connected(moved) as client:
         import mlflow
 
-        home = registry.experiment(client, released)
+        home = registry.experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
     steps = [span for span in spans.values() if span.span_type == "CHAT_MODEL"]
@@ -354,34 +372,11 @@ def test_a_request_leaves_its_steps_as_spans(released: Workspace) -> None:
     assert newest.info.cost["total_cost"] > 0
 
 
-def test_ask_prints_how_the_answer_came(released: Workspace) -> None:
-    done = ask(released, QUESTION)
-    assert done.returncode == 0, done.stderr
-    for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
-        assert expected in done.stdout
-
-
-def test_a_moved_checkout_keeps_its_champion(released: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
-    places = tmp_path_factory.mktemp("places")
-    shutil.copytree(released.root, places / "old")
-    old = Workspace(places / "old")
-    old.ledger.unlink(missing_ok=True)
-    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
-    with registry.connected(old):
-        pass  # as if it had been made there
-    moved = Workspace((places / "old").rename(places / "new"))
-    done = ask(moved, QUESTION)
-    assert done.returncode == 0, done.stderr
-    assert "42" in done.stdout
-    assert f"this checkout lay in {places / 'old'}" in done.stderr
-    assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
-    assert not (places / "old").exists()
-    again = ask(moved, QUESTION)
-    assert again.returncode == 0 and "this checkout lay" not in again.stderr
-
-
-def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
-    done = ask(workspace, "Why?")
+def test_ask_without_a_champion_says_what_to_do(bare: Workspace) -> None:
+    done = subprocess.run(
+        [*PODIUM, "ask", "Why?"], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(bare.root)},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"
 
@@ -390,7 +385,7 @@ def test_ask_without_a_champion_says_what_to_do(workspace: Workspace) -> None:
 def test_the_champion_is_served_and_followed_until_ctrl_c(
     tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = checkout(tmp_path / "checkout")
+    workspace = with_agent(tmp_path / "checkout")
     (workspace.config / "serving.yaml").write_text("follow_s: 0.2\n", encoding="utf-8")
     aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     command = (*PODIUM, "serve", "--port", "0")
@@ -398,8 +393,14 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=200)
         request = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
         first = client.chat.completions.create(**request)  # type: ignore[call-overload]
-        body = {"input": [{"role": "user", "content": QUESTION}]}
-        reply = httpx.post(f"{server.url}/invocations", json=body, timeout=200, trust_env=False).raise_for_status()
+        body: dict[str, Any] = {"input": [{"role": "user", "content": QUESTION}]}
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=200) as http:  # MLflow's agent server
+            reply = http.post("/invocations", json=body).raise_for_status()
+            streamed = http.post("/invocations", json=body | {"stream": True}).raise_for_status().text
+            wrong = http.post("/invocations", json=body | {"custom_inputs": {"forbidden": ["nobody"]}}).json()
+            info = http.get("/agent/info").raise_for_status().json()
+        agent = openai.OpenAI(base_url=server.url, api_key="none", timeout=200)
+        assert "42" in agent.responses.create(model="conductor", input=body["input"]).output_text
         aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
         server.until_version("2")
         second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
@@ -409,6 +410,10 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         assert "42" in whole.choices[0].message.content
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
+    assert reply.json()["custom_outputs"]["workflow"] == WORKFLOW
+    assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
+    assert (wrong["status"], wrong["error"]["code"]) == ("failed", "invalid_value")
+    assert info["agent_api"] == "responses"
     with registry.connected(workspace) as client_of_mlflow:
         import mlflow
 
@@ -425,9 +430,9 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
 
 
 def test_promotion_by_override_and_rollback_are_commands(
-    workspace: Workspace, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bare: Workspace, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    monkeypatch.setenv("PODIUM_ROOT", str(bare.root))
     by = ("--by", "Ada", "--reason", "cheaper from May")
     assert podium("promote", *by) == podium("promote", "1", *by) == podium("rollback", "--reason", "why") == 1
     errors = capsys.readouterr().err.splitlines()
@@ -436,10 +441,11 @@ def test_promotion_by_override_and_rollback_are_commands(
         "error: There is no version 1 of conductor: nothing is registered yet",
         "error: There is no champion to roll back",
     ]
-    assert not registry.store_exists(workspace), "asking makes no store"
-    first = register(workspace, policy, pool, right=6)
+    assert not registry.store_exists(bare), "asking makes no store"
+    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    first = version(workspace, 6)
     aliases.promote(workspace, first.version, YES)
-    second = register(workspace, policy, pool, right=7)
+    second = version(workspace, 7)
     assert not aliases.promote(workspace, second.version, NO)
     assert podium("promote", *by) == 0
     champion = registry.champion(workspace)

@@ -1,4 +1,4 @@
-"""`podium run` as a process: a mistake in its configuration, and Ctrl-C."""
+"""`podium run`: a mistake in its configuration, and Ctrl-C in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from tests.command import start_run
+from tests.command import podium, start_run
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_mistake_in_the_configuration_is_one_line(project: Workspace) -> None:
+def test_a_mistake_in_the_configuration_is_one_line(
+    project: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipes = project.config / "recipes"
     values = yaml.safe_load((recipes / "quickstart.yaml").read_text(encoding="utf-8"))
     (recipes / "wrong.yaml").write_text(yaml.safe_dump({**values, "sed": 1}), encoding="utf-8")
-    process = start_run(project.root, "wrong")
-    printed, _ = process.communicate(timeout=240)
-    assert process.returncode == 1
-    assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed)
+    monkeypatch.setenv("PODIUM_ROOT", str(project.root))
+    assert podium("run", "wrong") == 1
+    printed = capsys.readouterr()
+    assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed.out + printed.err)
 
 
 def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:

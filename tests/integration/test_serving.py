@@ -230,25 +230,6 @@ def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
         assert running.metric("podium_requests_total", status="504") == 1, "asked once: it would end the same"
 
 
-def test_mlflows_agent_server_answers_beside(tmp_path: Path) -> None:
-    running = Running(
-        tmp_path, two_workers(), MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db", MLFLOW_DISABLE_TELEMETRY="true"
-    )
-    with running.settings().version("1", WORKFLOW).champion("1"):
-        body: dict[str, Any] = {"input": [{"role": "user", "content": SIX_BY_SEVEN}]}
-        with httpx.Client(base_url=running.url, trust_env=False, timeout=240) as http:
-            whole = http.post("/invocations", json=body).raise_for_status().json()
-            streamed = http.post("/invocations", json=body | {"stream": True}).raise_for_status().text
-            wrong = http.post("/invocations", json=body | {"custom_inputs": {"forbidden": ["nobody"]}}).json()
-            info = http.get("/agent/info").raise_for_status().json()
-        through_client = openai.OpenAI(base_url=running.url, api_key="none", timeout=240)
-        assert "42" in through_client.responses.create(model="conductor", input=body["input"]).output_text
-    assert "42" in whole["output"][-1]["content"][0]["text"] and whole["custom_outputs"]["workflow"] == WORKFLOW
-    assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
-    assert (wrong["status"], wrong["error"]["code"]) == ("failed", "invalid_value")
-    assert info["agent_api"] == "responses"
-
-
 def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,7 +248,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             http_server.run(None, "127.0.0.1", port)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seconds", [pytest.param(3.0), pytest.param(120.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(120.0, marks=pytest.mark.soak)])
 def test_two_hundred_at_once(tmp_path: Path, seconds: float) -> None:
     running = Running(tmp_path, load_pool(ROOT / "config", "quickstart")).settings()
     texts = [Workflow((Step(n % 9, "Solve."), Step((n + 4) % 9, "Check it.", "all"))).render() for n in range(9)]

@@ -1,0 +1,225 @@
+"""The stages of training in Dagster, `adaptive_conductor` and `recursive_conductor`, and the experiments that go on
+from them: each a run of its own where the recipe has the section, nothing where it has none.
+
+The trainers are forked: `test_lifecycle.py` and `test_trainer_endings.py` start the real command.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets import adaptive_conductor, recursive_conductor
+from assets.adaptive_conductor import adaptive_run
+from assets.conductor import run_folder
+from assets.depths import Extent, measured
+from assets.recursive_conductor import final_run, training_runs
+from assets.resources import Podium
+from assets.retrained import setups
+from ops.conductor.policy import PolicyCard, policy_key
+from ops.config import RoundLimits, Setup
+from ops.config.ablations import EXPERIMENTS
+from ops.core.errors import DataError, PodiumError
+from ops.core.workspace import Workspace
+from ops.evaluation.ablations import AS_IT_IS
+from ops.evaluation.reading import questions, sample
+from ops.evaluation.subsets import parts
+from ops.stages.ablations import outcome
+from ops.stages.guards import guard_run
+from ops.stages.making import trained
+from ops.stages.problems import materialize_raw
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
+from pipelines.definitions import definitions
+from pipelines.depths import write_table
+from tests.trainer_processes import ForkedTrainer
+from tests.unit.training.tiny import GRPO, tiny_plan
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+NAMES = ("math500", "aime25")
+STAGES = ("conductor", "adaptive_conductor", "recursive_conductor")
+LIMITS = {"rounds": 2, "calls_ratio": 3.0}
+ADAPTIVE: dict[str, Any] = {"adaptive": {"steps": 1, "largest": 3}}
+RECURSIVE: dict[str, Any] = {"recursive": {"steps": 1, "limits": LIMITS}}
+
+
+def podium(workspace: Workspace, name: str, **sections: object) -> Podium:
+    """Of a recipe of that name: two steps on a few questions, and these sections."""
+    sources: dict[str, Any] = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "gpqa_diamond", "bigcodebench"))
+    sources |= {benchmark: {"source": "embedded", "test": 4} for benchmark in NAMES}
+    recipe = {"base": "quickstart", "name": "small", "grpo": GRPO, "benchmarks": sources, **sections}
+    (workspace.config / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    return Podium(root=str(workspace.root), recipe=name)
+
+
+def materialized(
+    podium: Podium, *names: str, settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> dg.ExecuteInProcessResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = definitions(podium).resolve_implicit_global_asset_job_def()
+        chosen = [dg.AssetKey.from_user_string(name) for name in names]
+        config = {"ops": {name: {"config": dict(own)} for name, own in (settings or {}).items()}}
+        return job.execute_in_process(instance=instance, asset_selection=chosen, run_config=config)
+
+
+class Trained(NamedTuple):
+    """A project in which the recipe with all stages was trained."""
+
+    workspace: Workspace
+    podium: Podium
+    done: dg.ExecuteInProcessResult
+    """The run of its stages."""
+
+
+@pytest.fixture(scope="module")
+def all_stages(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Trained]:
+    folder = tmp_path_factory.mktemp("stages")
+    workspace = make(folder / "project")
+    said = {"recipe": "plain", "changes": {"warmer": {"grpo": {"temperature": 0.9}}}}
+    (workspace.config / EXPERIMENTS).write_text(yaml.safe_dump(said), encoding="utf-8")
+    chosen = podium(workspace, "all", **ADAPTIVE, **RECURSIVE)
+    setup = chosen.load()
+    for name in NAMES:
+        materialize_raw(setup, name)
+    (folder / "tiny").mkdir()
+    plan, _ = tiny_plan(folder / "tiny")
+    shutil.copyfile(plan.problems, workspace.data / "training_mix.jsonl")
+    shutil.copytree(plan.base_policy, base_policy_folder(setup))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dagster._core.pipes.subprocess.Popen", ForkedTrainer)
+        yield Trained(workspace, chosen, materialized(chosen, *STAGES))
+
+
+def test_the_adaptive_stage_goes_on_from_the_conductor(all_stages: Trained) -> None:
+    chosen = podium(all_stages.workspace, "without-rounds", **ADAPTIVE)
+    before, after = run_folder(chosen), adaptive_run(chosen)
+    assert before != after == final_run(chosen)
+    plan, result = RunPlan.read(after), RunResult.read(after)
+    assert plan.base_policy == before / "policy" and plan.adaptive is not None and plan.adaptive.largest == 3
+    assert result is not None and result.steps == 1
+    assert PolicyCard.read(after / "policy").trained_steps == GRPO["steps"] + 1
+    assert policy_key(after / "policy") == after.name  # what its scores and its version are kept under
+    [event] = all_stages.done.asset_materializations_for_node("adaptive_conductor")
+    assert event.metadata["steps"].value == 1 and "worker_use" in event.metadata
+    curve = after / CURVE
+    written = curve.stat().st_mtime_ns
+    assert [json.loads(line)["step"] for line in curve.read_text(encoding="utf-8").splitlines()] == [1]
+    assert materialized(chosen, "adaptive_conductor").success
+    assert curve.stat().st_mtime_ns == written  # a finished run is not trained again
+
+
+def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_rounds(all_stages: Trained) -> None:
+    chosen, done = all_stages.podium, all_stages.done
+    before, after = adaptive_run(chosen), final_run(chosen)
+    assert list(training_runs(chosen).values()) == [run_folder(chosen), before, after]
+    plan, result = RunPlan.read(after), RunResult.read(after)
+    assert plan.base_policy == before / "policy" and plan.recursive is not None and plan.adaptive is None
+    assert result is not None and result.steps == 1
+    card = PolicyCard.read(after / "policy")
+    assert (card.rounds, card.trained_steps) == (RoundLimits.model_validate(LIMITS), GRPO["steps"] + 2)
+    [event] = done.asset_materializations_for_node("recursive_conductor")
+    assert event.metadata["steps"].value == 1
+    [row] = read_curve(after)
+    [loops] = [finding for finding in guard_run(chosen.load(), after) if finding.guard == "recursion_loops"]
+    assert loops.saw.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
+    evaluations = done.get_asset_check_evaluations()
+    checks = {check.check_name: check for check in evaluations if check.asset_key.path == ["recursive_conductor"]}
+    adaptive = [check.description for check in evaluations if check.asset_key.path == ["adaptive_conductor"]]
+    findings = [str(finding) for finding in guard_run(chosen.load(), before)]
+    assert adaptive and set(adaptive) <= set(findings)
+    assert checks["recursion_loops"].description == str(loops)
+
+
+def test_depths_are_measured_once(all_stages: Trained) -> None:
+    chosen, scores = all_stages.podium, all_stages.workspace.scores
+    asked = sample(questions(chosen.load()), 3, 1)
+    assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
+    extent = {"depths": {"deepest": 1, "questions": 3}}
+    [event] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
+    assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
+    none, once = [list(record.data.values()) for record in event.metadata["table"].records[2:]]  # type: ignore[attr-defined]
+    assert none[:2] == ["after", "0"] and none[3] == none[5] == "" and float(none[8]) == 0.0
+    assert float(none[6]) <= float(once[6]) <= 3 * float(none[6])  # calls
+    stored = sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
+    [again] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
+    assert again.metadata["table"] == event.metadata["table"]
+    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0  # nobody was asked
+    assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
+    assert measured(chosen, Extent(deepest=1, questions=3)).summary.rows[2][:2] == ["after", "0"]  # of a command
+    with pytest.raises(DataError, match="depths has not been run"):
+        measured(chosen, Extent(deepest=2, questions=3))
+
+
+def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
+    project = all_stages.workspace
+    chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which nobody has trained
+    assert final_run(chosen) == adaptive_run(chosen) == run_folder(chosen)
+    files = sorted(project.runs.rglob("*"))
+    done = materialized(chosen, "adaptive_conductor", "recursive_conductor")
+    for stage in (adaptive_conductor, recursive_conductor):
+        [event] = done.asset_materializations_for_node(stage.__name__.rpartition(".")[2])
+        assert event.metadata["nothing_done"].value == stage.NO_SECTION
+    assert sorted(project.runs.rglob("*")) == files
+    with pytest.raises(PodiumError, match="recipe 'small' has no recursive section"):
+        write_table(project, "bare", 1, 3, None)
+
+
+def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(all_stages: Trained) -> None:
+    chosen, project = podium(all_stages.workspace, "parts", **ADAPTIVE), all_stages.workspace
+    setup = chosen.load()
+    [part] = parts(len(setup.pool.names), 1, setup.recipe.seed)[4]
+    base = base_policy_folder(setup)
+    workers = tuple(worker for ordinal, worker in enumerate(setup.pool.workers) if ordinal in part)
+    smaller = Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": workers}))
+    shutil.copytree(base, alone := base_policy_folder(smaller))  # its cold start
+    known = {"pool": smaller.pool, "offered": smaller.pool.names}
+    PolicyCard.read(base).model_copy(update=known).write(alone)
+
+    settings = {"subsets": {"per_size": 1, "questions": 2, "unseen": "", "retrained": 1}}
+    [event] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
+    table = [dict(record.data) for record in event.metadata["table"].records]  # type: ignore[attr-defined]
+    sizes = [f"{size} of 9" for size in range(1, 10)]
+    assert [row["on offer"] for row in table][:9] == sizes and "the cheap half" in str(table[11]["on offer"])
+    assert table[-1]["on offer"] == f"{', '.join(smaller.pool.names)} (before: a Conductor trained for them alone)"
+    [own] = [run for run in project.runs.iterdir() if RunPlan.read(run).pool.names == smaller.pool.names]
+    assert RunResult.read(own) is not None
+    assert event.metadata["calls_live"].value > 0
+    curve = (own / CURVE).stat().st_mtime_ns
+    [again] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
+    assert again.metadata["table"] == event.metadata["table"]
+    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0
+    assert (own / CURVE).stat().st_mtime_ns == curve  # not trained again
+
+
+def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stages: Trained) -> None:
+    project, chosen = all_stages.workspace, podium(all_stages.workspace, "plain")
+    _, other = setups(chosen, "warmer")
+    with pytest.raises(DataError, match="was not trained"):
+        outcome(other, None)  # nobody may make it
+
+    [event] = materialized(chosen, "retrained/warmer").asset_materializations_for_node("retrained__warmer")
+    table = [record.data for record in event.metadata["table"].records]  # type: ignore[attr-defined]
+    assert [row["change"] for row in table] == [AS_IT_IS, "warmer"]
+    assert table[0]["cold start, %"] == table[1]["cold start, %"]  # the change leaves the lessons as they are
+    assert event.metadata["calls_live"].value > 0
+    assert {"picture", "reward_curve"} <= event.metadata.keys()
+    run = Path(str(event.metadata["run"].value))
+    assert run == trained(other, None, None) != run_folder(chosen)
+    assert RunPlan.read(run).recipe.grpo.temperature == 0.9
+    stored = outcome(other, None)
+    assert {row.benchmark for row in stored.conductor} == {*NAMES} and len(stored.cold_start) == 8
+
+    files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]
+    written = {file: file.stat().st_mtime_ns for file in files}
+    [again] = materialized(chosen, "retrained/warmer").asset_materializations_for_node("retrained__warmer")
+    assert again.metadata["table"] == event.metadata["table"]
+    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0  # nobody was asked
+    assert {*project.scores.rglob("*.parquet")} <= {*files}
+    assert written == {file: file.stat().st_mtime_ns for file in files}

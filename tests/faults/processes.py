@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-PRELOADED = ["litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.spending_run"]
+PRELOADED = [
+    "litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.precache_run", "tests.faults.spending_run",
+]  # fmt: skip
 """Seconds to import, once for all processes of the file that starts the first."""
 
 

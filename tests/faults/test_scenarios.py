@@ -37,13 +37,13 @@ async def ask_all(client: WorkerClient, worker: Worker, prompts: list[str]) -> l
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [250, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.soak)])
 def test_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: MakeClient, count: int) -> None:
     client = make_client()
     worker = server.worker(concurrency=32, requests_per_minute=6000, timeout_s=8.0, retries=8)
     prompts = [f"question {number}" for number in range(count)]
     asyncio.run(client.complete(worker, [{"role": "user", "content": "the key is right"}]))
-    server.order(rate=0.2, seed=1, latency_s=0.02)
+    server.order(rate=0.2, seed=14, latency_s=0.02)
     results = asyncio.run(ask_all(client, worker, prompts))
     answered = [result for result in results if not isinstance(result, BaseException)]
     unreachable = [result for result in results if isinstance(result, WorkerUnreachable)]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-PRELOADED = ["litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.spending_run"]
-"""Seconds to import, once for all processes."""
+PRELOADED = [
+    "litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.precache_run", "tests.faults.spending_run",
+]  # fmt: skip
+"""Seconds to import, once for all processes of the file that starts the first."""
 
 
 class Process:
     """One of them, ready: `live(order, end)` has sent "ready" and waits for a word."""
 
-    def __init__(self, live: Callable[[Any, Connection], None], order: object) -> None:
+    def __init__(
+        self, live: Callable[[Any, Connection], None], order: object, preloaded: Sequence[str] = PRELOADED
+    ) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
+        context.set_forkserver_preload(list(preloaded))
         self._end, theirs = context.Pipe()
         self._process = context.Process(target=_run, args=(dict(os.environ), live, order, theirs))
         self._process.start()
@@ -36,9 +40,18 @@ class Process:
         self._process.join(240)
         return running
 
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def said(self) -> Any:
+        """What it sends next. Raises `EOFError` when it was killed."""
+        return self._end.recv()
+
     def outcome(self) -> Any:
         """What it sends in the end. Raises `EOFError` when it was killed."""
-        outcome = self._end.recv()
+        outcome = self.said()
         self._process.join(240)
         return outcome
 

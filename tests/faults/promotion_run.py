@@ -1,11 +1,10 @@
-"""A process that takes part in a promotion: `promote VERSION AGAINST`, or `hold` the lock until it is killed."""
+"""A process that takes part in a promotion, or holds the lock until it is killed."""
 
 from __future__ import annotations
 
-import sys
 import time
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
@@ -14,22 +13,25 @@ from ops.release.lock import alone
 from ops.release.promotion import GateDecision
 
 
-def main(root: str, what: str, *rest: str) -> None:
-    workspace = Workspace(Path(root))
-    registry.champion(workspace)  # mlflow is imported, the store reached
-    print("ready", flush=True)
-    sys.stdin.readline()
-    if what == "hold":
-        with alone(workspace):
-            print("held", flush=True)
+@dataclass(frozen=True)
+class Order:
+    """Promote `version`, which was judged against version `against`; without a version, hold the lock."""
+
+    workspace: Workspace
+    version: str = ""
+    against: str = ""
+
+
+def live(order: Order, end: Connection) -> None:
+    registry.champion(order.workspace)  # mlflow is imported, the store reached
+    end.send("ready")
+    end.recv()
+    if not order.version:
+        with alone(order.workspace):
+            end.send("held")
             time.sleep(600)
-    version, against = rest
     try:
-        verdict = replace(GateDecision(True, ()), against=against)
-        print("promoted" if aliases.promote(workspace, version, verdict) else "kept back", flush=True)
+        verdict = replace(GateDecision(True, ()), against=order.against)
+        end.send("promoted" if aliases.promote(order.workspace, order.version, verdict) else "kept back")
     except PodiumError as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        end.send(f"{type(error).__name__}: {error}")

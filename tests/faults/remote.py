@@ -1,12 +1,14 @@
-"""The fault server as a test holds it: started, ordered about, its log read, stopped."""
+"""The fault server as a test holds it: started, ordered about, its log read, killed."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
 import urllib.request
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,24 +19,46 @@ PRICE = {"input": 1.0, "output": 2.0}
 """USD per million tokens, of every worker here."""
 
 
+class Forks:
+    """A process that forks a server at each request: a fork takes milliseconds, an interpreter's start many."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("server.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        atexit.register(self._process.communicate)  # it kills the servers that are left, and ends
+
+    def request(self, *words: str) -> list[int]:
+        """`start FILE` gives the new server's process and port; `kill PROCESS` gives the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(*words, file=self._process.stdin, flush=True)
+        return [int(word) for word in self._process.stdout.readline().split()]
+
+
+forks = lru_cache(maxsize=1)(Forks)
+
+
 class FaultServer:
     """A context manager around the server's process; `order` tells it what to do, `log` what it did."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "server.jsonl"
+        self._pid = 0
 
     def __enter__(self) -> Self:
-        command = [sys.executable, str(Path(__file__).with_name("server.py")), str(self._log)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        self._pid, port = forks().request("start", str(self._log))
+        self.url = f"http://127.0.0.1:{port}"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.communicate(timeout=240)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, if it is there."""
+        if self._pid:
+            forks().request("kill", str(self._pid))
+            self._pid = 0
 
     def order(self, **values: Any) -> dict[str, Any]:
         """Set `plan`, `rate`, `faults`, `latency_s`, `seed`; returns `busy`, `most_busy`, `planned`."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -232,9 +234,35 @@ async def reset(writer: asyncio.StreamWriter) -> None:
 async def main(log: Path) -> None:
     server = Server(log)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20, backlog=2048)
-    print(listening.sockets[0].getsockname()[1], flush=True)
+    print(os.getpid(), listening.sockets[0].getsockname()[1], flush=True)
     await listening.serve_forever()
 
 
+def fork() -> None:
+    """`start FILE` forks a server that logs into the file and prints its process and its port; `kill PROCESS` ends it.
+
+    At the end of the input all of them are killed.
+    """
+    running: set[int] = set()
+    for line in sys.stdin:
+        word, value = line.rstrip("\n").split(" ", 1)
+        if word == "start":
+            if not (pid := os.fork()):
+                os.close(0)
+                asyncio.run(main(Path(value)))
+            running.add(pid)
+        else:
+            end(int(value))
+            running.remove(int(value))
+            print(value, flush=True)
+    for pid in running:
+        end(pid)
+
+
+def end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    fork()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -16,10 +14,11 @@ from ops.release import aliases, registry
 from ops.release.lock import LOCK, Locked, alone
 from ops.release.promotion import NOBODY
 from tests.faults.mlflow_server import MlflowServer
+from tests.faults.processes import Process
+from tests.faults.promotion_run import Order, live
 from tests.releases import YES, checkout, empty_store, version
 
-RUN = Path(__file__).with_name("promotion_run.py")
-ROOT = Path(__file__).resolve().parents[2]
+PRELOADED = ["mlflow", "tests.faults.promotion_run"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -30,58 +29,51 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield empty_store(tmp_path_factory.mktemp("store"))
 
 
-@pytest.fixture(params=["file", "server"])
-def workspace(
-    request: pytest.FixtureRequest, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Workspace]:
-    made = checkout(tmp_path / "project", store)
-    if request.param == "file":
-        yield made
-        return
-    server = MlflowServer(tmp_path / "server", made.state / "mlflow" / "mlflow.db")
-    server.start()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+@pytest.fixture(scope="module")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iterator[MlflowServer]:
+    folder = tmp_path_factory.mktemp("server")
+    server = MlflowServer(folder, copyfile(store, folder / "mlflow.db"))
     try:
-        yield made
+        server.start()
+        yield server
     finally:
         server.kill()
 
 
+@pytest.fixture(params=["file", "server"])
+def workspace(
+    request: pytest.FixtureRequest, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workspace]:
+    """A checkout and its registry, in which nothing is registered."""
+    made = checkout(tmp_path / "project", store)
+    if request.param == "server":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("mlflow_server").url)
+    yield made
+    if request.param == "server":
+        with registry.connected(made) as client:
+            for model in client.search_registered_models():
+                client.delete_registered_model(model.name)
+
+
 @contextmanager
-def started(workspace: Workspace, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """The process, when it has reached the store; it goes on when a line is written to it."""
-    process = subprocess.Popen(
-        [sys.executable, str(RUN), str(workspace.root), *words], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+def started(order: Order) -> Iterator[Process]:
+    """The process, when it has reached the store."""
+    process = Process(live, order, PRELOADED)
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        process.wait_until_ready()
         yield process
     finally:
         process.kill()
-        process.wait(480)
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(workspace: Workspace) -> None:
     for _ in range(3):
         version(workspace)
     aliases.promote(workspace, "1", YES)
-    with started(workspace, "promote", "2", "1") as first, started(workspace, "promote", "3", "1") as second:
-        go(first)
-        go(second)
-        outcomes = {"2": said(first), "3": said(second)}
+    with started(Order(workspace, "2", "1")) as first, started(Order(workspace, "3", "1")) as second:
+        first.begin()
+        second.begin()
+        outcomes = {"2": first.outcome(), "3": second.outcome()}
     [winner] = [number for number, outcome in outcomes.items() if outcome == "promoted"]
     [loser] = outcomes.keys() - {winner}
     assert outcomes[loser].startswith(
@@ -114,9 +106,9 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
     for _ in range(2):
         version(workspace)
     aliases.promote(workspace, "1", YES)
-    with started(workspace, "hold") as holder:
-        go(holder)
-        assert said(holder) == "held"
+    with started(Order(workspace)) as holder:
+        holder.begin()
+        assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
             pass
     # Killed: a file's lock is free; a shared one stays, for nobody can tell who is dead from who is slow.

@@ -104,7 +104,7 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
 
     with ThreadPoolExecutor(6) as threads:
         askers = [threads.submit(ask_on, asker) for asker in range(6)]
-        fleet.endpoints["first"]._process.kill()
+        fleet.endpoints["first"].kill()
         killed.set()
         while sum(account["after"] for account in accounts) < 24 and not any(asker.done() for asker in askers):
             threading.Event().wait(0.05)
@@ -120,13 +120,13 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
     assert fleet.server.metric("podium_worker_failures_total", worker="first", status="unreachable") >= 1
 
     # And another one: nobody is left but the third, which is asked alone.
-    fleet.endpoints["second"]._process.kill()
+    fleet.endpoints["second"].kill()
     account = fleet.ask("Why last?")
     assert [step["worker"] for step in account["steps"]] == ["third"]
     assert account["detours"][-1]["by"] == "third, by profile"
 
     # Nobody answers any more: the error says so, and when to come again.
-    fleet.endpoints["third"]._process.kill()
+    fleet.endpoints["third"].kill()
     with pytest.raises(openai.APIStatusError) as raised:
         fleet.ask("Why anybody?")
     assert (raised.value.status_code, raised.value.code) == (502, "workers_unreachable")

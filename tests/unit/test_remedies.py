@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for file in SOURCES:
-        yield file.relative_to(ROOT), ast.parse(file.read_text(encoding="utf-8"))
+@lru_cache(maxsize=1)
+def trees() -> list[tuple[Path, ast.Module]]:
+    return [(file.relative_to(ROOT), ast.parse(file.read_text(encoding="utf-8"))) for file in SOURCES]
 
 
 def messages(tree: ast.Module) -> Iterator[str]:
@@ -61,8 +62,13 @@ def commands(program: str) -> dict[str, Path]:
     return found
 
 
-def built() -> Iterator[tuple[Path, str, list[str]]]:
+@lru_cache(maxsize=1)
+def built() -> list[tuple[Path, str, list[str]]]:
     """File, function and arguments of each call of `ops.core.installation`."""
+    return list(_built())
+
+
+def _built() -> Iterator[tuple[Path, str, list[str]]]:
     for file, tree in trees():
         nodes = list(ast.walk(tree))
         froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "ops.core.installation"]

@@ -137,15 +137,13 @@ def take(cache: ResponseCache, key: str) -> None:
 
 def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_had(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
-    with holder(tmp_path, 4.0) as process:
-        began = time.monotonic()
+    with holder(tmp_path, 1.0) as process:
         assert cache.backend.claim("waiting", "sent") == [None, None]
-        time.sleep(4.0)  # while it lives a claim has no end: it may be trying again
+        time.sleep(1.0)  # while it lives a claim has no end: it may be trying again
         assert cache.backend.claim("sent")[0] is None
         os.kill(process.pid, signal.SIGKILL)
     take(cache, "sent")
     take(cache, "waiting")
-    assert time.monotonic() - began >= 4.0
 
     with holder(tmp_path / "other", 5.0) as process:
         began = time.monotonic()

@@ -66,8 +66,8 @@ def response(case: Case) -> str:
 
 
 @pytest.fixture(autouse=True)
-def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For programs of microseconds, and for one that never ends and would use up the whole of its time twice."""
+def one_second(monkeypatch: pytest.MonkeyPatch, late_programs_run_once: None) -> None:
+    """Limit the CPU time: the programs take microseconds, but for one that never ends."""
     for kind in ("call", "stdin"):
         monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], cpu_s=1))
 

@@ -38,11 +38,11 @@ def problem(tests: tuple[CodeTest, ...]) -> Problem:
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> dict[tuple[str, str], Grade]:
+def verdicts(late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
     """Every hostile program's, graded side by side: most of the time is the start of interpreters."""
     with pytest.MonkeyPatch.context() as patch:
         for kind, limits in code.LIMITS.items():
-            patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=20, memory=1 << 30))
+            patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))
         keys = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
         pairs = [(problem(KINDS[kind][0]), f"```python\n{KINDS[kind][1][name]}\n```") for kind, name in keys]
         return dict(zip(keys, grade_many(pairs, workers=4), strict=True))

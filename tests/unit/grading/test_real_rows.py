@@ -63,16 +63,18 @@ def test_a_shifted_math500_answer_scores_zero() -> None:
             assert not grade(case, f"\\boxed{{{int(row['answer']) + 1}}}").correct
 
 
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", ["mmlu_dev", "mmlu_val", "mmlu_test_part"])
-def test_every_mmlu_letter_is_read(name: str) -> None:
+def test_every_mmlu_letter_is_read(name: str, every: int) -> None:
+    """Each row in every form, or each row in one of `every` forms, in turn."""
     forms = ("Answer: {}", "The answer is ({}).", r"so \boxed{{{}}}", "{}", "Answer: ({}) {}", "{}. {}",
              "The answer is {}, {}.", "Therefore, {} ({}) is correct.")  # fmt: skip
-    for row in rows(name):
+    for number, row in enumerate(rows(name)):
         case = Problem(
             row["id"], "mmlu", "mmlu", "test", row["question"], row["answer"], "choice", tuple(row["choices"])
         )
         wrong = "ABCD"[("ABCD".index(row["answer"]) + 1) % 4]
-        for form in forms:
+        for form in forms[number % every :: every]:
             told, other = ((letter, row["choices"]["ABCD".index(letter)]) for letter in (row["answer"], wrong))
             assert grade(case, form.format(*told)).correct, (form, row["id"])
             assert not grade(case, form.format(*other)).correct, (form, row["id"])
@@ -121,11 +123,11 @@ def first(stored: str | list[Any]) -> Any:
 
 
 def test_recorded_programs_that_passed_hidden_tests_pass_the_public_ones() -> None:
-    """Every fourth response of a frontier model, with verdicts made by the benchmark's own harness."""
+    """Every twentieth response of a frontier model, with verdicts made by the benchmark's own harness."""
     file = BENCHMARKS.parent / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
     problems = {row["id"].removeprefix("lcb-"): row["tests"] for row in rows("livecodebench_v1")}
     with gzip.open(file, "rt", encoding="utf-8") as lines:
-        outcomes = [json.loads(line) for line in lines][::4]
+        outcomes = [json.loads(line) for line in lines][::20]
     passed = [row for row in outcomes if first(row["graded_list"])]
     pairs = []
     for row in passed:
@@ -152,7 +154,7 @@ def test_recorded_programs_that_passed_hidden_tests_pass_the_public_ones() -> No
         for pair, verdict in zip(pairs, grade_many(pairs), strict=True)
         if not verdict.correct
     ]
-    assert len(pairs) > 40
+    assert len(pairs) > 10
     assert missed == []
 
 

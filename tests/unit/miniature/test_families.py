@@ -27,6 +27,10 @@ NAMES = (*TOOLS, *SKILLS)
 FEW = {"two_squares": 200}
 """Families that hold no more questions than this."""
 SURE = [family for family in FAMILIES if family.sure]
+MANY = 10_000
+"""More than any test makes."""
+FEW_PROGRAMS = pytest.mark.parametrize("programs", [8, pytest.param(MANY, marks=pytest.mark.soak)])
+"""Questions of a family whose answers are programs: a process runs each of them."""
 
 
 def split(family: Family) -> str:
@@ -47,6 +51,13 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     for index, (worker, _) in enumerate(solution):
         responses[index] = answer(worker, worker_messages(workflow, index, worker_prompt(problem), responses), index)
     return responses[len(solution) - 1]
+
+
+def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, Draft]]:
+    """`count` problems; of those that ask for a program, `programs` at most."""
+    made = itertools.islice(drafts(family, split(family), seed), count)
+    problems = [(as_problem(family, draft), draft) for draft in made]
+    return problems[:programs] if problems[0][0].grader == "code" else problems
 
 
 def as_problem(family: Family, draft: Draft) -> Problem:
@@ -73,31 +84,32 @@ def test_distinct_proven_problems(family: Family, count: int) -> None:
     assert all(draft.proof[0] == draft.proof[1] for draft in made)
 
 
+@FEW_PROGRAMS
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family) -> None:
-    made = list(itertools.islice(drafts(family, split(family), 5), 25))
-    problems = [(as_problem(family, draft), draft) for draft in made]
-    solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in problems]
+def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family, programs: int) -> None:
+    known = some(family, 5, 25, programs if family.sure else MANY)
+    solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in known]
     if family.sure:  # examples can be explained by a wrong rule too: the search then fails honestly
         assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
     else:
         assert statistics.mean(solved) >= 0.5
     gold = {"math": "\\boxed{%s}", "choice": "Answer: %s", "text": "Answer: %s", "code": "```python\n%s\n```"}
-    for problem, draft in problems:
+    for problem, draft in some(family, 5, 25, programs):
         verdict = grade(problem, gold[problem.grader] % draft.answer)
         assert verdict.correct, (draft.question, draft.answer, verdict)
 
 
+@FEW_PROGRAMS
 @pytest.mark.parametrize("family", SURE, ids=lambda family: family.name)
-def test_dropping_the_first_step_breaks_a_chain(family: Family) -> None:
-    made = list(itertools.islice(drafts(family, split(family), 7), 20))
-    chains = [(as_problem(family, draft), draft.solution) for draft in made if len(draft.solution) > 1]
-    broken = [not grade(problem, run(problem, solution[1:])).correct for problem, solution in chains]
+def test_dropping_the_first_step_breaks_a_chain(family: Family, programs: int) -> None:
+    chains = [pair for pair in some(family, 7, 20, programs) if len(pair[1].solution) > 1]
+    broken = [not grade(problem, run(problem, draft.solution[1:])).correct for problem, draft in chains]
     assert all(broken)
 
 
-def test_no_single_worker_wins_and_most_problems_need_several() -> None:
-    mix = [problem for name in training_benchmarks() for problem in generate(name, "train", 60, 11)]
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.soak)])
+def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> None:
+    mix = [problem for name in training_benchmarks() for problem in generate(name, "train", count, 11)]
     for worker in NAMES:
         right = [grade(problem, answer(worker, solo_messages(problem))).correct for problem in mix]
         assert statistics.mean(right) <= 0.55

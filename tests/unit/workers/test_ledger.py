@@ -117,6 +117,19 @@ def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> 
     ledger.release(held)
 
 
+@pytest.mark.parametrize("usd", [-0.01, float("inf"), float("nan")])
+def test_a_bill_that_no_book_can_hold_is_refused(usd: float) -> None:
+    with pytest.raises(ValueError, match="a bill of"):
+        Bill(Reservation("run", 1.0), "test", "worker", usd)
+
+
+@pytest.mark.parametrize("tokens", [-1, 2**63])
+def test_tokens_that_no_book_can_hold_are_refused(tokens: int) -> None:
+    for counted in ({"prompt_tokens": tokens}, {"completion_tokens": tokens}):
+        with pytest.raises(ValueError, match="a bill of"):
+            Bill(Reservation("run", 1.0), "test", "worker", 0.1, **counted)
+
+
 def test_two_open_ledgers_share_the_cap(tmp_path: Path) -> None:
     first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
     held = first.reserve("run", 0.6, 1.0)

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +19,8 @@ from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.precaching.precache import precache, write_responses
 from ops.spending.ledger import Ledger
 from ops.workflow.team import Team
+from tests.faults import precache_run
+from tests.faults.processes import Process
 
 
 def problems(count: int) -> list[Problem]:
@@ -101,40 +98,22 @@ def test_a_wrong_key_stops_it_at_once(loopback: Any, make_client: Any) -> None:
     assert len(loopback.requests) <= 4
 
 
-_PRECACHE = """
-    import asyncio, json, sys
-    from pathlib import Path
-    from ops.config import Worker
-    from ops.core.problem import Problem
-    from ops.cache import ResponseCache
-    from ops.workers.call import Account
-    from ops.workers.client import WorkerClient
-    from ops.spending.ledger import Ledger
-    from ops.precaching.precache import precache, write_responses
-    folder = Path(sys.argv[1])
-    task = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
-    client = WorkerClient(ResponseCache(folder), Ledger(folder / "ledger.sqlite"), Account("run", "precache", 1.0))
-    rows = asyncio.run(
-        precache([Problem.from_row(row) for row in task["problems"]], Worker(**task["worker"]), client)
-    )
-    write_responses(rows, folder / "rows.parquet")
-"""
-
-
 def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) -> None:
     count, concurrency = 60, 3
     loopback.delay_s = 0.03
-    worker = loopback.worker(concurrency=concurrency, max_tokens=5, timeout_s=30.0)
-    task = tmp_path / "task.json"
-    rows = [problem.as_row() for problem in problems(count)]
-    task.write_text(json.dumps({"problems": rows, "worker": worker.model_dump()}), encoding="utf-8")
-    command = [sys.executable, "-c", textwrap.dedent(_PRECACHE), str(tmp_path), str(task)]
+    worker = loopback.worker(concurrency=concurrency, max_tokens=5, timeout_s=10.0)
+    order = precache_run.Order(tmp_path, worker, problems(count))
 
-    with subprocess.Popen(command) as process:
-        while len(loopback.requests) < count // 3:
-            assert process.poll() is None
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
+    def started() -> Process:
+        process = Process(precache_run.live, order)
+        process.wait_until_ready()
+        process.begin()
+        return process
+
+    process = started()
+    while len(loopback.requests) < count // 3:
+        time.sleep(0.005)
+    assert process.kill(), "it had ended before"
     time.sleep(3 * loopback.delay_s)  # the server finishes what it was asked
     before = len(loopback.requests)
     kept = len(ResponseCache(tmp_path))
@@ -142,7 +121,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     assert before - concurrency <= kept <= before  # only calls in flight can be lost
     assert not list(tmp_path.glob("*.parquet*"))
 
-    subprocess.run(command, check=True, timeout=120)
+    assert started().outcome() == count
     assert len(loopback.requests) - before == count - kept
     counts = Counter(json.dumps(request["messages"]) for request in loopback.requests)
     assert len(counts) == count

@@ -29,9 +29,11 @@ from ops.local_models.vllm_server import command, is_up, serving
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
-    import json, os, subprocess, sys, time
+    import json, os, signal, subprocess, sys, time
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
     from pathlib import Path
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as vLLM: it does not inherit that its parent ignores the signal
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     options = dict(zip(sys.argv[3::2], sys.argv[4::2]))
     print("asked to serve", options["--model"], flush=True)
     if options["--model"] == "broken":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -88,6 +89,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         longest[item.path] = max(longest.get(item.path, 0.0), allowed_s(item))
     items.sort(key=lambda item: (longest[item.path] > 0, -longest[item.path], item.path.parent != UNIT))
+
+
+def pytest_collection_finish() -> None:
+    """Nothing that was imported or collected becomes garbage: a full collection need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def allowed_s(item: pytest.Item) -> float:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -173,6 +175,20 @@ def test_a_failed_step_ends_the_workflow_and_says_why(error: Exception, status: 
     assert trace.steps[0].response.text
     assert [call[0] for call in client.calls] == ["w0", "w1"]
     assert trace.cost_usd == pytest.approx(0.001)  # the call that did succeed was paid for
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_blank_response_fails_its_step_and_is_shown_to_no_later_one(text: str) -> None:
+    class Blank(Tool):
+        async def complete(self, worker: Worker, messages: Sequence[Message], **options: Any) -> Response:
+            response = await super().complete(worker, messages, **options)
+            return replace(response, text=text) if worker.name == "w1" else response
+
+    client = Blank()
+    trace = run(CHAIN, client)
+    assert (trace.status, trace.answer) == ("empty", None)
+    assert [step.status for step in trace.steps] == ["ok", "empty", "not_run"]
+    assert [call[0] for call in client.calls] == ["w0", "w1"]
 
 
 def test_nothing_is_started_after_a_failure() -> None:

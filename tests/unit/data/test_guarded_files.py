@@ -105,17 +105,22 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
     assert run == [1, 1, 0, 1, 1], "a changed program is run, and a failing one every time"
 
 
-@pytest.mark.parametrize("gone", ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl", "mmlu-test.jsonl"])
 def test_a_split_without_its_file_fails_and_names_the_file(
-    workspace: Workspace, recipe: Recipe, raw: dict[str, Path], gone: str
+    workspace: Workspace, recipe: Recipe, raw: dict[str, Path]
 ) -> None:
-    raw[gone].unlink()
+    gone = ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl", "mmlu-test.jsonl"]
+    raw[gone[0]].unlink()
+    assert stages.evaluation_programs(without_workers(workspace, recipe)).success, "that of another split is gone"
+    for name in gone[1:]:
+        raw[name].unlink()
+    assert not stages.evaluation_programs(without_workers(workspace, recipe)).success
     for check in (stages.raw_problems, stages.raw_gold):
         report = check(without_workers(workspace, recipe))
         assert not report.success
-        [failure] = report.failures
-        assert gone in failure and "does not exist" in failure and "raw_problems" in failure
-    assert stages.evaluation_programs(without_workers(workspace, recipe)).success == ("test" not in gone)
+        assert len(report.failures) == 3
+        for name in gone:
+            [failure] = [failure for failure in report.failures if name in failure]
+            assert "does not exist" in failure and "raw_problems" in failure
 
 
 def test_only_what_was_materialized_is_expected_of_a_part(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from ops.core.problem import Domain, Problem
 from ops.quality import MAX_QUESTION_CHARS, Balance, HeldOut, check_problems, gold_response
 
@@ -24,30 +22,29 @@ def test_a_sound_set_passes(make: Make) -> None:
     assert (report.success, report.failures, report.checked) == (True, [], 12)
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ({"question": "  "}, "empty question"),
-        ({"answer": ""}, "no gold answer"),
-        ({"question": "x" * (MAX_QUESTION_CHARS + 1)}, "question over"),
-        ({"answer": "x" * (MAX_QUESTION_CHARS + 1)}, "gold answer over"),
-        ({"domain": "poetry"}, "unknown domain"),
-        ({"grader": "vibes"}, "unknown grader"),
-        ({"split": "dev"}, "unknown split"),
-        ({"grader": "choice", "choices": ("x", "y"), "answer": "C"}, "none of the choices"),
-        ({"grader": "choice", "answer": "A"}, "choices without the grader"),
-        ({"choices": ("x", "y")}, "choices without the grader"),
-        ({"grader": "code"}, "program without tests"),
-        ({"question": "HELD  OUT?"}, "repeats an evaluation question"),
-    ],
-)
-def test_each_fault_is_named_with_its_row(make: Make, fault: dict[str, Any], words: str) -> None:
-    planted = make("planted", **{"question": "Planted?", **fault})
-    report = check_problems([*sound(make), planted], held_out=HeldOut([make("t", "Held out?", split="test")]))
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"question": "  "}, "empty question"),
+    ({"answer": ""}, "no gold answer"),
+    ({"question": "x" * (MAX_QUESTION_CHARS + 1)}, "question over"),
+    ({"answer": "x" * (MAX_QUESTION_CHARS + 1)}, "gold answer over"),
+    ({"domain": "poetry"}, "unknown domain"),
+    ({"grader": "vibes"}, "unknown grader"),
+    ({"split": "dev"}, "unknown split"),
+    ({"grader": "choice", "choices": ("x", "y"), "answer": "C"}, "none of the choices"),
+    ({"grader": "choice", "answer": "A"}, "choices without the grader"),
+    ({"choices": ("x", "y")}, "choices without the grader"),
+    ({"grader": "code"}, "program without tests"),
+    ({"question": "HELD  OUT?"}, "repeats an evaluation question"),
+]
+
+
+def test_each_fault_is_named_with_its_row(make: Make) -> None:
+    planted = [make(f"planted{n}", **{"question": f"Planted {n}?", **fault}) for n, (fault, _) in enumerate(FAULTS)]
+    report = check_problems([*sound(make), *planted], held_out=HeldOut([make("t", "Held out?", split="test")]))
     assert not report.success
-    assert any(words in failure and "math500/planted" in failure for failure in report.failures), (
-        report.failures
-    )
+    for problem, (_, words) in zip(planted, FAULTS, strict=True):
+        named = [failure for failure in report.failures if words in failure.partition(": ")[0]]
+        assert any(problem.key in failure.split(": ")[1].split(", ") for failure in named), (words, report.failures)
 
 
 def test_duplicate_ids_are_named(make: Make) -> None:

@@ -31,26 +31,6 @@ def load(name: str, split: Split, *files: Path) -> list[Problem]:
     return sound_problems(BENCHMARKS[name], split, source, Workspace(files[0].parent), 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "file", "rows"),
-    [
-        ("math500", "train", "math_train", 7500 - 2),
-        ("math500", "test", "math500", 500),
-        ("mmlu", "train", "mmlu_dev", 285),
-        ("mmlu", "train", "mmlu_val", 1531),
-        ("mmlu", "test", "mmlu_test_part", 4000),
-        ("rlpr", "train", "webinstruct_train", 1971),
-        ("rlpr", "test", "webinstruct_test", 949),
-        ("livecodebench", "train", "livecodebench_v1", 400),
-        ("bigcodebench", "test", "bigcodebench_hard", 148),
-    ],
-)
-def test_every_real_file_is_read(shared: Path, name: str, split: Split, file: str, rows: int) -> None:
-    problems = load(name, split, shared / f"{file}.jsonl.gz")
-    assert len(problems) == rows
-    assert check_problems(problems[:500]).failures == []
-
-
 def test_all_nine_files_are_covered(shared: Path) -> None:
     recipe = (CONFIG / "recipes" / "files.yaml").read_text(encoding="utf-8")
     assert {file.name for file in shared.glob("*.gz")} == set(re.findall(r"benchmarks/(\w+\.jsonl\.gz)", recipe))
@@ -68,6 +48,9 @@ def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, work
         "livecodebench": (400, 0, 0),
         "bigcodebench": (0, 148, 0),
     }
+    for splits in raw.values():
+        for problems in (splits.train, splits.test):
+            assert not problems or check_problems(problems[:300]).failures == []
     listed = quarantine_file(workspace, "math500", "train").read_text(encoding="utf-8").splitlines()
     assert [(entry["line"], entry["column"], entry["reason"]) for entry in map(json.loads, listed)] == [
         (5342, "answer", "is empty"),

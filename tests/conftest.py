@@ -23,6 +23,8 @@ from tests.report import pytest_terminal_summary as pytest_terminal_summary
 
 ROOT = Path(__file__).parents[1]
 UNIT = ROOT / "tests" / "unit"
+SOAK_S = 900.0
+"""Seconds that a soak test may take where it does not say so."""
 CARRIED = (
     "assets",
     "config",
@@ -78,6 +80,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Before `-m` selects among the tests."""
     mark_by_fixtures(item)
+    if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(SOAK_S))
 
 
 @pytest.hookimpl(trylast=True)

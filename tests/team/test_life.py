@@ -37,7 +37,7 @@ from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, fr
 from tests.team.versions import pulled, remote_in
 
 WORKERS = ("algebraist", "librarian", "solver")
-TRAINED, UNSEEN = ("math500", "mmlu"), "gpqa_diamond"
+TRAINED, UNSEEN = ("math500",), "gpqa_diamond"
 SHORTER: dict[str, Any] = {
     "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, UNSEEN: {"test": 4}},
     "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},

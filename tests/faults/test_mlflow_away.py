@@ -16,7 +16,7 @@ from ops.training.run.tracking import EXPERIMENT, Tracking
 from tests.faults.mlflow_server import MlflowServer
 
 CONFIG = Workspace.find().config
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def plan(uri: str) -> RunPlan:

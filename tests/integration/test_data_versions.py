@@ -23,7 +23,7 @@ from pipelines.home import prepare
 from pipelines.lifecycle import RANGE_END, RANGE_START
 from tests.command import script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TRAINED = ("math500", "mmlu")
 RECIPE: dict[str, Any] = {

@@ -43,7 +43,7 @@ from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium, start_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TRAINED = ("math500", "livecodebench")
 RECIPE = {

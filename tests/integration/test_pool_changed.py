@@ -39,7 +39,7 @@ from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
 from tests.releases import shared_store
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 RECIPE = {
     "name": "small",

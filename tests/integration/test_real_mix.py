@@ -31,7 +31,7 @@ ROWS = ROOT.parent / "shared" / "benchmarks"
 TRAINED = {"math500", "mmlu", "rlpr", "livecodebench"}
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(not ROWS.is_dir(), reason=f"no real benchmark rows at {ROWS}"),
 ]
 

@@ -42,7 +42,7 @@ from pipelines.depths import write_table
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NAMES = ("math500", "aime25")
 STAGES = ("conductor", "adaptive_conductor", "recursive_conductor")
 LIMITS = {"rounds": 2, "calls_ratio": 3.0}

@@ -29,7 +29,7 @@ from tests.faults.remote import FaultServer
 from tests.integration.champions import crown
 from tests.integration.test_pool_changed import RECIPE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PROBING = {"reference": 24, "questions": 6, "false_alarms": 0.2}
 

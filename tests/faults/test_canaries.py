@@ -24,6 +24,7 @@ def dump(file: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_with_every_logger_at_its_loudest(server: FaultServer, tmp_path: Path) -> None:
     loud = {"LITELLM_LOG": "DEBUG", "OPENAI_LOG": "debug", "HTTPX_LOG_LEVEL": "debug", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -18,6 +17,7 @@ from tests.faults.misbehaving import PAID_USD, says, sends
 from tests.faults.remote import FaultServer
 from tests.serving.running import Running
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 NAMES = ("first", "second", "third")
 KEY = "PODIUM_TEST_WORKER_KEY"
 ALL = Workflow((Step(0, "Compute."), Step(1, "Check it.", "all"))).render()
@@ -50,8 +50,9 @@ class Fleet:
         return sum(entry["event"] == "came" for entry in self.endpoints[name].log())
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    tmp_path = tmp_path_factory.mktemp("fleet")
     with ExitStack() as stack:
         endpoints = {}
         for name in NAMES:
@@ -70,8 +71,33 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         yield Fleet(server, endpoints)
 
 
-@pytest.mark.slow
+def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet) -> None:
+    before = fleet.calls("first")
+    fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])
+    account = fleet.ask("Why blank?")
+    [detour] = account["detours"]
+    assert (detour["reason"], detour["worker"], detour["then"]) == ("empty", "first", "rewritten")
+    assert "max_tokens" in detour["error"]
+    assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
+    assert fleet.calls("first") == before + 1
+
+    fleet.endpoints["first"].order(faults=[sends(400, "The stars are not right.")])
+    [detour] = fleet.ask("Why rejected?")["detours"]
+    assert (detour["reason"], detour["then"]) == ("rejected", "rewritten")
+    assert "The stars are not right." in detour["error"]
+
+    for endpoint in fleet.endpoints.values():
+        endpoint.order(rate=1.0, faults=[says(" ", "length")])
+    with pytest.raises(openai.APIStatusError) as raised:
+        fleet.ask("Why anything?")
+    assert (raised.value.status_code, raised.value.code) == (502, "empty_answer")
+    assert raised.value.response.headers["x-should-retry"] == "false"
+    for endpoint in fleet.endpoints.values():
+        endpoint.order(rate=0.0)
+
+
 def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> None:
+    """The last of the file: in the end no endpoint is left."""
     account = fleet.ask("Why first?")
     assert [step["worker"] for step in account["steps"]] == ["first", "second"] and account["detours"] == []
 
@@ -131,27 +157,3 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         fleet.ask("Why anybody?")
     assert (raised.value.status_code, raised.value.code) == (502, "workers_unreachable")
     assert "retry-after" in raised.value.response.headers
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet) -> None:
-    fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])
-    account = fleet.ask("Why blank?")
-    [detour] = account["detours"]
-    assert (detour["reason"], detour["worker"], detour["then"]) == ("empty", "first", "rewritten")
-    assert "max_tokens" in detour["error"]
-    assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
-    assert fleet.calls("first") == 1
-
-    fleet.endpoints["first"].order(faults=[sends(400, "The stars are not right.")])
-    [detour] = fleet.ask("Why rejected?")["detours"]
-    assert (detour["reason"], detour["then"]) == ("rejected", "rewritten")
-    assert "The stars are not right." in detour["error"]
-
-    for endpoint in fleet.endpoints.values():
-        endpoint.order(rate=1.0, faults=[says(" ", "length")])
-    with pytest.raises(openai.APIStatusError) as raised:
-        fleet.ask("Why anything?")
-    assert (raised.value.status_code, raised.value.code) == (502, "empty_answer")
-    assert raised.value.response.headers["x-should-retry"] == "false"

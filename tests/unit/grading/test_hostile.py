@@ -10,6 +10,7 @@ from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import code, grade, grade_many
 from tests.unit.grading import hostile
 
+pytestmark = pytest.mark.timeout(300)
 HONEST = "def f(x):\n    if x < 0: raise ValueError('negative')\n    return {1: 918273, 2: 465564, 3: 777}.get(x, 0)\n"
 HONEST_MAIN = "print({1: 918273, 2: 465564}[int(input())])"
 TESTS = """

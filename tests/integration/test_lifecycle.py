@@ -1,8 +1,8 @@
 """The whole lifecycle of a small Conductor, by `podium run`: its trainer is killed, its pool's prices are edited while
 it finishes, its costs are computed again, and it is run once more.
 
-One lifecycle serves all tests of this file. Most of its time goes to imports, so only the two runs that a test needs as
-processes are processes; what comes after them runs in this one.
+One lifecycle serves all tests of this file. Most of its time goes to imports, so only the run whose pool is edited
+meanwhile is a process of its own; the others are in this one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,14 +133,25 @@ def wait_for(process: subprocess.Popen[str], reached: Callable[[], bool]) -> Non
     assert process.poll() is None, f"ended too early:\n{process.communicate(timeout=2400)[0]}"
 
 
-def kill_trainer(process: subprocess.Popen[str], workspace: Workspace) -> tuple[int, str]:
-    """`kill -9` of the trainer alone, as the kernel does for want of memory; what its parent made of it."""
-    wait_for(process, lambda: len(curve(workspace)) >= 2)
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if "ops.training.grpo" in child.cmdline():
-            child.kill()
-    printed, _ = process.communicate(timeout=2400)
-    return process.returncode, printed
+def run_without_trainer(workspace: Workspace) -> tuple[int, str]:
+    """`kill -9` of the trainer alone, as the kernel does for want of memory; what the command made of it."""
+
+    def kill() -> None:
+        while not ended.wait(0.05) and len(curve(workspace)) < 2:
+            pass
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if str(workspace.root) in " ".join(child.cmdline()) and "ops.training.grpo" in child.cmdline():
+                    child.kill()
+
+    ended = threading.Event()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        return run_here(workspace)
+    finally:
+        ended.set()
+        killer.join(60)
 
 
 def calls(workspace: Workspace) -> int:
@@ -165,7 +177,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     workspace = make(tmp_path_factory.mktemp("life") / "project")
     write_recipe(workspace)
     usd = planned(workspace).usd
-    without_trainer = kill_trainer(start_run(workspace.root, "mini"), workspace)
+    without_trainer = run_without_trainer(workspace)
     steps = len(curve(workspace))
     process = start_run(workspace.root, "mini")
     begun = read_until(process, "precaching")
@@ -173,7 +185,8 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     printed = begun + finish(process)
     spent = sum(each.usd for each in Ledger(workspace.ledger).by_run().values())
     edit = act_on(workspace)
-    again = run_here(workspace)
+    status, again = run_here(workspace)
+    assert status == 0, again
     return Life(workspace, printed, again, steps, edit, without_trainer, (usd.expected, usd.high), spent)
 
 
@@ -220,13 +233,16 @@ def act_on(workspace: Workspace) -> Edit:
         return Edit(request, done.run_id, str(later), (before, calls(workspace)))
 
 
-def run_here(workspace: Workspace) -> str:
-    """The command in this process, which has imported what it needs; what it prints."""
+def run_here(workspace: Workspace) -> tuple[int, str]:
+    """The command in this process, which has imported what it needs; its exit status and what it prints."""
     printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
         patch.setenv("PODIUM_ROOT", str(workspace.root))
-        assert podium("run", "mini") == 0, printed.getvalue()
-    return printed.getvalue()
+        return podium("run", "mini"), printed.getvalue()
 
 
 def finish(process: subprocess.Popen[str]) -> str:

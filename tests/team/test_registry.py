@@ -16,11 +16,11 @@ from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
     WORKFLOW,
     YES,
-    checkout,
     policy,
     pool,
     register,
     rows,
+    with_agent,
 )
 from tests.team.servers import S3, Mlflow, Postgres
 
@@ -30,7 +30,7 @@ def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.url)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    return checkout(tmp_path)
+    return with_agent(tmp_path / "checkout")
 
 
 @pytest.mark.soak  # `make test` has the same on a store in SQLite (tests/integration/test_registry.py)

@@ -27,10 +27,11 @@ from tests.team.servers import S3, Mlflow, Postgres
 
 @pytest.fixture
 def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    made = with_agent(tmp_path / "checkout")  # while no server is named: the empty store is a file
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.url)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    return with_agent(tmp_path / "checkout")
+    return made
 
 
 @pytest.mark.soak  # `make test` has the same on a store in SQLite (tests/integration/test_registry.py)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -14,24 +15,26 @@ from ops.release import aliases, registry
 from ops.release.ask import ask
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
+    ROOT,
     WORKFLOW,
     YES,
     policy,
     pool,
     register,
     rows,
-    with_agent,
 )
 from tests.team.servers import S3, Mlflow, Postgres
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    made = with_agent(tmp_path / "checkout")  # while no server is named: the empty store is a file
     monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.url)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    return made
+    shutil.copytree(ROOT / "mlflow", tmp_path / "mlflow")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
 
 
 @pytest.mark.soak  # `make test` has the same on a store in SQLite (tests/integration/test_registry.py)

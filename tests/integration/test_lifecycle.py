@@ -44,7 +44,7 @@ from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium, start_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 TRAINED = ("math500", "livecodebench")
 RECIPE = {

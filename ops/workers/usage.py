@@ -78,7 +78,7 @@ def _completion(claim: Any) -> object:
     """Completion tokens with those of thinking, which some providers count apart."""
     completion = getattr(claim, "completion_tokens", None)
     thought = getattr(getattr(claim, "completion_tokens_details", None), "reasoning_tokens", None)
-    if _is_count(completion) and _is_count(thought) and thought > completion:
+    if _is_count(completion) and _is_count(thought) and thought > completion >= 0:
         return completion + thought
     return completion
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ops.cache import ResponseCache
@@ -175,6 +175,8 @@ CLAIMS = st.one_of(
     text=st.one_of(st.text(max_size=300), st.integers(1, 2000).map("word ".__mul__)),
     max_tokens=st.integers(1, 300), reason=st.sampled_from(["stop", "length"]),
 )  # fmt: skip
+@example(prompt=None, completion=-1, thought=1, text="", max_tokens=1, reason="stop")  # -1 and 1 made 0: no claim
+@example(prompt=None, completion=-1, thought=5, text="four", max_tokens=9, reason="stop")
 def test_whatever_is_claimed_what_is_booked_is_possible(
     prompt: Any, completion: Any, thought: Any, text: str, max_tokens: int, reason: str
 ) -> None:

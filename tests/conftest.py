@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dagster._core.storage.defs_state.base import _current_storage  # Dagster has no public way to it
+from dagster._core.storage.defs_state.base import DefsStateStorage  # Dagster has no public way to it
 from hypothesis import HealthCheck, settings
 
 from ops.config import Grading
@@ -49,6 +49,9 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 
 def pytest_configure(config: pytest.Config) -> None:
     quiet()
+    # Nothing of Podium's definitions is kept in an instance. Where Dagster looks for such a thing, it asks the instance
+    # whose `with` block was left last, and a context that is collected as garbage leaves one: often of an earlier test.
+    DefsStateStorage.get = staticmethod(lambda: None)
     once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
@@ -73,7 +76,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """
     skip_without_programs(item)
     configure(Grading(isolation=isolation()), ROOT)
-    _current_storage.set(None)
 
 
 @pytest.hookimpl(tryfirst=True)

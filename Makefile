@@ -29,6 +29,8 @@ export DO_NOT_TRACK := 1
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Compiled modules are kept: a run and its tests start processes, and each would compile what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz pictures selectors landing plans gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm

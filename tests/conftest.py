@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 UNIT = ROOT / "tests" / "unit"
 SOAK_S = 900.0
 """Seconds that a soak test may take where it does not say so."""
+LONGEST_S = 1000.0
+"""A file with a test of a longer time-out is among the longest."""
 CARRIED = (
     "assets",
     "config",
@@ -88,13 +90,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of quick tests begin, those directly in `tests/unit` first: they judge the whole code in seconds and fail
-    most often. Then the others, whose tests may take longest first, so that none of them is left alone in the end.
+    """A file that may take more than `LONGEST_S` begins: its process ends last. The other processes begin with files of
+    quick tests, those directly in `tests/unit` first: they judge the whole code in seconds and fail most often. Then
+    the others, whose tests may take longest first, so that none of them is left alone in the end.
     """
     longest: dict[Path, float] = {}
     for item in items:
         longest[item.path] = max(longest.get(item.path, 0.0), allowed_s(item))
-    items.sort(key=lambda item: (longest[item.path] > 0, -longest[item.path], item.path.parent != UNIT))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, float, bool]:
+        allowed = longest[item.path]
+        return allowed <= LONGEST_S, allowed > 0, -allowed, item.path.parent != UNIT
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from pipelines.commands.main import podium
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = sorted(file for layer in ("ops", "assets", "pipelines") for file in (ROOT / layer).rglob("*.py"))
+OF_INTEREST = re.compile(r"`(?:podium|make) |pip3? install|podium\[|ops\.core\.installation")
+"""A file without a match holds nothing that these tests look for, and need not be parsed."""
 PLACEHOLDER = "VALUE"
 BUILDERS = {"make", "pip_install", "install_extra"}
 
@@ -40,11 +42,17 @@ def text_of(node: ast.AST) -> str | None:
 
 @lru_cache(maxsize=1)
 def trees() -> list[tuple[Path, ast.Module]]:
-    return [(file.relative_to(ROOT), ast.parse(file.read_text(encoding="utf-8"))) for file in SOURCES]
+    texts = ((file, file.read_text(encoding="utf-8")) for file in SOURCES)
+    return [(file.relative_to(ROOT), ast.parse(text)) for file, text in texts if OF_INTEREST.search(text)]
 
 
-def messages(tree: ast.Module) -> Iterator[str]:
+@cache
+def messages(tree: ast.Module) -> list[str]:
     """The strings of a module that are no docstrings."""
+    return list(_messages(tree))
+
+
+def _messages(tree: ast.Module) -> Iterator[str]:
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -35,6 +35,7 @@ from ops.core.problem import CodeTest, Domain, GraderName, Problem
 FOLDER = Path(__file__).with_name("forms")
 QUESTION = "What is it?"
 _DOMAINS: dict[str, Domain] = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELDS = {"grader", "question", "choices", "tests", "right", "wrong", "wrappings", "answers", "misses"}
 _INDENTED = re.compile(r"^([ \t]+)\{answer\}$", re.MULTILINE)
 
@@ -67,7 +68,7 @@ def wrappings(kind: str, folder: Path = FOLDER) -> list[str]:
 
 def read(file: Path) -> list[Form]:
     """The cases of one file; its name is their kind."""
-    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)
     if unknown := set(content) - _FIELDS:
         raise ValueError(f"{file}: unknown fields {sorted(unknown)}; there are {sorted(_FIELDS)}")
     if content["grader"] not in get_args(GraderName):

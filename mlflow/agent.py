@@ -18,7 +18,8 @@ from mlflow.types.responses import ResponsesAgentRequest, ResponsesAgentResponse
 class ConductorAgent(ResponsesAgent):
     """Answers the last user message by a workflow over the pool.
 
-    `custom_inputs` are the wishes of `ops.serving.wishes`: form of the answer, choices, budget, deadline, workers …
+    `custom_inputs` are `ops.serving.request_options.RequestOptions`: form of the answer, choices, budget, deadline,
+    workers …
     `custom_outputs` tell the workflow, every step, tokens and USD.
     """
 
@@ -32,7 +33,7 @@ class ConductorAgent(ResponsesAgent):
     def predict(self, request: ResponsesAgentRequest) -> ResponsesAgentResponse:
         """Answer one question. Raises the errors of `ops.serving`, whose texts say what to do."""
         exchange = self._exchange(request)
-        answer = self._loaded().ask(exchange.problem, exchange.wishes)
+        answer = self._loaded().ask(exchange.problem, exchange.options)
         _show(answer)
         return ResponsesAgentResponse(**exchange.whole(answer))
 
@@ -42,7 +43,7 @@ class ConductorAgent(ResponsesAgent):
         from ops.serving.answer import Answer
         from ops.workflow.trace import StepTrace
 
-        for news in self._loaded().stream(exchange.problem, exchange.wishes):
+        for news in self._loaded().stream(exchange.problem, exchange.options):
             if isinstance(news, StepTrace):
                 yield _done(place, exchange.step(news))
                 place += 1

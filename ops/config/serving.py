@@ -17,9 +17,9 @@ class Serving(Settings):
     """A pool of `config/pools` ("NAME" or "NAME:VARIANT") that is asked instead of the one that the champion was
     released with: other endpoints or prices, or some of its workers. Workers are known by name."""
     budget_usd: float = Field(default=1.0, ge=0)
-    """USD that one request may spend on calls; it may wish for less, not for more."""
+    """USD that one request may spend on calls; it may ask for less, not for more."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds from a request's admission to its answer; it may wish for less, not for more."""
+    """Seconds from a request's admission to its answer; it may ask for less, not for more."""
     month_usd: float | None = Field(default=None, ge=0)
     """USD that all requests of a calendar month (UTC) may spend together, over all servers that share the ledger."""
     at_once: int = Field(default=256, ge=1)

@@ -1,4 +1,4 @@
-"""Asking the champion a question, and printing how it came to its answer."""
+"""Ask the champion a question, and print how it came to its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The champion's response, as MLflow's agent gives it; `inputs` are the wishes. MLflow keeps the trace.
+    """The champion's response, as MLflow's agent gives it; `inputs` are the options. MLflow keeps the trace.
 
     Raises `PodiumError`, for a bad question before anything is loaded.
     """
@@ -29,7 +29,7 @@ def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str,
     with champion_of(workspace) as champion:
         engine = EngineThread.load(champion.files(champion.current() or ""), workspace, settings)
         try:
-            answer = engine.ask(exchange.problem, exchange.wishes)
+            answer = engine.ask(exchange.problem, exchange.options)
         finally:
             engine.close()
         traces = champion.traces()
@@ -59,9 +59,9 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
         steps.add_row(str(step["index"] + 1), step["worker"], sees, Text(step["subtask"]), Text(given))
     console.print(steps)
     console.print(Panel(Text(text, style="bold"), title="answer", title_align="left"))
-    for detour in outputs["detours"]:
-        led = detour["by"] or detour["then"].replace("_", " ")
-        console.print(Text(f"{detour['worker'] or 'the Conductor'}: {detour['reason']} → {led}", style="yellow"))
+    for fallback in outputs["fallbacks"]:
+        led = fallback["by"] or fallback["then"].replace("_", " ")
+        console.print(Text(f"{fallback['worker'] or 'the Conductor'}: {fallback['reason']} → {led}", style="yellow"))
     tokens = outputs["prompt_tokens"] + outputs["completion_tokens"]
     console.print(
         f"{tokens} tokens, {usd(outputs['cost_usd'])}, "

@@ -1,6 +1,6 @@
-"""The champion in service: many questions at once, each to its answer, whatever workers do meanwhile.
+"""Serving the champion: many requests at once, each answered even where some workers fail.
 
-What belongs here: what a request may wish for, micro-batched writing, ways round failing workers, changing the policy
-without dropping a question, OpenAI's and MLflow's routes. What does not: which version is champion, and where traces
-are kept (`ops.release`).
+What belongs here: request options, micro-batched writing of workflows, fallbacks when workers fail, changing the
+version without dropping a request, OpenAI's and MLflow's routes. What does not: which version is champion, and where
+traces are stored (`ops.release`).
 """

@@ -17,7 +17,7 @@ Status = Literal[
 "over_budget" (the request's), "server_budget" (all requests' together), "cancelled" (its asker left)."""
 
 
-class Detour(NamedTuple):
+class Fallback(NamedTuple):
     """A way round something that failed."""
 
     reason: str
@@ -48,7 +48,7 @@ class Answer:
     """All that came to an end, in order."""
     steps: list[StepTrace] = field(default_factory=list)
     """Every step that was asked, as it ended, whatever became of its workflow."""
-    detours: list[Detour] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
     completion: str = ""
     """What the Conductor wrote last."""
     workflow: str = ""
@@ -90,7 +90,7 @@ class Answer:
             "cached": sum(step.response.cached for step in self.steps),
             "retries": sum(step.response.retries for step in self.steps),
             "attempts": self.attempts,
-            "detours": [detour._asdict() for detour in self.detours],
+            "fallbacks": [fallback._asdict() for fallback in self.fallbacks],
             "latency_s": ran.latency_s if ran is not None else 0.0,
             "waited_s": self.waited_s,
             "writing_s": self.writing_s,

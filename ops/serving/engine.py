@@ -12,9 +12,9 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
-from ops.serving.asking import Asking, Tell
 from ops.serving.loaded import Loaded
-from ops.serving.wishes import Wishes
+from ops.serving.request import OnProgress, ServedRequest
+from ops.serving.request_options import RequestOptions
 from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
 from ops.workers.call import Account
@@ -52,20 +52,24 @@ class Engine:
         if before is not None and before.in_use == 0:
             before.close()
 
-    def asking(self, problem: Problem, wishes: Wishes, tell: Tell | None = None) -> Asking:
+    def request(
+        self, problem: Problem, options: RequestOptions, on_progress: OnProgress | None = None
+    ) -> ServedRequest:
         """A request with the version in service. Raises `RequestError`, and `NotLoadedError` where there is none."""
         if self._loaded is None:
             raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
-        return Asking(self._loaded, problem, wishes, self.settings, self._current_client(), self._scheduler, tell)
+        return ServedRequest(
+            self._loaded, problem, options, self.settings, self._current_client(), self._scheduler, on_progress
+        )
 
-    async def answer(self, asking: Asking) -> Answer:
+    async def answer(self, request: ServedRequest) -> Answer:
         """Its answer. Raises what neither another worker nor another workflow would mend."""
-        with self._held(asking.loaded):
+        with self._held(request.loaded):
             try:
-                return await asking.go()
+                return await request.run()
             finally:
                 if self._on_answer is not None:
-                    self._on_answer(asking.answer)
+                    self._on_answer(request.answer)
 
     def close(self) -> None:
         """Close what is open; nothing may be in flight."""

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from ops.config import Serving
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.serving.answer import Answer, Detour
+from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import Engine
 from ops.serving.loaded import Loaded, VersionFiles
-from ops.serving.wishes import Wishes
+from ops.serving.request_options import RequestOptions
 from ops.workflow.trace import StepTrace
 
 T = TypeVar("T")
@@ -42,14 +42,14 @@ class EngineThread:
         thread.engine.serve(loaded)
         return thread
 
-    def ask(self, problem: Problem, wishes: Wishes) -> Answer:
+    def ask(self, problem: Problem, options: RequestOptions) -> Answer:
         """The answer. Raises as `Engine.answer` does."""
-        return self.run(self._answer(problem, wishes, None))
+        return self.run(self._answer(problem, options, None))
 
-    def stream(self, problem: Problem, wishes: Wishes) -> Iterator[StepTrace | Detour | Answer]:
-        """Steps and detours as they end, then the answer. Raises as `Engine.answer` does."""
-        news: queue.SimpleQueue[StepTrace | Detour | None] = queue.SimpleQueue()
-        asked = asyncio.run_coroutine_threadsafe(self._answer(problem, wishes, news), self._loop)
+    def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
+        """Steps and fallbacks as they end, then the answer. Raises as `Engine.answer` does."""
+        news: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
+        asked = asyncio.run_coroutine_threadsafe(self._answer(problem, options, news), self._loop)
         asked.add_done_callback(lambda _: news.put(None))
         try:
             while (item := news.get()) is not None:
@@ -69,10 +69,10 @@ class EngineThread:
         self.engine.close()
 
     async def _answer(
-        self, problem: Problem, wishes: Wishes, news: queue.SimpleQueue[StepTrace | Detour | None] | None
+        self, problem: Problem, options: RequestOptions, news: queue.SimpleQueue[StepTrace | Fallback | None] | None
     ) -> Answer:
-        asking = self.engine.asking(problem, wishes, None if news is None else news.put)
-        return await self.engine.answer(asking)
+        request = self.engine.request(problem, options, None if news is None else news.put)
+        return await self.engine.answer(request)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -1,4 +1,4 @@
-"""A version of the Conductor that is ready to answer: its policy, its team, and its pen."""
+"""A version of the Conductor that is ready to answer: its policy, its team and its batch writer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
-from ops.serving.pen import Pen, Writer
+from ops.serving.batching import BatchWriter, Writer
+from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
 from ops.serving.strengths import Strengths
-from ops.serving.wishes import RequestError, Wishes, check_names, question
 from ops.workers.providers import worst_price
 from ops.workers.unsent import check_pool
 from ops.workflow.recursion import CallBudget
@@ -53,7 +53,7 @@ class Loaded:
     strengths: Strengths
     prices: Mapping[str, tuple[float, float]]
     """USD per prompt token and per completion token, at most."""
-    pen: Pen
+    batch_writer: BatchWriter
     calls: CallBudget | None
     """Of all rounds since it was loaded; None: it works in one."""
     in_use: int = 0
@@ -107,7 +107,7 @@ class Loaded:
             team=card.team(there, resources() / "data", card.execution),
             strengths=replace(strengths or Strengths(), prices=prices),
             prices=prices,
-            pen=Pen(
+            batch_writer=BatchWriter(
                 conductor,
                 settings.batch if not isinstance(conductor, ServedConductor) else 1,
                 lanes=SERVER_LANES if isinstance(conductor, ServedConductor) else 1,
@@ -121,18 +121,18 @@ class Loaded:
         """The workers that it may ask, in its own order."""
         return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
 
-    def offered(self, wishes: Wishes) -> tuple[int, ...]:
+    def offered(self, options: RequestOptions) -> tuple[int, ...]:
         """The ordinals on offer to a request. Raises `RequestError` for an unknown worker, or when nobody is left."""
-        check_names(wishes, self.names)
+        check_worker_names(options, self.names)
         workers = [
             self.team.workers[ordinal]
             for ordinal in self.team.ordinals
-            if (wishes.allowed is None or self.team.names[ordinal] in wishes.allowed)
-            and self.team.names[ordinal] not in wishes.forbidden
+            if (options.allowed is None or self.team.names[ordinal] in options.allowed)
+            and self.team.names[ordinal] not in options.forbidden
         ]
         if not workers:
             raise RequestError("podium.allowed", "leaves no worker", f"Workers here: {', '.join(self.names)}")
-        if wishes.preference == "cost":
+        if options.preference == "cost":
             workers = self.strengths.cheaper_half(workers)
         names = {worker.name for worker in workers}
         return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
@@ -144,13 +144,13 @@ class Loaded:
     def prove(self) -> None:
         """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
         the writer raises: such a version must not take a working one's place."""
-        problems = [question(text, Wishes()) for text in _PROBES]
+        problems = [question(text, RequestOptions()) for text in _PROBES]
         texts = self.conductor.write([self.team.messages(problem) for problem in problems], temperature=0.0, seed=0)
         if all(self.team.read(text).workflow is None for text in texts):
             raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
 
     def close(self) -> None:
         """Let go of the writer."""
-        self.pen.close()
+        self.batch_writer.close()
         if isinstance(self.conductor, AnyConductor):
             self.conductor.close()

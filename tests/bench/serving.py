@@ -107,8 +107,8 @@ async def _first(url: str, began: float) -> float:
     return time.monotonic() - began
 
 
-async def ask(session: aiohttp.ClientSession, url: str, question: str, **wishes: Any) -> Reply:
-    body = {"model": "conductor", "messages": [{"role": "user", "content": question}], "podium": wishes}
+async def ask(session: aiohttp.ClientSession, url: str, question: str, **options: Any) -> Reply:
+    body = {"model": "conductor", "messages": [{"role": "user", "content": question}], "podium": options}
     began = time.perf_counter()
     try:
         async with session.post(f"{url}/v1/chat/completions", json=body) as response:
@@ -150,8 +150,8 @@ async def graded(url: str, problems: Sequence[Problem], preference: str) -> list
 
     async def one(session: aiohttp.ClientSession, problem: Problem) -> Reply:
         async with places:
-            wishes = {"grader": problem.grader, "choices": list(problem.choices), "preference": preference}
-            return await ask(session, url, problem.question, **wishes)
+            options = {"grader": problem.grader, "choices": list(problem.choices), "preference": preference}
+            return await ask(session, url, problem.question, **options)
 
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600)) as session:
         replies = await asyncio.gather(*(one(session, problem) for problem in problems))
@@ -160,7 +160,7 @@ async def graded(url: str, problems: Sequence[Problem], preference: str) -> list
     grades = grade_many(list(zip(problems, texts, strict=True)))
     return [
         (grade.correct, reply.body["podium"]["cost_usd"], reply.body["podium"]["latency_s"],
-         bool(reply.body["podium"]["detours"]))
+         bool(reply.body["podium"]["fallbacks"]))
         for grade, reply in zip(grades, replies, strict=True)
     ]  # fmt: skip
 
@@ -178,10 +178,10 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
     parts = {name: [reply.body["podium"][name] for reply in whole] for name in PARTS}
     cells = [_range(times), *(_range(parts[name]) for name in PARTS)]
     said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
-    detours = sum(bool(reply.body["podium"]["detours"]) for reply in whole)
+    fallbacks = sum(bool(reply.body["podium"]["fallbacks"]) for reply in whole)
     row = (
         f"| {clients} | {traced:g} | {said} | {' | '.join(cells)} | {len(whole) / seconds:.1f} | "
-        f"{len(whole) / cpu:.1f} | {detours / len(whole):.1%} | {memory:,.0f} MiB |"
+        f"{len(whole) / cpu:.1f} | {fallbacks / len(whole):.1%} | {memory:,.0f} MiB |"
     )
     start = (
         f"Cold start to the first answer: {server.ready_s:.1f} s, and {server.ready_cpu_s:.1f} s of the processors'."

@@ -35,11 +35,11 @@ class Fleet:
         self.server, self.endpoints = server, endpoints
         self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
 
-    def ask(self, text: str, **wishes: Any) -> dict[str, Any]:
+    def ask(self, text: str, **options: Any) -> dict[str, Any]:
         """The account of an answer."""
         reply = self.client.chat.completions.create(
             model="conductor", messages=[{"role": "user", "content": text}],
-            extra_body={"podium": {"workflow": True, **wishes}},
+            extra_body={"podium": {"workflow": True, **options}},
         )  # fmt: skip
         assert "Answer: " in (reply.choices[0].message.content or "")
         account: dict[str, Any] = (reply.model_extra or {})["podium"]
@@ -75,16 +75,16 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
     before = fleet.calls("first")
     fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])
     account = fleet.ask("Why blank?")
-    [detour] = account["detours"]
-    assert (detour["reason"], detour["worker"], detour["then"]) == ("empty", "first", "rewritten")
-    assert "max_tokens" in detour["error"]
+    [fallback] = account["fallbacks"]
+    assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("empty", "first", "rewritten")
+    assert "max_tokens" in fallback["error"]
     assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
     assert fleet.calls("first") == before + 1
 
     fleet.endpoints["first"].order(faults=[sends(400, "The stars are not right.")])
-    [detour] = fleet.ask("Why rejected?")["detours"]
-    assert (detour["reason"], detour["then"]) == ("rejected", "rewritten")
-    assert "The stars are not right." in detour["error"]
+    [fallback] = fleet.ask("Why rejected?")["fallbacks"]
+    assert (fallback["reason"], fallback["then"]) == ("rejected", "rewritten")
+    assert "The stars are not right." in fallback["error"]
 
     for endpoint in fleet.endpoints.values():
         endpoint.order(rate=1.0, faults=[says(" ", "length")])
@@ -99,7 +99,7 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
 def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> None:
     """The last of the file: in the end no endpoint is left."""
     account = fleet.ask("Why first?")
-    assert [step["worker"] for step in account["steps"]] == ["first", "second"] and account["detours"] == []
+    assert [step["worker"] for step in account["steps"]] == ["first", "second"] and account["fallbacks"] == []
 
     # A forbidden worker is never called, whatever the Conductor writes.
     before = fleet.calls("second")
@@ -113,10 +113,10 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
     fleet.endpoints["first"].order(rate=1.0, faults=["403"])
     account = fleet.ask("Why revoked?")
     assert [step["worker"] for step in account["steps"]] == ["second", "third"]
-    [detour] = account["detours"]
-    assert (detour["reason"], detour["worker"], detour["then"]) == ("misconfigured", "first", "rewritten")
+    [fallback] = account["fallbacks"]
+    assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("misconfigured", "first", "rewritten")
     fleet.endpoints["first"].order(rate=0.0)
-    assert fleet.ask("Why mended?")["detours"] == []
+    assert fleet.ask("Why mended?")["fallbacks"] == []
 
     # An endpoint is killed under load.
     accounts: list[dict[str, Any]] = []
@@ -137,11 +137,11 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         enough.set()
         for asker in askers:
             asker.result(240)  # no request failed
-    led_round = [account for account in accounts if account["detours"]]
+    led_round = [account for account in accounts if account["fallbacks"]]
     assert led_round and accounts[-1] in led_round
     for account in led_round:
-        [detour] = account["detours"]
-        assert (detour["reason"], detour["worker"], detour["then"]) == ("unreachable", "first", "rewritten")
+        [fallback] = account["fallbacks"]
+        assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("unreachable", "first", "rewritten")
         assert [step["worker"] for step in account["steps"]] == ["second", "third"]
     assert fleet.server.metric("podium_worker_failures_total", worker="first", status="unreachable") >= 1
 
@@ -149,7 +149,7 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
     fleet.endpoints["second"].kill()
     account = fleet.ask("Why last?")
     assert [step["worker"] for step in account["steps"]] == ["third"]
-    assert account["detours"][-1]["by"] == "third, by profile"
+    assert account["fallbacks"][-1]["by"] == "third, by profile"
 
     # Nobody answers any more: the error says so, and when to come again.
     fleet.endpoints["third"].kill()

@@ -17,8 +17,8 @@ import openai
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe, resolved
-from ops.core.errors import DataError, PodiumError
+from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
@@ -320,18 +320,6 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
     assert "site-packages" in reply["mlflow"]
     assert list(elsewhere.iterdir()) == []
     assert (released.cache / "responses.sqlite").is_file()
-
-
-def test_an_agent_of_before_the_serving_room_is_answered(policy: Path, pool: Pool, tmp_path: Path) -> None:
-    from ops.release.serving import NoWorkflowError, Service, question
-
-    (tmp_path / "pool.yaml").write_text(resolved(pool), encoding="utf-8")
-    service = Service.load(policy, tmp_path / "pool.yaml", Workspace(tmp_path), "test-1")
-    written = service.write(question(QUESTION, {"grader": None, "choices": []}))
-    served = service.execute(written, cap_usd=1.0)
-    assert written.text == WORKFLOW and "42" in (served.trace.answer or "")
-    assert (served.as_outputs()["workflow"], served.trace.status, served.trace.error) == (WORKFLOW, "answered", "")
-    assert issubclass(NoWorkflowError, PodiumError)
 
 
 def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(

@@ -271,5 +271,5 @@ def test_two_hundred_at_once(tmp_path: Path, seconds: float) -> None:
         statuses = asyncio.run(all_at_once())
         assert set(statuses) == {200} and len(statuses) >= 200
         assert running.metric("podium_answers_total", status="answered") == len(statuses)
-        assert running.metric("podium_detours_total") == 0
+        assert running.metric("podium_fallbacks_total") == 0
         assert running.metric("podium_batch_count") < len(statuses), "some are written for together"

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 from ops.core.errors import PodiumError
-from ops.serving.http.gate import request_id
+from ops.serving.http.middleware import request_id
 from ops.serving.openai.agent import Exchange
 from ops.serving.openai.errors import Failure, not_ready, of_error
 
@@ -61,11 +61,11 @@ async def _exchanged(request: Any) -> dict[str, Any]:
     routes, exchange = _routes.get(), None
     try:
         exchange = Exchange(request.model_dump())
-        asking = routes.engine.asking(exchange.problem, exchange.wishes)
+        served = routes.engine.request(exchange.problem, exchange.options)
         async with routes.admission.place() as waited_s:
-            asking.answer.waited_s = waited_s
+            served.answer.waited_s = waited_s
             routes.metrics.waited(waited_s)
-            answer = await routes.engine.answer(asking)
+            answer = await routes.engine.answer(served)
             if routes.traces is not None:
                 routes.traces.below(request_id.get(), answer)
         return exchange.whole(answer)

@@ -22,8 +22,8 @@ from ops.serving.follow import Follower, Source
 from ops.serving.http.access import Access
 from ops.serving.http.admission import Admission
 from ops.serving.http.agent_server import AgentServerApp
-from ops.serving.http.gate import ROUTES, Gate
 from ops.serving.http.metrics import Metrics
+from ops.serving.http.middleware import ROUTES, RequestMiddleware
 from ops.serving.http.routes import Routes, Traces
 from ops.serving.openai.errors import Failure, of_error
 
@@ -44,7 +44,7 @@ class ServingApp:
         self._on_first: Callable[[str], None] = lambda version: None
         self._on_broken: Callable[[str], None] = lambda problem: None
         routes = Routes(self.engine, self.admission, self.metrics, traces)
-        self.asgi = Gate(self._application(routes), access, self.metrics, settings.request_bytes)
+        self.asgi = RequestMiddleware(self._application(routes), access, self.metrics, settings.request_bytes)
 
     def on_first(self, call: Callable[[str], None]) -> None:
         """Call with the first version when it is in service."""

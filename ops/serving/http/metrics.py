@@ -34,7 +34,7 @@ class Metrics:
         self._usd = Counter("podium_usd", "USD paid now, by worker.", ("worker",), registry=own)
         self._calls = Counter("podium_calls", "Responses, by worker.", ("worker", "cached"), registry=own)
         self._failures = Counter("podium_worker_failures", "Steps without one.", ("worker", "status"), registry=own)
-        self._detours = Counter("podium_detours", "Ways round a failure.", ("reason", "then"), registry=own)
+        self._fallbacks = Counter("podium_fallbacks", "Ways round a failure.", ("reason", "then"), registry=own)
         self._batch = Histogram("podium_batch", "Questions written for together.", buckets=_SIZES, registry=own)
         self._champion = Gauge("podium_champion", "1 for the version in service.", ("version",), registry=own)
         self._swaps = Counter("podium_swaps", "Attempts to follow the champion.", ("outcome",), registry=own)
@@ -58,10 +58,10 @@ class Metrics:
                 self._tokens.labels(step.worker, "prompt").inc(response.prompt_tokens)
                 self._tokens.labels(step.worker, "completion").inc(response.completion_tokens)
                 self._usd.labels(step.worker).inc(response.cost_usd)
-        for detour in answer.detours:
-            self._detours.labels(detour.reason, detour.then).inc()
-            if detour.reason == "misconfigured":
-                self._failures.labels(detour.worker, detour.reason).inc()
+        for fallback in answer.fallbacks:
+            self._fallbacks.labels(fallback.reason, fallback.then).inc()
+            if fallback.reason == "misconfigured":
+                self._failures.labels(fallback.worker, fallback.reason).inc()
 
     def waited(self, seconds: float) -> None:
         """A request was admitted."""

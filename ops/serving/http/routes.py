@@ -13,16 +13,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ops.core.errors import PodiumError
-from ops.serving.answer import Answer, Detour
-from ops.serving.asking import Asking
+from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import Engine
 from ops.serving.http.admission import Admission
-from ops.serving.http.gate import request_id
 from ops.serving.http.metrics import Metrics
+from ops.serving.http.middleware import request_id
 from ops.serving.openai import chat, responses
-from ops.serving.openai.asked import MODEL, Asked
+from ops.serving.openai.api_request import MODEL, ApiRequest
 from ops.serving.openai.errors import Failure, of_answer, of_error
-from ops.serving.wishes import RequestError
+from ops.serving.request import ServedRequest
+from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Shape(Protocol):
 
     def whole(self, answer: Answer) -> dict[str, Any]: ...
     def begin(self, version: str) -> Iterator[dict[str, Any]]: ...
-    def news(self, version: str, item: StepTrace | Detour) -> Iterator[dict[str, Any]]: ...
+    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]: ...
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]: ...
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]: ...
 
@@ -80,13 +80,13 @@ class Routes:
 
     async def chat_completions(self, request: Request) -> Response:
         body = await _body(request)
-        asked = chat.read(body)
-        return await self._respond(request, asked, chat.ChatShape(asked))
+        api_request = chat.read(body)
+        return await self._respond(request, api_request, chat.ChatShape(api_request))
 
     async def responses(self, request: Request) -> Response:
         body = await _body(request)
-        asked = responses.read(body)
-        return await self._respond(request, asked, responses.ResponseShape(asked))
+        api_request = responses.read(body)
+        return await self._respond(request, api_request, responses.ResponseShape(api_request))
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._model()]})
@@ -114,14 +114,16 @@ class Routes:
         told = {} if loaded is None else {"version": loaded.version, "workers": list(loaded.names)}
         return {"id": MODEL, "object": "model", "created": 0, "owned_by": "podium", "podium": told}
 
-    async def _respond(self, request: Request, asked: Asked, shape: Shape) -> Response:
-        news: asyncio.Queue[StepTrace | Detour] = asyncio.Queue()
-        asking = self.engine.asking(asked.problem, asked.wishes, news.put_nowait if asked.stream else None)
-        work = _Work(self, asking, request.url.path, asked)
-        if not asked.stream:
+    async def _respond(self, request: Request, api_request: ApiRequest, shape: Shape) -> Response:
+        news: asyncio.Queue[StepTrace | Fallback] = asyncio.Queue()
+        served = self.engine.request(
+            api_request.problem, api_request.options, news.put_nowait if api_request.stream else None
+        )
+        work = _Work(self, served, request.url.path, api_request)
+        if not api_request.stream:
             answer = await _unless_gone(request, work.answer())
             return JSONResponse(shape.whole(answer))
-        return _Stream(work.stream(shape, news), self.admission, asking)
+        return _Stream(work.stream(shape, news), self.admission, served)
 
     def _keep(self, record: Record) -> None:
         if self.traces is not None and random.random() < self.engine.settings.traced_share:
@@ -133,19 +135,19 @@ class _Work:
     """One request that is being answered."""
 
     routes: Routes
-    asking: Asking
+    served: ServedRequest
     route: str
-    asked: Asked
+    api_request: ApiRequest
 
     async def answer(self) -> Answer:
         """Its answer. Raises `Failure` where there is none."""
         async with self.routes.admission.place() as waited_s:
-            self.asking.answer.waited_s = waited_s
+            self.served.answer.waited_s = waited_s
             return await self._go()
 
-    async def stream(self, shape: Shape, news: asyncio.Queue[StepTrace | Detour]) -> AsyncGenerator[str, None]:
+    async def stream(self, shape: Shape, news: asyncio.Queue[StepTrace | Fallback]) -> AsyncGenerator[str, None]:
         """Server-sent events; closed, it stops the work."""
-        version = self.asking.loaded.version
+        version = self.served.loaded.version
         going = asyncio.create_task(self._go())
         try:
             for event in shape.begin(version):
@@ -173,27 +175,27 @@ class _Work:
 
     async def _go(self) -> Answer:
         routes, own = self.routes, request_id.get()
-        routes.metrics.waited(self.asking.answer.waited_s)
+        routes.metrics.waited(self.served.answer.waited_s)
         try:
-            answer = await routes.engine.answer(self.asking)
+            answer = await routes.engine.answer(self.served)
         finally:
-            routes._keep(Record(own, self.route, self.asking.answer, self.asked.store))
+            routes._keep(Record(own, self.route, self.served.answer, self.api_request.store))
         if answer.status not in ENDS:
-            raise of_answer(answer, texts=self.asked.wishes.workflow)
+            raise of_answer(answer, texts=self.api_request.options.workflow)
         return answer
 
 
 class _Stream(StreamingResponse):
     """A stream that holds a place to its end, also where its listener leaves before the first event."""
 
-    def __init__(self, events: AsyncGenerator[str, None], admission: Admission, asking: Asking) -> None:
+    def __init__(self, events: AsyncGenerator[str, None], admission: Admission, served: ServedRequest) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._events, self._admission, self._asking = events, admission, asking
+        self._events, self._admission, self._served = events, admission, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._admission.place() as waited_s:  # refused, it is an error and no stream
-            self._asking.answer.waited_s = waited_s
+            self._served.answer.waited_s = waited_s
             try:
                 await super().__call__(scope, receive, send)
             finally:
@@ -201,8 +203,8 @@ class _Stream(StreamingResponse):
 
 
 async def _until(
-    going: asyncio.Task[Answer], news: asyncio.Queue[StepTrace | Detour], keep_alive_s: float
-) -> AsyncIterator[StepTrace | Detour | None]:
+    going: asyncio.Task[Answer], news: asyncio.Queue[StepTrace | Fallback], keep_alive_s: float
+) -> AsyncIterator[StepTrace | Fallback | None]:
     """News as they come, None after every silence, until `going` has ended and all is told."""
     while not going.done() or not news.empty():
         coming = asyncio.ensure_future(news.get())
@@ -238,7 +240,7 @@ async def _gone(request: Request) -> None:
 async def _body(request: Request) -> Mapping[str, Any]:
     """The JSON object of a request. Raises `Failure`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # what a page's form could send without asking has another one
+    if kind != "application/json":  # what a page's form could send without a preflight request has another one
         words = f"the content type is {kind or 'missing'}: send application/json"
         raise Failure(415, "invalid_request_error", "unsupported_media_type", words)
     try:

@@ -1,4 +1,4 @@
-"""A Responses request as MLflow's agents have it: wishes in `custom_inputs`, the account in `custom_outputs`."""
+"""A Responses request as MLflow's agents have it: options in `custom_inputs`, the account in `custom_outputs`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ops.serving.answer import Answer
 from ops.serving.openai.conversation import question_text
 from ops.serving.openai.responses import message_item, step_item, usage
-from ops.serving.wishes import question, wishes_of
+from ops.serving.request_options import question, read_options
 from ops.workflow.trace import StepTrace
 
 
@@ -19,8 +19,8 @@ class Exchange:
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         """Read a request. Raises `RequestError`."""
-        self.wishes = wishes_of(request.get("custom_inputs"), "custom_inputs")
-        self.problem = question(question_text(request.get("input") or (), "input"), self.wishes, "custom_inputs")
+        self.options = read_options(request.get("custom_inputs"), "custom_inputs")
+        self.problem = question(question_text(request.get("input") or (), "input"), self.options, "custom_inputs")
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The response; whose text is the reason where there is no answer. `custom_outputs` hold all there is."""

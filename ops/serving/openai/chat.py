@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ops.serving.answer import Answer, Detour
-from ops.serving.openai.asked import Asked, asked
+from ops.serving.answer import Answer, Fallback
+from ops.serving.openai.api_request import ApiRequest, read_common
 from ops.serving.openai.conversation import question_text
-from ops.serving.wishes import RequestError
+from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
@@ -25,12 +25,12 @@ _UNSUPPORTED: dict[str, tuple[object, ...]] = {
 }
 
 
-def read(body: Mapping[str, Any]) -> Asked:
+def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise RequestError("messages", "is not a list of messages", 'Send [{"role": "user", "content": "…"}]')
-    return asked(body, question_text(messages, "messages"), _UNSUPPORTED)
+    return read_common(body, question_text(messages, "messages"), _UNSUPPORTED)
 
 
 class ChatShape:
@@ -39,7 +39,7 @@ class ChatShape:
     done = "[DONE]"
     """What ends a stream."""
 
-    def __init__(self, request: Asked) -> None:
+    def __init__(self, request: ApiRequest) -> None:
         self._request = request
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
@@ -49,21 +49,21 @@ class ChatShape:
         return self._object("chat.completion", answer.version) | {
             "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
             "usage": usage(answer),
-            "podium": answer.account(texts=self._request.wishes.workflow),
+            "podium": answer.account(texts=self._request.options.workflow),
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
         """What is sent at once."""
         yield self._chunk(version, {"role": "assistant", "content": ""})
 
-    def news(self, version: str, item: StepTrace | Detour) -> Iterator[dict[str, Any]]:
+    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
         """A step that has ended, or a way round a failure: an empty delta, and the news in `podium`."""
-        yield self._chunk(version, {}) | {"podium": news(item, texts=self._request.wishes.workflow)}
+        yield self._chunk(version, {}) | {"podium": news(item, texts=self._request.options.workflow)}
 
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
         """The answer, how it came, and the usage where it was asked for."""
         yield self._chunk(answer.version, {"content": answer.text})
-        account = {"podium": answer.account(texts=self._request.wishes.workflow)}
+        account = {"podium": answer.account(texts=self._request.options.workflow)}
         yield self._chunk(answer.version, {}, "stop") | account
         if self._request.include_usage:
             yield self._object("chat.completion.chunk", answer.version) | {"choices": [], "usage": usage(answer)}
@@ -95,8 +95,8 @@ def usage(answer: Answer) -> dict[str, Any]:
     }
 
 
-def news(item: StepTrace | Detour, *, texts: bool) -> dict[str, Any]:
-    """A step or a detour as a stream tells it."""
-    if isinstance(item, Detour):
-        return {"detour": item._asdict()}
+def news(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
+    """A step or a fallback as a stream tells it."""
+    if isinstance(item, Fallback):
+        return {"fallback": item._asdict()}
     return {"step": item.as_object(texts=texts)}

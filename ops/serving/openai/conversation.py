@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.serving.wishes import RequestError
+from ops.serving.request_options import RequestError
 
 _WORDS = {"system": "Instructions", "developer": "Instructions", "user": "User", "assistant": "Assistant"}
 

@@ -9,7 +9,7 @@ from typing import Any
 from ops.core.errors import CacheUnavailable, PodiumError
 from ops.serving.answer import Answer
 from ops.serving.engine import NotLoadedError
-from ops.serving.wishes import RequestError, UnknownModelError
+from ops.serving.request_options import RequestError, UnknownModelError
 
 DO_NOT_RETRY = {"x-should-retry": "false"}
 """A header that OpenAI's clients heed: the same request would meet the same end, and pay for it again."""

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ops.serving.answer import Answer, Detour
-from ops.serving.openai.asked import Asked, asked
+from ops.serving.answer import Answer, Fallback
+from ops.serving.openai.api_request import ApiRequest, read_common
 from ops.serving.openai.chat import news
 from ops.serving.openai.conversation import question_text
-from ops.serving.wishes import RequestError
+from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 _UNSUPPORTED: dict[str, tuple[object, ...]] = {
@@ -24,7 +24,7 @@ _UNSUPPORTED: dict[str, tuple[object, ...]] = {
 }
 
 
-def read(body: Mapping[str, Any]) -> Asked:
+def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
     given = body.get("input")
     messages: Sequence[object] = [{"role": "user", "content": given}] if isinstance(given, str) else given or ()
@@ -33,7 +33,7 @@ def read(body: Mapping[str, Any]) -> Asked:
     instructions = body.get("instructions")
     if isinstance(instructions, str):
         messages = [{"role": "system", "content": instructions}, *messages]
-    return asked(body, question_text(messages, "input"), _UNSUPPORTED)
+    return read_common(body, question_text(messages, "input"), _UNSUPPORTED)
 
 
 class ResponseShape:
@@ -41,7 +41,7 @@ class ResponseShape:
 
     done = None
 
-    def __init__(self, request: Asked) -> None:
+    def __init__(self, request: ApiRequest) -> None:
         self._request = request
         self._id, self._created = f"resp_{uuid.uuid4().hex}", time.time()
         self._number = -1
@@ -50,11 +50,11 @@ class ResponseShape:
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The response object; `podium` says how the answer came."""
         if not self._items:
-            self._items = [step_item(step, texts=self._request.wishes.workflow) for step in answer.steps]
+            self._items = [step_item(step, texts=self._request.options.workflow) for step in answer.steps]
         return self._object("completed") | {
             "output": [*self._items, message_item(answer.text or "")],
             "usage": usage(answer),
-            "podium": answer.account(texts=self._request.wishes.workflow),
+            "podium": answer.account(texts=self._request.options.workflow),
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
@@ -63,11 +63,11 @@ class ResponseShape:
         yield self._event("response.created", response=response)
         yield self._event("response.in_progress", response=response)
 
-    def news(self, version: str, item: StepTrace | Detour) -> Iterator[dict[str, Any]]:
+    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
         """A step that has ended, as an item; a way round a failure stands in the response at the end."""
-        if isinstance(item, Detour):
+        if isinstance(item, Fallback):
             return
-        texts = self._request.wishes.workflow
+        texts = self._request.options.workflow
         entry, place = step_item(item, texts=texts), len(self._items)
         self._items.append(entry)
         yield self._event("response.output_item.added", output_index=place, item=entry)

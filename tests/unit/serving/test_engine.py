@@ -11,8 +11,8 @@ import pytest
 from ops.config import Pool, RoundLimits, load_pool
 from ops.core.errors import DataError
 from ops.serving.in_thread import EngineThread
+from ops.serving.request_options import RequestError, RequestOptions, question
 from ops.serving.strengths import Strengths
-from ops.serving.wishes import RequestError, Wishes, question
 from ops.workflow.grammar import Step, Workflow
 from tests.serving.script import Scripted, engine_of
 
@@ -41,25 +41,27 @@ def serve(pool: Pool, tmp_path: Path) -> Iterator[Serve]:
 
 
 def test_an_answer_comes_with_its_workflow_steps_and_cost(serve: Serve) -> None:
-    answer = serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, Wishes()), Wishes())
+    answer = serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
     account = answer.account(texts=True)
     assert "42" in (answer.text or "")
     assert (account["workflow"], account["status"], account["attempts"]) == (WORKFLOW.render(), "answered", 1)
     assert [(step["worker"], step["sees"]) for step in account["steps"]] == [("algebraist", []), ("algebraist", [0])]
     assert account["cost_usd"] == account["paid_usd"] > 0
-    assert (account["cached"], account["detours"]) == (0, [])
+    assert (account["cached"], account["fallbacks"]) == (0, [])
     assert not {"workflow", "steps", "answer"} & answer.account(texts=False).keys()
 
 
 def test_the_second_time_it_is_free(serve: Serve) -> None:
     engine = serve(Scripted(WORKFLOW.render()))
-    first, second = (engine.ask(question(SIX_BY_SEVEN, Wishes()), Wishes()) for _ in range(2))
+    first, second = (engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()) for _ in range(2))
     assert first.paid_usd == first.cost_usd == second.cost_usd > 0
     assert (second.paid_usd, second.account(texts=False)["cached"]) == (0, 2)
 
 
 def test_a_budget_is_kept_by_asking_nobody_and_said(serve: Serve) -> None:
-    answer = serve(Scripted(WORKFLOW.render())).ask(question("What is $1 + 1$?", Wishes()), Wishes(budget_usd=1e-9))
+    answer = serve(Scripted(WORKFLOW.render())).ask(
+        question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=1e-9)
+    )
     assert (answer.text, answer.status, answer.steps) == (None, "over_budget", [])
     assert "1e-09 USD are left" in answer.error
 
@@ -69,25 +71,25 @@ def test_a_budget_that_does_not_pay_for_the_workflow_pays_for_one_worker(pool: P
     both = pool.model_copy(update={"workers": (dear, cheap)})
     engine = engine_of(tmp_path, both, Scripted(WORKFLOW.render()))
     try:
-        answer = engine.ask(question("What is $1 + 1$?", Wishes()), Wishes(budget_usd=0.5))
+        answer = engine.ask(question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=0.5))
     finally:
         engine.close()
     assert answer.status == "answered" and [step.worker for step in answer.steps] == ["guesser"]
-    assert [(each.reason, each.then) for each in answer.detours] == [
+    assert [(each.reason, each.then) for each in answer.fallbacks] == [
         ("over_budget", "best_worker"), ("over_budget", "best_worker"),
     ]  # fmt: skip
 
 
 def test_a_months_cap_bounds_all_requests_together(serve: Serve) -> None:
     engine = serve(Scripted(Workflow.single(0).render()), month_usd=0.0101)  # a call may cost 0.01 at worst
-    answers = [engine.ask(question(f"What is ${n} + 1$?", Wishes()), Wishes()) for n in range(60)]
+    answers = [engine.ask(question(f"What is ${n} + 1$?", RequestOptions()), RequestOptions()) for n in range(60)]
     assert answers[0].status == "answered" and answers[-1].status == "server_budget"
     assert sum(answer.paid_usd for answer in answers) <= 0.0101
 
 
 def test_an_unreadable_completion_is_tried_again_with_sampling(serve: Serve) -> None:
     writer = Scripted("I would rather not.", WORKFLOW.render())
-    answer = serve(writer).ask(question("What is $1 + 1$?", Wishes()), Wishes())
+    answer = serve(writer).ask(question("What is $1 + 1$?", RequestOptions()), RequestOptions())
     assert (answer.attempts, answer.status) == (2, "answered")
     assert writer.temperatures == [0.0, 0.7]
 
@@ -97,57 +99,57 @@ def test_without_a_workflow_the_best_worker_is_asked_alone_and_the_answer_says_s
     engine = serve(Scripted("no"), strengths=measured)
     chosen = []
     for grader in ("math", "text"):
-        wishes = Wishes.model_validate({"grader": grader})
-        answer = engine.ask(question(SIX_BY_SEVEN, wishes), wishes)
+        options = RequestOptions.model_validate({"grader": grader})
+        answer = engine.ask(question(SIX_BY_SEVEN, options), options)
         assert answer.status == "answered" and answer.attempts == 3
-        [detour] = answer.detours
-        assert (detour.reason, detour.then) == ("no_workflow", "best_worker")
-        chosen.append(detour.by)
+        [fallback] = answer.fallbacks
+        assert (fallback.reason, fallback.then) == ("no_workflow", "best_worker")
+        chosen.append(fallback.by)
     assert chosen == ["algebraist, by profile", "guesser, by profile"]
 
 
 def test_a_workflow_that_is_only_to_be_written_asks_nobody(serve: Serve) -> None:
     engine = serve(Scripted(WORKFLOW.render()))
-    answer = engine.ask(question(SIX_BY_SEVEN, Wishes()), Wishes(execute=False))
+    answer = engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions(execute=False))
     assert (answer.text, answer.status, answer.steps) == (WORKFLOW.render(), "not_run", [])
-    none = serve(Scripted("no")).ask(question(SIX_BY_SEVEN, Wishes()), Wishes(execute=False))
+    none = serve(Scripted("no")).ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions(execute=False))
     assert (none.text, none.status) == (None, "no_workflow") and "no_assignment" in none.error
 
 
 def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:
     writer = Scripted(WORKFLOW.render())  # it insists on the algebraist
-    wishes = Wishes(forbidden=("algebraist",))
-    answer = serve(writer).ask(question(SIX_BY_SEVEN, wishes), wishes)
+    options = RequestOptions(forbidden=("algebraist",))
+    answer = serve(writer).ask(question(SIX_BY_SEVEN, options), options)
     assert {step.worker for step in answer.steps} == {"guesser"}
-    assert [(each.reason, each.by) for each in answer.detours] == [("no_workflow", "guesser, by price")]
+    assert [(each.reason, each.by) for each in answer.fallbacks] == [("no_workflow", "guesser, by price")]
     assert all(prompt.endswith("Models: 1") for prompt in writer.prompts)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "problem"),
+    ("options", "problem"),
     [
-        (Wishes(forbidden=("algebrist",)), r"podium\.forbidden: names 'algebrist'.*algebraist, guesser"),
-        (Wishes(allowed=("scholar",)), r"podium\.allowed: names 'scholar'"),
-        (Wishes(forbidden=("algebraist", "guesser")), "leaves no worker"),
+        (RequestOptions(forbidden=("algebrist",)), r"podium\.forbidden: names 'algebrist'.*algebraist, guesser"),
+        (RequestOptions(allowed=("scholar",)), r"podium\.allowed: names 'scholar'"),
+        (RequestOptions(forbidden=("algebraist", "guesser")), "leaves no worker"),
     ],
 )
-def test_wishes_that_leave_nobody_or_name_nobody(serve: Serve, wishes: Wishes, problem: str) -> None:
+def test_options_that_leave_nobody_or_name_nobody(serve: Serve, options: RequestOptions, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, wishes), wishes)
+        serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, options), options)
 
 
 def test_who_prefers_cost_is_offered_the_cheaper_half(serve: Serve) -> None:
     writer = Scripted(Workflow.single(1).render())
     engine = serve(writer, strengths=Strengths(cost_usd={"algebraist": 0.002, "guesser": 0.001}))
-    wishes = Wishes(preference="cost")
-    answer = engine.ask(question(SIX_BY_SEVEN, wishes), wishes)
+    options = RequestOptions(preference="cost")
+    answer = engine.ask(question(SIX_BY_SEVEN, options), options)
     assert [step.worker for step in answer.steps] == ["guesser"] and writer.prompts[0].endswith("Models: 1")
 
 
 def test_a_policy_that_was_trained_in_rounds_goes_on_within_its_cards_limits(serve: Serve) -> None:
     first, again = Workflow.single(1).render(), Workflow((Step(0, "Compute."),)).render()
     engine = serve(Scripted(first, again), rounds=RoundLimits(rounds=1))
-    answer = engine.ask(question(SIX_BY_SEVEN, Wishes()), Wishes())
+    answer = engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
     account = answer.account(texts=True)
     assert "42" in (answer.text or "")
     assert (account["workflow"], account["stop"], account["calls"]) == (again, "cap", 2)
@@ -160,7 +162,9 @@ def test_the_calls_of_all_questions_of_a_version_are_bounded_together(serve: Ser
     writer = Scripted(first, keep, first, WORKFLOW.render(), first, WORKFLOW.render())
     engine = serve(writer, rounds=RoundLimits(rounds=1, calls_ratio=2.0))
     stops = [
-        engine.ask(question(f"What is $6 \\cdot {n}$?", Wishes()), Wishes()).account(texts=False)["stop"]
+        engine.ask(question(f"What is $6 \\cdot {n}$?", RequestOptions()), RequestOptions()).account(texts=False)[
+            "stop"
+        ]
         for n in range(3)
     ]
     assert stops == ["kept", "cap", "budget"]  # the first left the second what it did not take
@@ -170,8 +174,8 @@ def test_questions_that_come_together_are_written_for_together(serve: Serve) -> 
     writer = Scripted(WORKFLOW.render(), seconds=0.2)
     engine = serve(writer, batch=32)
     with ThreadPoolExecutor(40) as threads:
-        asked = [question(f"What is ${n} + {n}$?", Wishes()) for n in range(40)]
-        answers = list(threads.map(lambda problem: engine.ask(problem, Wishes()), asked))
+        asked = [question(f"What is ${n} + {n}$?", RequestOptions()) for n in range(40)]
+        answers = list(threads.map(lambda problem: engine.ask(problem, RequestOptions()), asked))
     assert {answer.status for answer in answers} == {"answered"}
     assert sum(writer.batches) == 40 and len(writer.batches) <= 10 and max(writer.batches) <= 32
 
@@ -181,7 +185,7 @@ def test_a_pool_may_have_fewer_workers_than_the_policy_knows(pool: Pool, tmp_pat
     writer = Scripted(Workflow.single(1).render())
     engine = engine_of(tmp_path, smaller, writer, "algebraist", "guesser", trained_on=pool)
     try:
-        answer = engine.ask(question(SIX_BY_SEVEN, Wishes()), Wishes())
+        answer = engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
     finally:
         engine.close()
     assert [step.worker for step in answer.steps] == ["guesser"] and writer.prompts[0].endswith("Models: 1")
@@ -190,5 +194,5 @@ def test_a_pool_may_have_fewer_workers_than_the_policy_knows(pool: Pool, tmp_pat
 
 
 def test_steps_are_told_as_they_end_and_then_the_answer(serve: Serve) -> None:
-    news = list(serve(Scripted(WORKFLOW.render())).stream(question(SIX_BY_SEVEN, Wishes()), Wishes()))
+    news = list(serve(Scripted(WORKFLOW.render())).stream(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()))
     assert [type(item).__name__ for item in news] == ["StepTrace", "StepTrace", "Answer"]

@@ -12,18 +12,18 @@ from ops.serving.openai import chat, responses
 from ops.serving.openai.agent import Exchange
 from ops.serving.openai.conversation import question_text
 from ops.serving.openai.errors import Failure
-from ops.serving.wishes import RequestError, UnknownModelError, Wishes, question, wishes_of
+from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, question, read_options
 
 
 def test_a_plain_question() -> None:
-    problem = question("  What is the density of iron? ", Wishes())
+    problem = question("  What is the density of iron? ", RequestOptions())
     asked = (problem.question, problem.grader, problem.choices, problem.answer)
     assert asked == ("What is the density of iron?", "text", (), "")
 
 
 def test_choices_make_it_a_choice_question() -> None:
-    assert question("Which?", wishes_of({"choices": ["this", "that"]}, "podium")).grader == "choice"
-    both = wishes_of({"choices": ["this", "that"], "grader": "math"}, "podium")
+    assert question("Which?", read_options({"choices": ["this", "that"]}, "podium")).grader == "choice"
+    both = read_options({"choices": ["this", "that"], "grader": "math"}, "podium")
     assert question("Which?", both).grader == "math"
 
 

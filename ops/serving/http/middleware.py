@@ -35,7 +35,7 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the request that this task carries out."""
 
 
-class Gate:
+class RequestMiddleware:
     """The outermost application."""
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, request_bytes: int) -> None:

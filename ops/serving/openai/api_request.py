@@ -1,4 +1,4 @@
-"""What every request of OpenAI's routes has: the model's name, the question, the wishes, and what is not done here."""
+"""What every request of OpenAI's routes has: the model's name, the question, the options, and what is not done here."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.core.problem import Problem
-from ops.serving.wishes import RequestError, UnknownModelError, Wishes, question, wishes_of
+from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, question, read_options
 
 MODEL = "conductor"
 """The one model that is served."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ApiRequest:
     """A request that was understood."""
 
     problem: Problem
-    wishes: Wishes
+    options: RequestOptions
     model: str
     stream: bool
     include_usage: bool
@@ -28,7 +28,7 @@ class Asked:
     metadata: dict[str, str]
 
 
-def asked(body: Mapping[str, Any], text: str, unsupported: Mapping[str, tuple[object, ...]]) -> Asked:
+def read_common(body: Mapping[str, Any], text: str, unsupported: Mapping[str, tuple[object, ...]]) -> ApiRequest:
     """The request in `body`, whose question is `text`.
 
     `unsupported`: fields that would change the answer if they were heeded, with the values that change nothing. What
@@ -38,17 +38,17 @@ def asked(body: Mapping[str, Any], text: str, unsupported: Mapping[str, tuple[ob
     for field, harmless in unsupported.items():
         if body.get(field) is not None and body[field] not in harmless:
             raise RequestError(field, "is not supported by this server", "Leave it out")
-    wishes = wishes_of(body.get("podium"), "podium")
-    options = body.get("stream_options")
+    options = read_options(body.get("podium"), "podium")
+    stream_options = body.get("stream_options")
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise RequestError("metadata", "is not an object", "Send texts by name, or leave it out")
-    return Asked(
-        problem=question(text, wishes),
-        wishes=wishes,
+    return ApiRequest(
+        problem=question(text, options),
+        options=options,
         model=_model(body.get("model")),
         stream=bool(body.get("stream")),
-        include_usage=bool(isinstance(options, Mapping) and options.get("include_usage")),
+        include_usage=bool(isinstance(stream_options, Mapping) and stream_options.get("include_usage")),
         store=body.get("store") is not False,
         metadata={str(name): str(value) for name, value in metadata.items()},
     )

@@ -31,7 +31,7 @@ class _Prompt(NamedTuple):
     completion: asyncio.Future[str]
 
 
-class Pen:
+class BatchWriter:
     """One writer for any number of tasks of one event loop.
 
     A question that finds the writer idle is written for at once; those that come meanwhile wait and go together, at
@@ -44,7 +44,7 @@ class Pen:
     ) -> None:
         self._writer, self._batch, self._lanes, self._on_batch = writer, batch, lanes, on_batch
         self._waiting: deque[_Prompt] = deque()
-        self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="pen")
+        self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="batch-writer")
         self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
 

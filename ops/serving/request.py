@@ -13,10 +13,10 @@ from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.serving.answer import Answer, Detour, Run, Status
+from ops.serving.answer import Answer, Fallback, Run, Status
 from ops.serving.loaded import Loaded
-from ops.serving.purse import Purse, RequestOverBudget
-from ops.serving.wishes import Wishes
+from ops.serving.request_budget import RequestBudget, RequestOverBudget
+from ops.serving.request_options import RequestOptions
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Workflow
@@ -26,7 +26,7 @@ from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, StepTrace, Trace
 
-Tell = Callable[[StepTrace | Detour], None]
+OnProgress = Callable[[StepTrace | Fallback], None]
 WARMTH = 0.7
 """Temperature of the completions after a greedy one that was no workflow."""
 _SPENT = {"over_budget": "The request's budget", "server_budget": "The month's budget of this server"}
@@ -40,46 +40,46 @@ class Written:
     completion: str
 
 
-class Asking:
+class ServedRequest:
     """One request; `answer` is what has come of it so far."""
 
     def __init__(
         self,
         loaded: Loaded,
         problem: Problem,
-        wishes: Wishes,
+        options: RequestOptions,
         settings: Serving,
         client: WorkerClient,
         scheduler: Scheduler,
-        tell: Tell | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
-        self.loaded, self._wishes, self._settings = loaded, wishes, settings
-        self._scheduler, self._tell = scheduler, tell
-        budget = min(settings.budget_usd, wishes.budget_usd if wishes.budget_usd is not None else settings.budget_usd)
-        self._purse = Purse(client, budget, loaded.prices)
-        self._left = list(loaded.offered(wishes))
+        self.loaded, self._options, self._settings = loaded, options, settings
+        self._scheduler, self._on_progress = scheduler, on_progress
+        budget = min(settings.budget_usd, options.budget_usd if options.budget_usd is not None else settings.budget_usd)
+        self._budget = RequestBudget(client, budget, loaded.prices)
+        self._left = list(loaded.offered(options))
         self.answer = Answer(problem, loaded.version)
 
-    async def go(self) -> Answer:
+    async def run(self) -> Answer:
         """Ask until there is an answer or nothing left to try, within the deadline."""
-        deadline_s = min(self._settings.deadline_s, self._wishes.deadline_s or self._settings.deadline_s)
+        deadline_s = min(self._settings.deadline_s, self._options.deadline_s or self._settings.deadline_s)
         limit, answer = asyncio.timeout(deadline_s), self.answer
         try:
             async with limit:
-                await self._go()
+                await self._run()
         except TimeoutError:
             if not limit.expired():
                 raise  # not ours: a bug's
             self._end("timed_out", f"the deadline of {deadline_s:g} s passed")
         finally:
-            answer.paid_usd = self._purse.paid_usd
+            answer.paid_usd = self._budget.paid_usd
         return answer
 
-    async def _go(self) -> None:
+    async def _run(self) -> None:
         written = await self._write(self._team())
-        if not self._wishes.execute:
+        if not self._options.execute:
             if written is None:
-                self._end("no_workflow", f"no workflow was written ({self.answer.detours[-1].error})")
+                self._end("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
             else:
                 self._end("not_run", "")
                 self.answer.text = self.answer.workflow
@@ -106,22 +106,22 @@ class Asking:
         whole = self.loaded.team
         if len(self._left) < len(whole.ordinals):
             whole = whole.offering(self._left)
-        return replace(whole, client=self._purse)
+        return replace(whole, client=self._budget)
 
     async def _write(self, team: Team) -> Written | None:
-        """A workflow: greedy first, then sampled. None, with a detour, where none comes of it."""
+        """A workflow: greedy first, then sampled. None, with a fallback, where none comes of it."""
         messages, detail = team.messages(self.answer.problem), ""
         with self._clock("writing_s"):
             for attempt in range(self._settings.attempts):
                 try:
-                    completion = await self.loaded.pen.write(
+                    completion = await self.loaded.batch_writer.write(
                         messages, temperature=WARMTH if attempt else 0.0, seed=attempt
                     )
                 except PromptTooLongError as error:
-                    self._detour("question_too_long", "", str(error))
+                    self._fall_back("question_too_long", "", str(error))
                     return None
                 except PodiumError as error:  # a server that writes is away
-                    self._detour("writer_failed", "", str(error))
+                    self._fall_back("writer_failed", "", str(error))
                     return None
                 self.answer.attempts += 1
                 self.answer.completion = completion
@@ -130,34 +130,34 @@ class Asking:
                     self.answer.workflow = parsed.workflow.render()
                     return Written(parsed.workflow, completion)
                 detail = f"{parsed.failure}: {parsed.detail}"
-        self._detour("no_workflow", "", detail)
+        self._fall_back("no_workflow", "", detail)
         return None
 
     # ── executing ────────────────────────────────────────────────────────────
 
     async def _carry_out(self, written: Written) -> Run | None:
-        """The workflow with its further rounds; None where it broke off, with a detour."""
+        """The workflow with its further rounds; None where it broke off, with a fallback."""
         team, limits = self._team(), self.loaded.card.rounds
         with self._clock("working_s"):
             try:
-                if limits is None or self._wishes.preference == "cost":
+                if limits is None or self._options.preference == "cost":
                     run: Run = await self._execute(written.workflow, team)
                 else:
                     run = await self._in_rounds(written, team)
             except RequestOverBudget as error:
-                self._detour("over_budget", "", str(error))
+                self._fall_back("over_budget", "", str(error))
                 return None
             except OverBudget as error:
-                self._detour("server_budget", "", str(error))
+                self._fall_back("server_budget", "", str(error))
                 return None
             except ConfigError as error:
-                self._detour("misconfigured", self._named_in(error), str(error))
+                self._fall_back("misconfigured", self._named_in(error), str(error))
                 return None
         self.answer.runs.append(run)
         for step in _failures(run):
-            self._detour(step.status, step.worker, step.error)
+            self._fall_back(step.status, step.worker, step.error)
         if isinstance(run, Trace) and run.status == "timed_out":
-            self._detour("timed_out", "", run.error)
+            self._fall_back("timed_out", "", run.error)
         return run
 
     async def _execute(self, workflow: Workflow, team: Team) -> Trace:
@@ -173,7 +173,7 @@ class Asking:
             if not begun:  # its first workflow is written already
                 begun = True
                 return [written.completion]
-            return [await self.loaded.pen.write(prompt) for prompt in prompts]
+            return [await self.loaded.batch_writer.write(prompt) for prompt in prompts]
 
         [rounds] = await recurse(
             [self.answer.problem], write, team, limits,
@@ -183,8 +183,8 @@ class Asking:
 
     async def _ask_alone(self) -> None:
         """The best of the remaining workers, then the next, until one answers."""
-        detours = self.answer.detours
-        while self._left and not any(detour.reason == "server_budget" for detour in detours):
+        fallbacks = self.answer.fallbacks
+        while self._left and not any(fallback.reason == "server_budget" for fallback in fallbacks):
             workers = [self.loaded.team.workers[ordinal] for ordinal in self._left]
             best, source = self.loaded.strengths.best(workers, self.answer.problem.domain)
             self._then("best_worker", f"{best.name}, by {source}")
@@ -204,8 +204,8 @@ class Asking:
     def _told(self, news: StepTrace | Trace) -> None:
         if isinstance(news, StepTrace):
             self.answer.steps.append(news)
-            if self._tell is not None:
-                self._tell(news)
+            if self._on_progress is not None:
+                self._on_progress(news)
         elif news.answer is not None:
             self.answer.standing = news  # should the next round not come to its end
 
@@ -218,34 +218,34 @@ class Asking:
         answer = self.answer
         if answer.standing is not None:
             if status not in ("answered", "cancelled"):
-                answer.detours.append(Detour(status, "", "kept", error=error))
+                answer.fallbacks.append(Fallback(status, "", "kept", error=error))
             status, answer.text, error = "answered", answer.standing.answer, ""
         answer.status, answer.error = status, error
 
     def _failed(self, run: Run | None) -> set[int]:
         names = {step.worker for step in _failures(run)} if run is not None else set()
-        names |= {detour.worker for detour in self.answer.detours if detour.reason == "misconfigured"}
+        names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
 
-    def _detour(self, reason: str, worker: str, error: str) -> None:
-        self.answer.detours.append(Detour(reason, worker, "nothing", error=error))
+    def _fall_back(self, reason: str, worker: str, error: str) -> None:
+        self.answer.fallbacks.append(Fallback(reason, worker, "nothing", error=error))
 
     def _then(self, then: str, by: str = "") -> None:
-        """Say where the detours led whose end was open."""
-        detours = self.answer.detours
-        for index, detour in enumerate(detours):
-            if detour.then == "nothing":
-                detours[index] = detour._replace(then=then, by=by)  # type: ignore[arg-type]
-                if self._tell is not None:
-                    self._tell(detours[index])
+        """Say where the fallbacks led whose end was open."""
+        fallbacks = self.answer.fallbacks
+        for index, fallback in enumerate(fallbacks):
+            if fallback.then == "nothing":
+                fallbacks[index] = fallback._replace(then=then, by=by)  # type: ignore[arg-type]
+                if self._on_progress is not None:
+                    self._on_progress(fallbacks[index])
 
     def _why_nothing(self) -> tuple[Status, str]:
-        reasons = [detour.reason for detour in self.answer.detours]
+        reasons = [fallback.reason for fallback in self.answer.fallbacks]
         for status, words in _SPENT.items():
             if status in reasons:
-                errors = [detour.error for detour in self.answer.detours if detour.reason == status]
+                errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == status]
                 return status, f"{words} does not last for an answer ({errors[-1]})"  # type: ignore[return-value]
-        last = self.answer.detours[-1]
+        last = self.answer.fallbacks[-1]
         status = last.reason if last.reason in (*FAILURES, "timed_out") else "unreachable"
         return status, f"no worker on offer gave an answer; at last {last.error}"  # type: ignore[return-value]
 

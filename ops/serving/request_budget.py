@@ -17,7 +17,7 @@ class RequestOverBudget(OverBudget):
     """The next call's worst case would pass what the request may spend: nothing was sent."""
 
 
-class Purse:
+class RequestBudget:
     """Asks the workers while the request's budget (USD) lasts: each call's worst case is set aside before it is made.
 
     `prices`: USD per prompt token and per completion token at most, by worker. What the cache holds costs nothing.

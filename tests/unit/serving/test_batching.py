@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from ops.core.response import Message
-from ops.serving.pen import Pen
+from ops.serving.batching import BatchWriter
 from ops.workflow.prompt import PromptTooLongError
 from tests.serving.script import Scripted
 
@@ -38,12 +38,12 @@ def written(*asked: tuple[str, float], batch: int = 64) -> tuple[list[str | Base
     echo = Echo()
 
     async def all_at_once() -> list[str | BaseException]:
-        pen = Pen(echo, batch)
+        writer = BatchWriter(echo, batch)
         try:
-            texts = (pen.write(chat(text), temperature=temperature) for text, temperature in asked)
+            texts = (writer.write(chat(text), temperature=temperature) for text, temperature in asked)
             return await asyncio.gather(*texts, return_exceptions=True)
         finally:
-            pen.close()
+            writer.close()
 
     return asyncio.run(all_at_once()), echo
 
@@ -71,10 +71,10 @@ def test_a_writer_that_breaks_is_told_to_all_of_its_batch_and_to_no_other() -> N
 
 def test_who_leaves_is_not_written_for_and_the_others_are() -> None:
     async def leaving() -> list[str]:
-        pen = Pen(echo, 1)
-        first = asyncio.create_task(pen.write(chat("first")))
-        gone = asyncio.create_task(pen.write(chat("gone")))
-        last = asyncio.create_task(pen.write(chat("last")))
+        writer = BatchWriter(echo, 1)
+        first = asyncio.create_task(writer.write(chat("first")))
+        gone = asyncio.create_task(writer.write(chat("gone")))
+        last = asyncio.create_task(writer.write(chat("last")))
         await asyncio.sleep(0)
         gone.cancel()
         return await asyncio.gather(first, last)
@@ -86,8 +86,8 @@ def test_who_leaves_is_not_written_for_and_the_others_are() -> None:
 @pytest.mark.parametrize("rounds", [50])
 def test_a_question_that_comes_as_a_batch_ends_is_written_for(rounds: int) -> None:
     async def one_after_the_other() -> None:
-        pen = Pen(Scripted("done"), 8)
+        writer = BatchWriter(Scripted("done"), 8)
         for _ in range(rounds):
-            assert await asyncio.wait_for(pen.write(chat("x")), 30) == "done"
+            assert await asyncio.wait_for(writer.write(chat("x")), 30) == "done"
 
     asyncio.run(one_after_the_other())

@@ -27,7 +27,7 @@ class UnknownModelError(RequestError):
     """A request names a model that is not served here."""
 
 
-class Wishes(Settings):
+class RequestOptions(Settings):
     """The object `podium` of a request to OpenAI's routes, and `custom_inputs` of one to MLflow's."""
 
     grader: Literal["math", "choice", "text", "code"] | None = None
@@ -51,34 +51,34 @@ class Wishes(Settings):
     """Whether the response tells the workflow and every step's subtask and response."""
 
 
-def wishes_of(values: object, place: str) -> Wishes:
-    """The wishes in a request's field `place`. Raises `RequestError`."""
+def read_options(values: object, place: str) -> RequestOptions:
+    """The options in a request's field `place`. Raises `RequestError`."""
     if values is None:
-        return Wishes()
+        return RequestOptions()
     if not isinstance(values, Mapping):
-        raise RequestError(place, "is not an object", f"Known keys: {', '.join(Wishes.model_fields)}")
+        raise RequestError(place, "is not an object", f"Known keys: {', '.join(RequestOptions.model_fields)}")
     try:
-        return Wishes.model_validate(dict(values) | {"choices": values.get("choices") or ()})
+        return RequestOptions.model_validate(dict(values) | {"choices": values.get("choices") or ()})
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        known = f"Known keys: {', '.join(Wishes.model_fields)}"
+        known = f"Known keys: {', '.join(RequestOptions.model_fields)}"
         remedy = known if first["type"] == "extra_forbidden" else f"Found {first['input']!r:.80}"
         raise RequestError(f"{place}.{field}", first["msg"], remedy) from None
 
 
-def question(text: str, wishes: Wishes, place: str = "podium") -> Problem:
+def question(text: str, options: RequestOptions, place: str = "podium") -> Problem:
     """A user's question as a problem: its grader decides the form of the answer, and nothing is graded.
 
     Raises `RequestError` where it is empty.
     """
     if not text.strip():
         raise RequestError("input", "holds no question", "Send a user message with text")
-    grader = wishes.grader or ("choice" if wishes.choices else "text")
+    grader = options.grader or ("choice" if options.choices else "text")
     domain = next(entry.domain for entry in BENCHMARKS.values() if entry.grader == grader)
     row: dict[str, Any] = {
         "id": uuid.uuid4().hex, "benchmark": "question", "domain": domain, "split": "test", "source": "user",
-        "question": text.strip(), "answer": "", "grader": grader, "choices": list(wishes.choices),
+        "question": text.strip(), "answer": "", "grader": grader, "choices": list(options.choices),
     }  # fmt: skip
     try:
         return Problem.from_row(row)
@@ -86,9 +86,9 @@ def question(text: str, wishes: Wishes, place: str = "podium") -> Problem:
         raise RequestError(place, f"makes no question ({error})", "Check grader and choices") from None
 
 
-def check_names(wishes: Wishes, known: Collection[str]) -> None:
+def check_worker_names(options: RequestOptions, known: Collection[str]) -> None:
     """Raise `RequestError` for a worker that is not served: a misspelt name must not let anybody be asked."""
     for field in ("allowed", "forbidden"):
-        for name in getattr(wishes, field) or ():
+        for name in getattr(options, field) or ():
             if name not in known:
                 raise RequestError(f"podium.{field}", f"names {name!r}", f"Workers here: {', '.join(known)}")

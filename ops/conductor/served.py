@@ -1,10 +1,11 @@
-"""A Conductor that is written for by a vLLM server somewhere: this process needs no GPU and no weights."""
+"""A Conductor whose workflows a vLLM server writes: this process needs no GPU and no weights."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +13,11 @@ from urllib.parse import urlsplit
 
 from ops.conductor.chats import Chats
 from ops.conductor.policy import policy_key, precision, weights
+from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.response import Message
+from ops.core.workspace import Workspace
+from ops.local_models.vllm_server import serving_model
 
 if TYPE_CHECKING:
     import httpx
@@ -22,6 +26,8 @@ KEY = "VLLM_API_KEY"
 """The environment variable that holds the server's key, if it has one: vLLM reads the same."""
 AT_ONCE = 256
 """Requests in flight: as many sequences as vLLM runs side by side by itself."""
+LONGEST = "-1"
+"""For vLLM's `--max-model-len`: what the model was made for, or less where the memory is too small for it."""
 ATTEMPTS = 4
 ANSWER_S = 5.0
 """How long a server may take to say what it serves."""
@@ -64,7 +70,8 @@ class ServedConductor:
     """A policy that writes workflows by a server."""
 
     def __init__(self, url: str, model: str, chats: Chats) -> None:
-        self._url, self._model, self._chats, self.card = url, model, chats, chats.card
+        self.url, self._model, self._chats, self.card = url, model, chats, chats.card
+        self._open = ExitStack()
 
     @classmethod
     def load(cls, folder: Path, url: str, setting: str, key: str | None = None) -> ServedConductor:
@@ -89,6 +96,28 @@ class ServedConductor:
         lengths = [length for length in (chats.context, mine.longest) if length]
         return cls(url, mine.name, replace(chats, context=min(lengths, default=None)))
 
+    @classmethod
+    def start(cls, folder: Path, workspace: Workspace, setting: str, key: str | None = None) -> ServedConductor:
+        """The policy in `folder`, behind a vLLM server that Podium starts on this machine in the policy's own precision
+        and ends with `close`.
+
+        `key`: where it is not the folder's. Raises `DataError`, `WorkerUnreachable` with the end of the server's log,
+        and `ConfigError` that names `setting` where vLLM cannot read the policy, or the Python that lacks vLLM.
+        """
+        chats, key = Chats.load(folder), key or policy_key(folder)
+        place, given = weights(folder, chats.card)
+        if "gguf_file" in given:
+            problem = f"vLLM cannot write for {place}: its weights are in GGUF"
+            raise ConfigError(f"recipe {chats.card.recipe!r}", setting, problem, "Write `transformers`")
+        revision = ("--revision", given["revision"]) if "revision" in given else ()
+        dtype = precision(chats.card) or _stored(place, given)
+        options = ("--max-model-len", LONGEST, "--generation-config", "vllm", *revision)
+        serve = Serve.model_validate({"model_path": place, "dtype": dtype, "args": options})
+        with ExitStack() as stack:
+            conductor = cls.load(folder, stack.enter_context(serving_model(key, serve, workspace)), setting, key)
+            conductor._open = stack.pop_all()
+        return conductor
+
     def write(
         self,
         prompts: Sequence[Sequence[Message]],
@@ -103,7 +132,7 @@ class ServedConductor:
             {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)}
             for prompt in self._chats.prompts(prompts, longest)
         ]
-        with _client(self._url, COMPLETION_S) as client, ThreadPoolExecutor(AT_ONCE) as threads:
+        with _client(self.url, COMPLETION_S) as client, ThreadPoolExecutor(AT_ONCE) as threads:
             asked = [threads.submit(self._completion, client, body) for body in bodies]
             try:
                 written = [each.result() for each in asked]
@@ -126,11 +155,11 @@ class ServedConductor:
             tokens = reply.json()["choices"][0]["token_ids"]
         except httpx.HTTPStatusError as error:
             said = error.response.text[:500]
-            raise WriterAway(f"{self._url} refuses to write ({error.response.status_code}): {said}") from None
+            raise WriterAway(f"{self.url} refuses to write ({error.response.status_code}): {said}") from None
         except (httpx.HTTPError, ValueError, KeyError, IndexError) as error:
-            raise WriterAway(f"{self._url} does not write any more ({error or type(error).__name__})") from None
+            raise WriterAway(f"{self.url} does not write any more ({error or type(error).__name__})") from None
         if tokens is None:
-            raise WriterAway(f"{self._url} gives no tokens back: it has to be a vLLM server of 0.11 or later")
+            raise WriterAway(f"{self.url} gives no tokens back: it has to be a vLLM server of 0.11 or later")
         return list(tokens)
 
     def fits(self, prompt: Sequence[Message]) -> bool:
@@ -138,7 +167,16 @@ class ServedConductor:
         return self._chats.fits(prompt)
 
     def close(self) -> None:
-        """The server stays as it is."""
+        """End the server that `start` started; any other one stays."""
+        self._open.close()
+
+
+def _stored(place: str, given: dict[str, str]) -> Any:
+    """The type in which weights are stored: vLLM's own "auto" would make half precision of float32."""
+    from transformers import AutoConfig
+
+    dtype = AutoConfig.from_pretrained(place, **given).dtype
+    return "auto" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _passes(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from ops.config.secret import find_in_url
 from ops.core.registry import check_names
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
-"""Who writes in this process; anything else that may write is a vLLM server's URL."""
+"""Writers that are no server's URL: transformers in this process, a vLLM server that Podium starts."""
 WORST_VARIANCE = 0.25
 """Of right or wrong: p (1 - p) at p = ½."""
 
@@ -46,9 +46,9 @@ class Evaluation(Settings):
     batch: int = Field(default=128, ge=1)
     """Workflows written at once; workers answer those of one batch while the next is written."""
     writer: str = TRANSFORMERS
-    """Who writes them: `transformers`; `vllm`, in this process (the `gpu` extra), many times faster on a GPU; or a vLLM
-    server's URL, `http://HOST:PORT`, which serves the policy under its key (docs/training.md). In no key: scores are
-    the policy's, whoever wrote."""
+    """What writes them: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU (the `gpu`
+    extra); or a vLLM server's URL, `http://HOST:PORT`, which serves the policy under its key. In no content key: the
+    scores are the policy's, whatever wrote."""
     baselines: tuple[str, ...] | None = None
     """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: the best
     worker, a random one and the oracle, which cost nothing more (docs/evaluation.md)."""

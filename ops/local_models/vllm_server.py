@@ -1,7 +1,7 @@
-"""A vLLM server for a worker of the pool: started, waited for, checked and stopped.
+"""A vLLM server for a worker of the pool, or for a policy: started, waited for, checked and stopped.
 
-vLLM lives in a virtual environment of its own (`$PODIUM_VLLM_PYTHON`, else `.venv-vllm`): it pins torch and
-much else more tightly than Podium does.
+vLLM is in a virtual environment of its own (`$PODIUM_VLLM_PYTHON`, else `.venv-vllm`), because it pins torch and other
+packages more tightly than Podium does; with the `gpu` extra it is in Podium's own environment.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +25,7 @@ from urllib.parse import urlsplit
 import psutil
 from filelock import FileLock
 
-from ops.config import Pool, Worker
+from ops.config import Pool, Serve, Worker
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.installation import make
@@ -33,13 +35,18 @@ from ops.core.workspace import Workspace
 START_S = 600.0
 """How long a server may take until it answers: a CPU under load needs a minute, a large model on a GPU several."""
 GRACE_S = 20.0
+GPU_SHARE = 0.9
+"""Of each GPU that serves a policy: weights, activations, and the rest is cache. Training has ended by then."""
 _POLL_S = 0.5
 _TAIL = 15
 
 
 def vllm_python(workspace: Workspace) -> Path:
     """The Python that has vLLM. Raises `ConfigError` when there is none."""
-    python = Path(os.environ.get("PODIUM_VLLM_PYTHON") or workspace.root / ".venv-vllm" / "bin" / "python")
+    named = os.environ.get("PODIUM_VLLM_PYTHON")
+    python = Path(named or workspace.root / ".venv-vllm" / "bin" / "python")
+    if not named and not python.is_file() and find_spec("vllm") is not None:
+        return Path(sys.executable)
     if not python.is_file():
         raise ConfigError(
             python, "(file)", "does not exist: there is no environment with vLLM",
@@ -81,11 +88,24 @@ def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> It
     the port) and `WorkerUnreachable` with the end of the server's log when it dies or does not answer in time.
     """
     with ExitStack() as stack:
-        yield [
-            worker.name
-            for worker in pool.workers
-            if worker.serve and stack.enter_context(_served(worker, workspace, start_s))
-        ]
+        served = [stack.enter_context(_served(each, workspace, start_s)) for each in pool.workers if each.serve]
+        yield [worker.name for worker, started in served if started]
+
+
+@contextmanager
+def serving_model(name: str, serve: Serve, workspace: Workspace, *, start_s: float = START_S) -> Iterator[str]:
+    """One model answers under `name` while in the block, at a free port of this machine and on all of its GPUs (one
+    replica each); gives the server's URL.
+
+    Processes that serve the same name in one workspace share the server; the last one ends it. Raises as `serving`.
+    """
+    if gpus := _gpus():
+        options = ("--gpu-memory-utilization", str(GPU_SHARE), "--data-parallel-size", str(gpus))
+        serve = serve.model_copy(update={"args": (*options, *serve.args)})
+    worker = Worker(name=name, model=f"hosted_vllm/{name}", serve=serve)
+    with _served(worker, workspace, start_s) as (placed, _):
+        assert placed.api_base is not None
+        yield placed.api_base
 
 
 def is_up(worker: Worker) -> bool:
@@ -111,20 +131,26 @@ def is_up(worker: Worker) -> bool:
 
 
 @contextmanager
-def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[bool]:
-    """Gives whether the server is this process's: it started it, or the runs that used it were killed.
+def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tuple[Worker, bool]]:
+    """Gives the worker with its address, and whether this process owns the server: it started the server, or the runs
+    that used it were killed.
 
-    Several processes may use one server that Podium started. Whoever leaves last ends it.
+    Several processes may use one server that Podium started. The last of them ends it. A worker without `api_base`
+    gets the address of the server that is noted under its name, or a free port.
     """
     folder, me = workspace.state / "vllm", name_of(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
     note, log = folder / f"{worker.name}.json", folder / f"{worker.name}.log"
     lock = FileLock(folder / f"{worker.name}.lock")
     with lock:  # of two that find it down, one starts it
+        if worker.api_base is None:
+            worker = worker.model_copy(update={"api_base": _read(note).get("url") or _free_url()})
+            if not is_up(worker):  # what was noted has ended
+                worker = worker.model_copy(update={"api_base": _free_url()})
         users, up = _users(note), is_up(worker)
         server = _noted(note) if up else _start(worker, workspace, log)
         if server:
-            _write(note, server, [*users, me])
+            _write(note, server, worker, [*users, me])
         if server and not up:
             try:
                 _wait(worker, server, log, start_s)
@@ -133,20 +159,20 @@ def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[bo
                 note.unlink()
                 raise
     try:
-        yield server is not None and not (up and users)
+        yield worker, server is not None and not (up and users)
     finally:
         if server:
             with lock:
-                _leave(note, me, server)
+                _leave(note, me, server, worker)
 
 
-def _leave(note: Path, me: str, server: psutil.Process) -> None:
-    """Take `me` from the server's users once, and end it when nobody is left."""
+def _leave(note: Path, me: str, server: psutil.Process, worker: Worker) -> None:
+    """Take `me` from the server's users once, and end it when no user is left."""
     users, there = _users(note), _noted(note)
     if me in users:
         users.remove(me)
     if there and users:
-        _write(note, there, users)
+        _write(note, there, worker, users)
         return
     if there:
         _stop(server if server.pid == there.pid else there)
@@ -169,8 +195,8 @@ def _read(note: Path) -> dict[str, Any]:
     return record
 
 
-def _write(note: Path, server: psutil.Process, users: Sequence[str]) -> None:
-    write_text(note, json.dumps({"server": server.pid, "users": users}))
+def _write(note: Path, server: psutil.Process, worker: Worker, users: Sequence[str]) -> None:
+    write_text(note, json.dumps({"server": server.pid, "url": worker.api_base, "users": users}))
 
 
 def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
@@ -237,8 +263,24 @@ def _address(worker: Worker) -> tuple[str, int]:
     return "127.0.0.1", place.port
 
 
+def _free_url() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+
+
 def _has_gpu() -> bool:
     return shutil.which("nvidia-smi") is not None
+
+
+def _gpus() -> int:
+    """GPUs that this process may use."""
+    if not _has_gpu():
+        return 0
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([device for device in visible.split(",") if device.strip()])
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
 def _tail(log: Path) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ops.benchmarks.registry import training_domains
-from ops.conductor.in_vllm import SHARE
 from ops.config import VLLM, Setup
+from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.cost import DISTINCT, StageCost, total
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
@@ -128,7 +128,8 @@ def _scoring(plan: Plan) -> str:
     if evaluation.server is not None:
         return f"  an evaluation's workflows are written by the server at {evaluation.server}"
     if evaluation.writer == VLLM:
-        return f"  an evaluation's workflows are written by vLLM on {SHARE:.0%} of a GPU, {_gib(gib)} GiB at least"
+        share = f"{GPU_SHARE:.0%} of each GPU, {_gib(gib)} GiB at least"
+        return f"  an evaluation's workflows are written by vLLM on {share}"
     return f"  an evaluation writes {evaluation.batch} workflows at once, by transformers: {_gib(gib)} GiB"
 
 

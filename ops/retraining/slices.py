@@ -74,7 +74,7 @@ def evaluate_slice(
 
     night = on.toordinal()
     rows: list[ScoreRow] = []
-    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for name, questions in questions_of(setup, per_benchmark, night).items():
             asked = setup.asked_on(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})

@@ -75,7 +75,7 @@ class Loaded:
         else:
             pool, file = load_pool(workspace.config, settings.pool), pool_file(workspace.config, settings.pool)
         writer = os.environ.get(ENV) or TRANSFORMERS
-        conductor = load_conductor(files.policy, writer, ENV, files.settings.get("policy"))
+        conductor = load_conductor(files.policy, workspace, writer, ENV, files.settings.get("policy"))
         if isinstance(conductor, Conductor):
             import torch
 

@@ -75,7 +75,7 @@ def _score_policy(
             on_progress(done, total, name)
 
     rows: list[ScoreRow] = []
-    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, questions_of):
             questions = [question for benchmark in names for question in questions_of[benchmark]]
             rows += asyncio.run(_scoring(conductor, questions, asked, client, count))

@@ -126,7 +126,7 @@ def _as_it_is(
     from ops.conductor.writer import load_conductor
 
     again: list[ScoreRow] = []
-    with closing(load_conductor(policy, setup.recipe.evaluation.writer)) as conductor:
+    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, [name for name in questions_of if name in veiled]):
             questions = [question for name in names for question in questions_of[name]]
             recipe = asked.recipe

@@ -1,16 +1,14 @@
-"""A policy is written for by transformers, by vLLM in a process, and by a vLLM server: the same texts.
+"""transformers and a vLLM server write the same texts for a policy.
 
 `make test-local-llm` prepares what this needs.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ServedConductor
 from ops.conductor.writer import load_conductor
 from ops.config import ColdStart, Generation, Pool, PretrainedPolicy, Prompting, ScratchPolicy, Serve, Worker, load_pool
+from ops.config.evaluation import VLLM
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -47,18 +46,19 @@ PROMPTING = Prompting(style="compact", few_shots="none")
 
 
 class Written(NamedTuple):
-    """One policy's greedy texts, by writer; and what was drawn at temperature 1 with seeds 1, 1 and 2."""
+    """The greedy texts of one policy by transformers and by a server, and the server's at temperature 1 with seeds 1, 1
+    and 2."""
 
-    greedy: dict[str, list[str]]
-    drawn: dict[str, list[list[str]]]
+    transformers: list[str]
+    greedy: list[str]
+    drawn: list[list[str]]
     server: ServedConductor
-    url: str
     folder: Path
 
-    def alike(self, writer: str) -> int:
-        """How many of a writer's greedy texts are those of transformers."""
-        pairs = zip(self.greedy[writer], self.greedy["transformers"], strict=True)
-        return sum(mine == theirs for mine, theirs in pairs)
+    @property
+    def alike(self) -> int:
+        """How many of the server's greedy texts are those of transformers."""
+        return sum(mine == theirs for mine, theirs in zip(self.greedy, self.transformers, strict=True))
 
 
 def problems(each: int) -> list[Problem]:
@@ -103,20 +103,6 @@ def served(folder: Path, weights: Path, root: Path, **serve: Any) -> Iterator[st
         yield url
 
 
-def in_process(folder: Path, chats: Sequence[Chat], scratch: Path) -> dict[str, Any]:
-    """What vLLM's own Python writes."""
-    asked, texts = scratch / "chats.json", scratch / "texts.json"
-    asked.write_text(json.dumps(chats), encoding="utf-8")
-    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with (scratch / "vllm.log").open("wb") as log:
-        subprocess.run(
-            [PYTHON, "-m", "tests.local_llm.writing", folder, asked, texts],
-            cwd=ROOT, env=os.environ | quiet, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=1200,
-        )  # fmt: skip
-    read: dict[str, Any] = json.loads(texts.read_text(encoding="utf-8"))
-    return read
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -130,37 +116,29 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     taught(folder, pool)
     card(pool, generation=Generation(repetition_penalty=1.05)).write(folder)
     chats = [list(map(dict, conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
-    process = in_process(folder, chats, folder.parent)
-    assert process["nothing"] == []
-    with served(folder, folder, folder.parent, dtype="float32") as url:
-        server = load_conductor(folder, url)
+    with closing(load_conductor(folder, Workspace(folder.parent), VLLM)) as server:
         assert isinstance(server, ServedConductor)
-        greedy = {
-            "transformers": Conductor.load(folder).write(chats),
-            "vllm": process["greedy"],
-            "server": server.write(chats),
-        }
-        drawn = {"vllm": process["drawn"], "server": [server.write(chats, temperature=1.0, seed=s) for s in (1, 1, 2)]}
-        yield Written(greedy, drawn, server, url, folder)
+        assert server.write([]) == []
+        mine, greedy = Conductor.load(folder).write(chats), server.write(chats)
+        drawn = [server.write(chats, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
+        yield Written(mine, greedy, drawn, server, folder)
 
 
-@pytest.mark.parametrize("writer", ["vllm", "server"])
-def test_a_policy_in_float32_says_the_same_whoever_writes(
-    scratch: Written, writer: str, capsys: pytest.CaptureFixture[str]
+def test_a_server_writes_the_texts_of_transformers_in_float32(
+    scratch: Written, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
-        print(f"\n{writer}: {scratch.alike(writer)} of 64 greedy texts in float32 are transformers'")
-    assert len(set(scratch.greedy["transformers"])) > 20
-    assert any(text.endswith("]") for text in scratch.greedy["transformers"]), "some end by themselves"
-    assert scratch.alike(writer) >= 63, "of 64: sums are ordered otherwise, and a tie may break otherwise"
+        print(f"\nserver: {scratch.alike} of 64 greedy texts in float32 equal those of transformers")
+    assert len(set(scratch.transformers)) > 20
+    assert any(text.endswith("]") for text in scratch.transformers), "some end by themselves"
+    assert scratch.alike >= 63, "of 64: the order of sums differs, and a tie may break otherwise"
 
 
-@pytest.mark.parametrize("writer", ["vllm", "server"])
-def test_a_seed_says_what_is_drawn_and_no_two_questions_share_their_draws(scratch: Written, writer: str) -> None:
-    first, again, other = scratch.drawn[writer]
+def test_a_seed_fixes_the_draws_and_no_two_questions_share_them(scratch: Written) -> None:
+    first, again, other = scratch.drawn
     assert first == again
     assert sum(mine != theirs for mine, theirs in zip(first, other, strict=True)) > 32
-    assert sum(mine != theirs for mine, theirs in zip(first, scratch.greedy[writer], strict=True)) > 32
+    assert sum(mine != theirs for mine, theirs in zip(first, scratch.greedy, strict=True)) > 32
 
 
 def test_a_prompt_that_leaves_no_room_is_refused_before_it_is_sent(scratch: Written) -> None:
@@ -176,8 +154,8 @@ def test_a_server_of_another_model_is_refused_and_named(scratch: Written, tmp_pa
         (other / file.name).write_bytes(file.read_bytes())
     refusal = r"evaluation.writer.*serves local-abc, and not policy local-other.*vllm serve"
     with pytest.raises(ConfigError, match=refusal):
-        load_conductor(other, scratch.url)
-    assert load_conductor(other, scratch.url, key="local-abc").card == scratch.server.card
+        load_conductor(other, Workspace(tmp_path), scratch.server.url)
+    assert load_conductor(other, Workspace(tmp_path), scratch.server.url, key="local-abc").card == scratch.server.card
 
 
 def test_a_pretrained_policy_in_bfloat16_says_nearly_the_same(
@@ -192,10 +170,10 @@ def test_a_pretrained_policy_in_bfloat16_says_nearly_the_same(
     mine = Conductor.load(folder).write(chats)
     short = {"max_model_len": 512, "args": ["--max-num-batched-tokens", "512"]}  # its warm-up reads so many
     with served(folder, SMOLLM, tmp_path, dtype="bfloat16", **short) as url:
-        theirs = load_conductor(folder, url).write(chats)
+        theirs = load_conductor(folder, Workspace(tmp_path), url).write(chats)
     alike = sum(one == other for one, other in zip(mine, theirs, strict=True))
     with capsys.disabled():
-        print(f"\nserver: {alike} of {len(chats)} greedy texts of SmolLM2 in bfloat16 are transformers'")
+        print(f"\nserver: {alike} of {len(chats)} greedy texts of SmolLM2 in bfloat16 equal those of transformers")
     # Eight bits of a logit make ties, which break by the order of sums; what follows them differs.
     assert len(set(mine)) > len(chats) / 2
     assert sum(one[:20] == other[:20] for one, other in zip(mine, theirs, strict=True)) > len(chats) / 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +25,8 @@ from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 
+WORKSPACE = Workspace(Path("/nowhere"))
+"""Of writers that keep nothing there."""
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
 CONTEXT, COMPLETION = 96, 16
 CHATS = [[{"role": "user", "content": f"What is {n} + {n * n}?<|end|>"}] for n in range(12)]
@@ -103,15 +104,15 @@ def server(folder: Path) -> Iterator[Server]:
 def test_a_servers_texts_are_this_processes_in_the_order_of_the_questions(server: Server, folder: Path) -> None:
     mine = Conductor.load(folder).write(CHATS)
     assert len(set(mine)) > len(CHATS) // 2
-    assert load_conductor(folder, f"{server.url}/v1").write(CHATS) == mine
-    assert load_conductor(folder, server.url).write([]) == []
+    assert load_conductor(folder, WORKSPACE, f"{server.url}/v1").write(CHATS) == mine
+    assert load_conductor(folder, WORKSPACE, server.url).write([]) == []
 
 
 def test_every_setting_is_sent_and_each_question_has_draws_of_its_own(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "of a test")
-    conductor = load_conductor(folder, server.url)
+    conductor = load_conductor(folder, WORKSPACE, server.url)
     for seed in (1, 1, 2):
         conductor.write(CHATS, temperature=0.7, seed=seed, max_tokens=4)
     first, again, other = ({tuple(row["prompt"]): row["seed"] for row in server.seen[n : n + 12]} for n in (0, 12, 24))
@@ -127,7 +128,7 @@ def test_every_setting_is_sent_and_each_question_has_draws_of_its_own(
 
 def test_the_shorter_of_two_contexts_holds(server: Server, folder: Path) -> None:
     with pytest.raises(PromptTooLongError) as caught:
-        load_conductor(folder, server.url).write([CHATS[0], [{"role": "user", "content": "7" * 90}]])
+        load_conductor(folder, WORKSPACE, server.url).write([CHATS[0], [{"role": "user", "content": "7" * 90}]])
     assert (caught.value.index, caught.value.limit) == (1, 80 - COMPLETION)
     assert server.seen == []
 
@@ -136,7 +137,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_gone_is_named(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    conductor = load_conductor(folder, server.url)
+    conductor = load_conductor(folder, WORKSPACE, server.url)
     server.refusals = ATTEMPTS - 1
     assert len(conductor.write(CHATS[:1])) == 1
     server.refusals, server.status = 1, 400
@@ -158,14 +159,14 @@ def test_whoever_cannot_write_is_named_with_field_and_remedy(
     shutil.copytree(folder, other)
     refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, and not policy test-other.*--served-model-name"
     with pytest.raises(ConfigError, match=refusal):
-        load_conductor(other, server.url)
+        load_conductor(other, WORKSPACE, server.url)
     server.shutdown()
     server.server_close()
     with pytest.raises(ConfigError, match=f"evaluation.writer: {server.url}: no vLLM server answers.*vllm serve"):
-        load_conductor(folder, server.url)
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r"evaluation.writer: is vllm, which is not installed.*\[gpu\]"):
-        load_conductor(folder, VLLM)
+        load_conductor(folder, WORKSPACE, server.url)
+    monkeypatch.delenv("PODIUM_VLLM_PYTHON", raising=False)
+    with pytest.raises(ConfigError, match=r"no environment with vLLM.*make vllm-local"):
+        load_conductor(folder, Workspace(tmp_path), VLLM)
 
 
 def test_a_champion_is_written_for_by_whom_the_environment_names(

@@ -22,10 +22,10 @@ from typing import Any
 import psutil
 import pytest
 
-from ops.config import Pool, Worker
+from ops.config import Pool, Serve, Worker
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import command, is_up, serving
+from ops.local_models.vllm_server import command, is_up, serving, serving_model
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
@@ -35,7 +35,7 @@ STAND_IN = """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as vLLM: it does not inherit that its parent ignores the signal
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     options = dict(zip(sys.argv[3::2], sys.argv[4::2]))
-    print("asked to serve", options["--model"], flush=True)
+    print("asked to serve", options["--model"], *sys.argv, flush=True)
     if options["--model"] == "broken":
         sys.exit("RuntimeError: this CPU lacks an instruction set")
     if options["--model"] == "slow":
@@ -105,6 +105,32 @@ def test_started_waited_for_and_stopped_with_its_engine(workspace: Workspace) ->
     assert not is_up(served.worker("small"))
     assert gone(engine)
     assert "asked to serve good" in (workspace.state / "vllm" / "small.log").read_text(encoding="utf-8")
+
+
+def test_a_policy_is_served_once_at_a_free_port_by_every_gpu(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'GPU 0: one'\necho 'GPU 1: two'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    settings = Serve(model_path="policy", dtype="float32", args=("--max-model-len", "-1"))
+    with serving_model("recipe-abc", settings, workspace) as url:
+        with serving_model("recipe-abc", settings, workspace) as again:
+            assert again == url
+        worker = Worker(name="recipe-abc", model="hosted_vllm/recipe-abc", api_base=url)
+        assert is_up(worker), "the other user has left"
+    assert not is_up(worker)
+    [engine] = engines(workspace)
+    assert gone(engine)
+    log = (workspace.state / "vllm" / "recipe-abc.log").read_text(encoding="utf-8")
+    assert "--data-parallel-size 2 --max-model-len -1" in log
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with serving_model("recipe-abc", settings, workspace):
+        pass
+    assert "--data-parallel-size 1 " in (workspace.state / "vllm" / "recipe-abc.log").read_text(encoding="utf-8")
 
 
 def test_an_error_in_the_block_stops_it_as_well(workspace: Workspace) -> None:

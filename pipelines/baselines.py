@@ -20,19 +20,11 @@ from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
 from ops.workers.pricing import at_prices
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 
-FILE = Path("docs") / "evaluation.md"
-MARK = "<!-- made by `podium baselines` -->"
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)
 """Workers of the pools for which calls are told."""
-
-
-def write_registry(workspace: Workspace) -> Path:
-    """What the registry says of each baseline, into docs/evaluation.md. Raises `DataError` without the marks."""
-    write_between(workspace.root / FILE, MARK, registry_table())
-    return FILE
 
 
 def registry_table() -> str:
@@ -53,7 +45,7 @@ def _cells(entry: Baseline) -> tuple[str, ...]:
 
 
 def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
-    """Let the recipe's baselines answer, where they have not, and write what they score into docs/evaluation.md.
+    """Let the recipe's baselines answer, where they have not, and write what they score into docs/reference.
 
     Needs a mix whose problems the workers have answered. Raises `PodiumError`.
     """
@@ -66,8 +58,8 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> 
     answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
     names = setup.recipe.evaluation.baselines
     made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
-    write_between(workspace.root / FILE, SCORES_MARK, scores_table(made, asked))
-    return FILE
+    write_between(workspace.root / MEASUREMENTS, SCORES_MARK, scores_table(made, asked))
+    return MEASUREMENTS
 
 
 def scores_table(

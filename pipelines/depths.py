@@ -1,4 +1,4 @@
-"""What rounds add: a Conductor at each depth, before and after the recursive stage, as a table in docs/results.md."""
+"""What rounds add: a Conductor at each depth, before and after the recursive stage, into docs/reference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from ops.core.workspace import Workspace
 from ops.evaluation.experiment_report import markdown
 from ops.evaluation.report import Columns
 from ops.stages.depths import NAME, check
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.run import live, materialize
 
-FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `podium depths` -->"
 HEAD = ["recipe", "the stage", "rounds after the first", "in-domain, %", "minus none, points", "unseen, %",
         "minus none, points", "calls a question", "USD a question", "kept, %", "the rounds end by, %"]  # fmt: skip
@@ -30,5 +29,5 @@ def write_table(workspace: Workspace, recipe: str, seed: int, deepest: int, per_
     live(workspace, recipe, seed)
     materialize(workspace, recipe, seed, [NAME], {NAME: extent.model_dump(exclude_none=True)})
     lines: list[list[str | int | float]] = [[recipe, *row] for row in measured(podium, extent).summary.rows]
-    write_between(workspace.root / FILE, MARK, markdown(Columns(HEAD, lines)))
-    return FILE
+    write_between(workspace.root / MEASUREMENTS, MARK, markdown(Columns(HEAD, lines)))
+    return MEASUREMENTS

@@ -1,4 +1,4 @@
-"""Experiments by name: those on a trained policy, and those that train anew, as tables in docs/results.md."""
+"""Experiments by name: those on a trained policy, and those that train anew, into docs/reference."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from ops.evaluation.experiment_report import markdown
 from ops.evaluation.stored_experiments import stored_findings
 from ops.stages.experiments import asked
 from pipelines import ablations
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.run import materialize
 
-FILE = ablations.FILE
 MARK = "<!-- made by `podium experiments` -->"
 """Round the tables of what trains nothing."""
 RETRAINED = "<!-- made by `podium experiments` that train -->"
@@ -30,7 +29,7 @@ RETRAINED = "<!-- made by `podium experiments` that train -->"
 
 def write_tables(workspace: Workspace, names: Sequence[str], recipe: str, seed: int | None) -> Path:
     """Run the experiments of these names (those that train nothing, where none is named) and write what they came to
-    between their marks in docs/results.md, beside what was run on the same policy before.
+    between their marks in docs/reference/measurements.md, beside what was run on the same policy before.
 
     Raises `PodiumError` for an unknown name, before anything is run, and as the experiments do.
     """
@@ -46,7 +45,7 @@ def write_tables(workspace: Workspace, names: Sequence[str], recipe: str, seed: 
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
     if chosen := [name for name in EXPERIMENTS if name in (names or EXPERIMENTS)]:
         materialize(workspace, recipe, seed, chosen)
-        write_between(workspace.root / FILE, MARK, _text(podium))
+        write_between(workspace.root / MEASUREMENTS, MARK, _text(podium))
     if retrained:
         own_seed = podium.load().recipe.seed
 
@@ -54,7 +53,7 @@ def write_tables(workspace: Workspace, names: Sequence[str], recipe: str, seed: 
             materialize(workspace, recipe, own_seed, [asset_name(name)])
 
         ablations.write_table(workspace, retrained, [own_seed], FILE_OF_CHANGES, RETRAINED, train)
-    return FILE
+    return MEASUREMENTS
 
 
 def _text(podium: Podium) -> str:

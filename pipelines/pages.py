@@ -1,4 +1,4 @@
-"""Pages of `docs/` whose tables a command writes between two equal marks."""
+"""Pages of `docs/` in which a command replaces the text between two equal marks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 
+MEASUREMENTS = Path("docs") / "reference" / "measurements.md"
+"""The page of every measured table."""
+
 
 def write_between(file: Path, mark: str, text: str) -> None:
-    """Replace what stands between the two lines `mark` of a page by `text`, in one step.
+    """Replace the text between the two lines `mark` of a page, atomically.
 
-    A page that does not exist becomes one of that table. Raises `DataError` when the page does not hold the mark
-    twice: nothing is appended at a guess.
+    Create a page that does not exist. Raises `DataError` when the page does not hold the mark exactly twice.
     """
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

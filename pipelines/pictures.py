@@ -1,6 +1,6 @@
-"""The pictures of docs/workflow.md: three workflows, one of them run.
+"""Draw the pictures in docs/images: the README's two diagrams, and three workflows of which one is executed.
 
-The responses of the third were written for the page; everything else in the pictures is what the code makes of it.
+The workers' responses are written here; everything else in the pictures is what the code makes of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
+from pipelines.diagrams import pipeline, question_way
 
 AGGREGATE = Workflow((
     Step(4, "Name the condition that the findings point to, and what threatens the patient first."),
@@ -37,10 +38,23 @@ RUN = Workflow((
     Step(5, "Guess the answer."),
     Step(0, "Multiply the two numbers.", (0,)),
 ))  # fmt: skip
-"""Fine-grained access: the last step does not see the guess, so nobody needs it."""
+"""Fine-grained access: the last step does not see the guess, so the guess is not asked for."""
 
 QUESTION = "What is the product of the atomic numbers of iron and copper?"
 NAMES = ("algebraist", "librarian", "analyst", "programmer", "editor", "guesser")
+WAY = Workflow((
+    Step(1, "Look up iron's number."),
+    Step(2, "Look up copper's number."),
+    Step(0, "Multiply the two numbers.", "all"),
+))  # fmt: skip
+"""Two independent steps, and one that sees both: the README's diagram."""
+WAY_QUESTION = "What is the product of the atomic numbers of iron and copper?"
+WAY_NAMES = ("algebraist", "librarian", "scholar")
+WAY_SAID = {
+    "librarian": ("Iron has the number 26.", 0.0004, 0.6),
+    "scholar": ("Copper has the number 29.", 0.0004, 0.7),
+    "algebraist": ("Answer: 754", 0.0009, 0.8),
+}
 SAID = {"librarian": ("Iron has 26, copper has 29.", 0.0004, 0.6), "algebraist": ("Answer: 754", 0.0009, 0.8)}
 
 
@@ -62,11 +76,17 @@ def traced() -> Trace:
 
 
 def draw(folder: Path) -> list[Path]:
-    """Write the three pictures; gives their files."""
-    runs = {"workflow-aggregate": AGGREGATE, "workflow-tree": TREE, "workflow-run": traced()}
+    """Write the pictures; returns their files."""
+    offered = [Worker(name=name, model=f"local/{name}") for name in WAY_NAMES]
+    way = asyncio.run(execute(WAY, WAY_QUESTION, Team(offered, Script(WAY_SAID))))
+    pictures = {
+        "question": question_way(way),
+        "pipeline": pipeline(),
+        "workflow-aggregate": render(AGGREGATE, "svg"),
+        "workflow-run": render(traced(), "svg"),
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, run in runs.items():
-        files.append(folder / f"{name}.svg")
-        files[-1].write_text(render(run, "svg"), encoding="utf-8")
-    return files
+    files = {folder / f"{name}.svg": picture for name, picture in pictures.items()}
+    for file, picture in files.items():
+        file.write_text(picture, encoding="utf-8")
+    return list(files)

@@ -6,17 +6,15 @@ from pathlib import Path
 
 from assets.reports import PAGE, asset_name, evidence_of, publish
 from assets.resources import Podium
+from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.evaluation.experiment import EXPERIMENTS
 from ops.reports.exhibit import EXHIBITS
 from ops.reports.made import make, report_file
 from ops.reports.markdown import markdown
-from pipelines.pages import write_between
 from pipelines.run import live, materialize
 
 RECIPE = "reproduction"
-FILE = Path("docs") / "reproduction.md"
-MARK = "<!-- made by `make reproduce` -->"
 
 
 def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
@@ -28,14 +26,16 @@ def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> 
 
 
 def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Path]:
-    """Live the recipe, run the experiments on its policy, make every exhibit; its HTML and its page of the docs.
+    """Run the recipe, the experiments on its policy and every exhibit; returns the HTML report and the same tables in
+    Markdown, beside it.
 
-    Each part keeps what it has done, so that a run that was cut short goes on and a second one asks nobody. Raises
-    `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+    Each part keeps its results: an interrupted run continues, and a second one makes no call. Raises `PodiumError`, and
+    `KeyboardInterrupt` after Ctrl-C.
     """
     live(workspace, RECIPE, seed)
     materialize(workspace, RECIPE, seed, list(EXPERIMENTS))
     materialize(workspace, RECIPE, seed, [*map(asset_name, EXHIBITS.values()), PAGE])
     evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
-    write_between(workspace.root / FILE, MARK, markdown(evidence, make(evidence)))
-    return report_file(workspace, evidence.about), FILE
+    page = report_file(workspace, evidence.about)
+    write_text(table := page.with_suffix(".md"), markdown(evidence, make(evidence)))
+    return page, table

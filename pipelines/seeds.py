@@ -29,10 +29,9 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import RunResult, read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.run import live
 
-FILE = Path("docs") / "results.md"
 MARK = "<!-- made by `make seeds` -->"
 SAMPLED = 1.0
 """The temperature at which policies are read beside greedily: what they write as they are."""
@@ -62,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
-    """Run every seed and write the tables between their marks in docs/results.md. Raises `PodiumError`."""
+    """Run every seed and write the tables into docs/reference/measurements.md. Raises `PodiumError`."""
     outcomes: list[Outcome] = []
     others: dict[str, Score] = {}
     for seed in seeds:
@@ -73,8 +72,8 @@ def write_table(workspace: Workspace, seeds: Sequence[int]) -> Path:
         outcomes.append(measured(setup, run_folder(podium)))
         families = {problem.key: problem.subject for problem in questions(setup)}
         text = "\n".join((_tables(outcomes, others), _profile(outcomes), _by_family(outcomes, families)))
-        write_between(workspace.root / FILE, MARK, text)
-    return FILE
+        write_between(workspace.root / MEASUREMENTS, MARK, text)
+    return MEASUREMENTS
 
 
 def beyond_its_life(setup: Setup) -> Setup:

@@ -1,4 +1,4 @@
-"""What a Conductor does with parts of its pool, before and after the adaptive stage, as a table in docs/training.md."""
+"""What a Conductor does with parts of its pool, before and after the adaptive stage, into docs/reference."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from ops.core.workspace import Workspace
 from ops.evaluation.experiment_report import markdown
 from ops.evaluation.report import Columns
 from ops.stages.subsets import NAME, check
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.run import live, materialize
 
-FILE = Path("docs") / "training.md"
 MARK = "<!-- made by `podium subsets` -->"
 HEAD = ["recipe", "on offer", "parts", "before the stage, %", "valid, %", "after it, %", "valid, %",
         "the stage adds, points", "best of them alone, %"]  # fmt: skip
@@ -34,5 +33,5 @@ def write_table(workspace: Workspace, recipes: Sequence[str], seed: int, samplin
         live(workspace, recipe, seed)
         materialize(workspace, recipe, seed, [NAME], {NAME: sampling.model_dump()})
         lines += [[recipe, *row] for row in measured(podium, sampling).summary.rows]
-        write_between(workspace.root / FILE, MARK, markdown(Columns(HEAD, lines)))
-    return FILE
+        write_between(workspace.root / MEASUREMENTS, MARK, markdown(Columns(HEAD, lines)))
+    return MEASUREMENTS

@@ -51,7 +51,7 @@ class Evaluation(Settings):
     scores are the policy's, whatever wrote."""
     baselines: tuple[str, ...] | None = None
     """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: the best
-    worker, a random one and the oracle, which cost nothing more (docs/evaluation.md)."""
+    worker, a random one and the oracle, which cost nothing more (docs/reference/baselines.md)."""
 
     @field_validator("writer")
     @classmethod

@@ -31,8 +31,8 @@ def report(recipe: str, seed: int | None) -> None:
 def reproduce(seed: int | None) -> None:
     """Measure the miniature against every baseline.
 
-    Runs the recipe reproduction, its experiments and its report; the tables go into docs/reproduction.md. What was
-    done before is not done again.
+    Runs the recipe reproduction, its experiments and its report; the tables are written beside the report, in
+    .podium/reports. What was done before is not done again.
     """
     from pipelines.quiet import quiet
 

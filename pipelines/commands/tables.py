@@ -13,7 +13,7 @@ from pipelines.commands.options import SEED, recipe_option, seed_option
 def seeds(seeds: tuple[int, ...]) -> None:
     """Run the quickstart on several seeds, as a table.
 
-    SEEDS are 1 2 3 4 5 when none is named. The table goes into docs/results.md.
+    SEEDS are 1 2 3 4 5 when none is named. The table goes into docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
@@ -29,7 +29,8 @@ def seeds(seeds: tuple[int, ...]) -> None:
 def ablations(changes: tuple[str, ...], seeds: tuple[int, ...]) -> None:
     """Train with one thing changed at a time, as a table.
 
-    CHANGES are names in config/ablations.yaml, all of them when none is named. The table goes into docs/results.md.
+    CHANGES are names in config/ablations.yaml, all of them when none is named. The table goes into
+    docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
@@ -48,7 +49,7 @@ def experiments(names: tuple[str, ...], recipe: str, seed: int | None) -> None:
 
     NAMES are files of ops/evaluation/experiments, which train nothing and need a policy that was trained and scored
     (`podium run`); all of them when none is named. Or names in config/experiments.yaml, each of which is trained anew.
-    What was run before is not run again. The tables go into docs/results.md.
+    What was run before is not run again. The tables go into docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
@@ -69,7 +70,7 @@ def subsets(recipes: tuple[str, ...], seed: int, per_size: int, questions: int, 
     """Hold Conductors to parts of their pool, as a table.
 
     RECIPES have an adaptive section; adaptive and adaptive-cards when none is named. What was run before is not run
-    again. The table goes into docs/training.md.
+    again. The table goes into docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
@@ -90,7 +91,7 @@ def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
     """Let a Conductor go on from its own answers, as a table.
 
     RECIPE has a recursive section. Its policies before and after that stage are read at every depth. What was run
-    before is not run again. The table goes into docs/results.md.
+    before is not run again. The table goes into docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
@@ -106,14 +107,14 @@ def depths(recipe: str, seed: int, deepest: int, questions: int | None) -> None:
 def baselines(recipe: str | None, seed: int | None) -> None:
     """List what the Conductor is measured against, as a table.
 
-    What is scored needs a training mix and its responses (`podium run`). The tables go into docs/evaluation.md.
+    `--score` needs a training mix and its responses (`podium run`), and writes into docs/reference/measurements.md.
     """
     from pipelines.quiet import quiet
 
     quiet()
-    from pipelines.baselines import write_registry, write_scores
+    from pipelines.baselines import registry_table, write_scores
 
-    page = write_registry(Workspace.find())
-    if recipe is not None:
-        page = write_scores(Workspace.find(), recipe, seed)
-    click.echo(f"written to {page}")
+    if recipe is None:
+        click.echo(registry_table(), nl=False)
+    else:
+        click.echo(f"written to {write_scores(Workspace.find(), recipe, seed)}")

@@ -1,4 +1,4 @@
-"""`podium workflow`: a workflow as a person reads it, and the pictures of docs/workflow.md."""
+"""`podium workflow`: a workflow as a person reads it, and the pictures in docs/images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def render(file: TextIO, form: str, pool: str) -> None:
     names = load_pool(workspace_or_defaults().config, pool).names
     parsed = parse(file.read(), offered=len(names), access="fine_grained")
     if parsed.workflow is None:
-        remedy = "Write model_id, subtasks and access_list as docs/workflow.md says"
+        remedy = "Write model_id, subtasks and access_list as docs/method.md says"
         raise DataError(file.name, str(parsed.failure), parsed.detail, remedy)
     click.echo(render(parsed.workflow, cast("Format", form), names))
 
@@ -46,7 +46,7 @@ def render(file: TextIO, form: str, pool: str) -> None:
 @workflow.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="docs/images")
 def pictures(folder: Path) -> None:
-    """Draw the pictures of docs/workflow.md into FOLDER."""
+    """Draw the pictures in docs/images into FOLDER."""
     from pipelines.pictures import draw
 
     for file in draw(folder):

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.forms`, what `make forms` calls: the corpus of forms, as a table in docs/quality.md."""
+"""`python -m tests.bench.forms`, what `make forms` calls: the corpus of forms, into docs/reference."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import psutil
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
 from tests.unit.grading.forms import Form, load, wrapped, wrappings
 
-FILE = Path("docs") / "quality.md"
 MARK = "<!-- made by `make forms` -->"
 ROWS = Path("..") / "shared" / "benchmarks"
 PROBLEMS = sized(180, 6)
@@ -171,8 +170,8 @@ def main() -> int:
         text += f"\n\n{real_report(file)}"
     else:
         print(f"no real problems at {file}: their table is left out")
-    write_between(root / FILE, MARK, text)
-    print(f"{text}\nwritten to {FILE}")
+    write_between(root / MEASUREMENTS, MARK, text)
+    print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`make gold` calls `python -m tests.bench.gold`: gold answers of the real rows, as a table in docs/quality.md."""
+"""`make gold` calls `python -m tests.bench.gold`: gold answers of the real rows, into docs/reference."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from ops.quality.gold import grade_gold
 from ops.quality.report import Golds, gold_report
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 
-FILE = Path("docs") / "quality.md"
 MARK = "<!-- made by `make gold` -->"
 ROWS = Path("..") / "shared" / "benchmarks"
 
@@ -73,8 +72,8 @@ def main() -> int:
         print(f"grading {name} …", flush=True)
         sets[name] = grade_set(folder, name)
     text = gold_report(sets, isolation())
-    write_between(root / FILE, MARK, text)
-    print(f"{text}\nwritten to {FILE}")
+    write_between(root / MEASUREMENTS, MARK, text)
+    print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 
 

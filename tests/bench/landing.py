@@ -31,9 +31,8 @@ from ops.miniature.provider import tokens
 from ops.miniature.reading import read
 from ops.miniature.tools import TOOLS
 from ops.workflow.execution import worker_messages
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 
-DOC = Path("docs") / "miniature.md"
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
 POOL = load_pool(Workspace.find().config, "quickstart")
 PER_FAMILY = 25
@@ -197,8 +196,8 @@ def main() -> int:
     made = {"landing": (MARK, tables), "traced": (TRACED, traced)}
     for name in sys.argv[1:] or made:
         mark, table = made[name]
-        write_between(Workspace.find().root / DOC, mark, table())
-        print(f"{DOC}: {name} written")
+        write_between(Workspace.find().root / MEASUREMENTS, mark, table())
+        print(f"{MEASUREMENTS}: {name} written")
     return 0
 
 

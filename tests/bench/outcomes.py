@@ -1,4 +1,4 @@
-"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/precaching.md.
+"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/reference.
 
 They lie in `../shared`, which a user's machine has not: then this says so and ends.
 """
@@ -28,7 +28,7 @@ from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from tests.loading import sound_problems
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,6 @@ SHARED = ROOT.parent / "shared"
 MATRIX = SHARED / "outcomes" / "livecodebench_leaderboard_2024-02.json.gz"
 O1 = SHARED / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
 STATEMENTS = "benchmarks/livecodebench_v1.jsonl.gz"
-FILE = ROOT / "docs" / "precaching.md"
 MARK = "<!-- made by `python -m tests.bench.outcomes` -->"
 SAMPLES = 10
 """The matrix gives pass@1 in tenths: ten samples a question."""
@@ -164,8 +163,8 @@ def main() -> int:
         print(f"{MATRIX.parent.name}/ is not beside the project: nothing to do")
         return 0
     text = report(matrix_rows(), replayed_verdicts())
-    write_between(FILE, MARK, text)
-    print(f"{text}\nwritten to {FILE.relative_to(ROOT)}")
+    write_between(ROOT / MEASUREMENTS, MARK, text)
+    print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.bench.pretrained` (`make pretrained`): what `podium train smollm2` made of a language model.
 
 Greedy, on the evaluation questions: the base model as it is (with the recipe's prompt, and with the one that explains
-the grammar and shows examples), after its cold start, after GRPO; and what the training took. Into docs/results.md.
+the grammar and shows examples), after its cold start, after GRPO; and what the training took. Into docs/reference.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import Lesson
 from ops.training.run.plan import RunResult, read_curve
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 
-DOC, MARK = Path("docs") / "results.md", "<!-- made by `make pretrained` -->"
+MARK = "<!-- made by `make pretrained` -->"
 UNTRAINED, EXPLAINED = 30, 10
 """Questions of a benchmark that the base model is asked, without and with the long prompt: it writes to the limit."""
 THINKING = 256
@@ -64,7 +64,7 @@ def main() -> int:
         "Conductor": _read(setup, folder / "policy"),
     }
     parts = (_scores(systems), _steps(read_curve(folder)), _facts(lesson, trained))
-    write_between(workspace.root / DOC, MARK, "\n".join(parts))
+    write_between(workspace.root / MEASUREMENTS, MARK, "\n".join(parts))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.real_rows` (`make real-rows`): a real language model on real rows, into docs/results.md.
+"""`python -m tests.bench.real_rows` (`make real-rows`): a real language model on real rows, into docs/reference.
 
 SmolLM2-135M-Instruct, the pool `local-llm`'s own, behind vLLM on this machine: asked alone, as precaching asks, through
 the client and the checkout's response cache; graded as everything is.
@@ -30,9 +30,9 @@ from ops.precaching.opening import open_client
 from ops.precaching.precache import precache
 from ops.quality.gold import grade_gold
 from ops.workers.client import WorkerClient
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 
-DOC, MARK = Path("docs") / "results.md", "<!-- made by `make real-rows` -->"
+MARK = "<!-- made by `make real-rows` -->"
 ROWS = Path("..") / "shared" / "benchmarks"
 POOL, WORKER = "local-llm", "smollm2-135m"
 QUESTIONS, SAMPLES = 100, 3
@@ -141,8 +141,8 @@ def main() -> int:
     with serving(pool, workspace):
         sets = {name: ask(own, pool.worker(WORKER), client) for name, own in asked.items()}
     text = table(sets, pool.worker(WORKER))
-    write_between(workspace.root / DOC, MARK, text)
-    print(f"{text}\nwritten to {DOC}")
+    write_between(workspace.root / MEASUREMENTS, MARK, text)
+    print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 
 

@@ -28,10 +28,9 @@ from ops.core.workspace import Workspace
 from ops.curation.mix import choose_in_domain
 from ops.curation.selector import Evidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
 
-DOC = Path("docs") / "curation.md"
 MARK = "<!-- made by `make selectors` -->"
 OUTCOMES = Path("outcomes") / "livecodebench_leaderboard_2024-02.json.gz"
 SAMPLES = 10
@@ -237,12 +236,12 @@ def tables(outcomes: Outcomes) -> str:
 
 
 def main() -> int:
-    """Write the tables between their marks in docs/curation.md. Returns the exit status."""
+    """Write the tables between their marks in docs/reference. Returns the exit status."""
     if not (shared() / OUTCOMES).is_file():
         print(f"no outcomes at {shared() / OUTCOMES}: the tables stay as they are", file=sys.stderr)
         return 1
-    write_between(Workspace.find().root / DOC, MARK, tables(load(shared())))
-    print(f"written to {DOC}")
+    write_between(Workspace.find().root / MEASUREMENTS, MARK, tables(load(shared())))
+    print(f"written to {MEASUREMENTS}")
     return 0
 
 

@@ -1,6 +1,10 @@
-"""The definitions load, say what docs/architecture.md draws, and what they would launch is valid."""
+"""The definitions load, say what docs/extend.md draws, and what they would launch is valid."""
 
 from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -70,6 +74,16 @@ def defs() -> dg.Definitions:
 def graph(defs: dg.Definitions) -> dg.AssetGraph:
     dg.Definitions.validate_loadable(defs)
     return defs.resolve_asset_graph()
+
+
+def test_the_page_draws_edges_that_exist() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+    drawn = re.search(r"```mermaid\nflowchart LR\n(.*?)```", page, re.DOTALL)
+    assert drawn is not None
+    chains = [line.strip().split(" --> ") for line in drawn[1].splitlines()]
+    edges = {edge for chain in chains for edge in pairwise(chain)}
+    assert edges <= {(parent, asset) for asset, parents in DEPENDENCIES.items() for parent in parents}
+    assert {name for edge in edges for name in edge} == DEPENDENCIES.keys()
 
 
 def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> None:

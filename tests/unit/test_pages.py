@@ -1,17 +1,55 @@
-"""Tables that commands write into pages of docs/: between their marks, or nowhere."""
+"""README and docs: generated pages are current, links resolve, figures agree, examples are valid, prose is short."""
 
 from __future__ import annotations
 
+import ast
+import re
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
+import click
 import pytest
+import yaml
+from pydantic import BaseModel
 
+from ops.config import Pool, Recipe, load_recipe
 from ops.core.errors import DataError
-from pipelines.baselines import registry_table
-from pipelines.pages import write_between
+from pipelines import ablations, baselines, depths, experiments, seeds, subsets
+from pipelines.commands.main import podium
+from pipelines.pages import MEASUREMENTS, write_between
+from pipelines.reference import FILES, PLANNED, models_of, pages
 
 ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
+GENERATED = ROOT / MEASUREMENTS.parent
+BY_HAND = sorted((ROOT / "docs").glob("*.md"))
+OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mlflow/README.md")]
+EVERY_PAGE = [*OTHERS, *BY_HAND, *sorted(GENERATED.glob("*.md"))]
+FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((GENERATED / "figures.yaml").read_text(encoding="utf-8"))
+TAG = re.compile(r"<!--([a-z0-9_]+)-->|\[figure: ([a-z0-9_]+)\]")
+"""A figure's name behind its value: in a page, and in a comment of a configuration file."""
+DIALECT = (
+    r"\b(nobody|somebody|whoever|is told|foretel\w*|carried out|mends?|mended|so many|that is none|"
+    r"who (is|was|has|have) \w+|a life|lives)\b"
+)
+
+
+def relative(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def words(text: str) -> int:
+    """Without what no reader sees."""
+    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
+
+
+# ── tables between marks ─────────────────────────────────────────────────────────
 
 
 def test_only_what_stands_between_the_marks_changes(tmp_path: Path) -> None:
@@ -31,29 +69,195 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
     assert page.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize(
-    ("page", "command"),
-    [
-        ("results", "make seeds"),
-        ("results", "make ablations"),
-        ("results", "podium depths"),
-        ("results", "make pretrained"),
-        ("results", "make real-rows"),
-        ("training", "podium subsets"),
-        ("evaluation", "podium baselines"),
-        ("evaluation", "podium baselines --score reproduction"),
-        ("quality", "make gold"),
-        ("curation", "make selectors"),
-        ("planning", "make plans"),
-        ("plans", "make plans"),
-        ("precaching", "python -m tests.bench.outcomes"),
-    ],
-)
-def test_the_pages_have_the_marks_that_their_commands_look_for(page: str, command: str) -> None:
-    assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").count(f"<!-- made by `{command}` -->") == 2
+def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
+    text = read(ROOT / MEASUREMENTS)
+    named = [seeds.MARK, ablations.MARK, depths.MARK, subsets.MARK, experiments.MARK, experiments.RETRAINED]
+    named.append(baselines.SCORES_MARK)
+    for file in (ROOT / "tests" / "bench").glob("*.py"):
+        named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
+    assert len(named) > 12
+    assert {mark: text.count(mark) for mark in named} == dict.fromkeys(named, 2)
 
 
-def test_the_page_of_the_evaluation_tells_of_the_baselines_that_there_are() -> None:
-    """Where it fails: `podium baselines`."""
-    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    assert page.split("<!-- made by `podium baselines` -->")[1].strip() == registry_table().strip()
+# ── generated pages ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_generated_page_is_current(name: str) -> None:
+    assert read(GENERATED / name) == pages()[name](), f"docs/reference/{name}: run `make docs`"
+
+
+def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
+    listed = set(re.findall(r"^#?([A-Z][A-Z0-9_]+)=", read(ROOT / ".env.example"), re.MULTILINE))
+    internal = {"PODIUM_PARENT"}
+    strings = {
+        node.value
+        for folder in ("ops", "assets", "pipelines", "mlflow")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(read(file)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    read_by_code = {text for text in strings if re.fullmatch(r"PODIUM_[A-Z_]+", text)}
+    keys = {
+        worker["api_key_env"]
+        for file in (ROOT / "config" / "pools").glob("*.yaml")
+        for worker in yaml.safe_load(read(file))["workers"]
+        if worker.get("api_key_env")
+    }
+    assert read_by_code - internal | keys | {"HF_TOKEN"} <= listed
+
+
+def test_a_shipped_cap_covers_what_its_plan_expects() -> None:
+    rows = [line.split(" | ") for line in read(GENERATED / "plans.md").splitlines() if line.startswith("| `")]
+    assert len(rows) == len(PLANNED)
+    for row in rows:
+        expected, cap = (float(cell.replace(",", "")) for cell in row[5:7])
+        assert cap >= expected, row[0]
+
+
+# ── length and prose ─────────────────────────────────────────────────────────────
+
+
+def test_the_readme_has_800_words_and_the_pages_by_hand_18000() -> None:
+    assert words(read(ROOT / "README.md")) <= 800
+    assert sum(words(read(page)) for page in BY_HAND) <= 18_000
+
+
+@pytest.mark.parametrize("page", [*OTHERS, *BY_HAND], ids=relative)
+def test_a_page_is_in_plain_english(page: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`]*`", "", read(page), flags=re.DOTALL)
+    assert re.findall(rf".*{DIALECT}.*", prose, re.IGNORECASE) == []
+
+
+# ── links ────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", read(file), flags=re.DOTALL), re.MULTILINE):
+        text = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(text.replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=relative)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue
+        place, _, anchor = target.partition("#")
+        file = (page.parent / place).resolve() if place else page
+        assert file.exists(), f"{relative(page)}: {target}"
+        assert not anchor or anchor in anchors(file), f"{relative(page)}: {target}"
+
+
+@pytest.mark.parametrize("folder", ["ops", "assets", "pipelines", "mlflow", "config", "tests", "."])
+def test_every_page_that_code_names_exists(folder: str) -> None:
+    pattern = "**/*" if folder != "." else "*"
+    for file in sorted((ROOT / folder).glob(pattern)):
+        if file.suffix in {".py", ".yaml", ".toml", ".sql"} or file.name in {"Makefile", "Dockerfile", ".env.example"}:
+            for page in re.findall(r"(?<![\w/.])docs/[\w/-]+\.(?:md|yaml|svg)", read(file)):
+                assert (ROOT / page).is_file(), f"{relative(file)} names {page}"
+
+
+# ── figures ──────────────────────────────────────────────────────────────────────
+
+
+def plain(text: str) -> str:
+    return text.replace("−", "-").replace("\N{NO-BREAK SPACE}", " ")
+
+
+STATING = [*EVERY_PAGE, *sorted((ROOT / "config").rglob("*.yaml"))]
+
+
+def test_a_figure_is_stated_with_its_one_value() -> None:
+    used = set()
+    for file in STATING:
+        text = plain(read(file))
+        for tag in TAG.finditer(text):
+            name = tag[1] or tag[2]
+            assert name in FIGURES, f"{relative(file)}: no figure {name} in docs/reference/figures.yaml"
+            value = FIGURES[name]["value"]
+            before = text[: tag.start()].removesuffix(" " if tag[2] else "")
+            assert re.search(rf"(?<![\d.]){re.escape(value)}$", before), f"{relative(file)}: {name} is {value}"
+            used.add(name)
+    assert used == set(FIGURES), "a figure that no page states"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_no_measured_figure_goes_without_a_name(page: str) -> None:
+    assert re.findall(r"\d[\d.]* ± [\d.]+(?!<!--)(?![\d.])", plain(read(ROOT / page))) == []
+
+
+def test_every_figure_is_made_by_a_command_and_is_in_its_table() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", read(ROOT / "Makefile"), re.MULTILINE))
+    commands = set(podium.list_commands(click.Context(podium)))
+    tables = plain(read(ROOT / MEASUREMENTS))
+    for name, figure in FIGURES.items():
+        program, command, *_ = figure["command"].split()
+        assert command in {"make": targets, "podium": commands}[program], name
+        if figure.get("table"):
+            assert re.search(rf"(?<![\d.]){re.escape(figure['value'])}(?![\d.])", tables), f"{name}: not in its table"
+
+
+# ── statements ───────────────────────────────────────────────────────────────────
+
+
+def defaults(model: type[BaseModel]) -> dict[str, set[Any]]:
+    """Key → its numeric defaults, of all models below `model`."""
+    found: dict[str, set[Any]] = {}
+    waiting, seen = [model], set()
+    while waiting:
+        if (each := waiting.pop()) in seen:
+            continue
+        seen.add(each)
+        for name, field in each.model_fields.items():
+            if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+                found.setdefault(name, set()).add(float(field.default))
+            waiting += models_of(field.annotation)
+    return found
+
+
+def test_a_default_that_a_page_states_is_the_codes() -> None:
+    known: dict[str, set[Any]] = {}
+    for model in FILES.values():
+        for name, values in defaults(model).items():
+            known.setdefault(name, set()).update(values)
+    stated = [
+        (relative(page), name, float(value))
+        for page in [*OTHERS, *BY_HAND]
+        for name, value in re.findall(r"`(?:\w+\.)*(\w+)` \((\d+(?:\.\d+)?)[,;)]", read(page))
+        if name in known
+    ]
+    assert stated
+    assert [each for each in stated if each[2] not in known[each[1]]] == []
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=relative)
+def test_the_examples_of_configuration_are_valid(page: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", read(page), re.DOTALL)
+    copytree(ROOT / "config", config := tmp_path / "config")
+    for number, block in enumerate(blocks):
+        values = yaml.safe_load(block)
+        if "workers" in values:
+            Pool.of_file(values)
+            continue
+        recipe = {"base": "paper", "name": f"example-{number}", **values}
+        (config / "recipes" / f"example-{number}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        assert isinstance(load_recipe(config, f"example-{number}"), Recipe)
+
+
+def test_what_is_installed_is_called_by_its_name() -> None:
+    code = [path for name in ("ops", "pipelines", "assets") for path in (ROOT / name).rglob("*.py")]
+    for file in [*EVERY_PAGE, *code]:
+        assert not re.search(r"install[^\n]*['\" ]podium(\[|['\" ]|$)", read(file), re.MULTILINE), relative(file)
+
+
+def test_every_folder_of_tests_is_named() -> None:
+    page = read(ROOT / "docs" / "extend.md")
+    folders = [path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))]
+    assert len(folders) > 7
+    assert [name for name in folders if f"`{name}`" not in page] == []

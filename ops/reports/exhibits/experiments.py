@@ -41,6 +41,6 @@ def _absent(evidence: Evidence) -> list[list[str]]:
         if name not in evidence.experiments
     ]
     return here + [
-        [f"{name.replace('_', ' ')} (trains another policy)", f"podium experiments {name} (into docs/results.md)"]
+        [f"{name.replace('_', ' ')} (trains another policy)", f"podium experiments {name} (into docs/reference)"]
         for name in evidence.retrained
     ]

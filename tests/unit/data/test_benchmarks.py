@@ -19,7 +19,6 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from tests.unit.data.upstream import HUB_ROWS
 
-ROOT = Path(__file__).resolve().parents[3]
 SHORT = {"question": "Who?", "answer": "She", "grader": "text", "domain": "rlpr"}
 
 
@@ -136,21 +135,3 @@ def test_list_prints_what_each_benchmark_declares(
         assert f"Grader: {entry.grader}" in printed
     assert "confidential" in printed
     assert "99,842" in printed
-
-
-def test_the_documentation_says_what_the_benchmarks_declare() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    rows: dict[str, str] = {}
-    for line in page.splitlines():
-        if line.startswith("| `"):
-            rows[line.split("`")[1]] = rows.get(line.split("`")[1], "") + line
-    for name, entry in BENCHMARKS.items():
-        said = rows[name]
-        assert f"`{entry.hub.id}`" in said
-        assert entry.licence in said
-        assert f"| {entry.grader} |" in said
-        assert all(f"`{column}`" in said for column in entry.hub.columns)
-        for split, part in entry.hub.parts.items():
-            assert split in said
-            assert f"{part.config or 'default'}/{part.split}" in said
-            assert f" {part.rows:,}" in said

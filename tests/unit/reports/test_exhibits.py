@@ -182,7 +182,7 @@ def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Ev
     *_, absent, paper = tables(EXHIBITS["experiments"].show(replace(evidence, experiments={})))
     assert [row[1] for row in absent.rows] == [
         *(f"not run: podium experiments {name} --recipe quickstart --seed 1" for name in EXPERIMENTS),
-        "podium experiments without_subtasks (into docs/results.md)",
+        "podium experiments without_subtasks (into docs/reference)",
     ]
     assert paper.title == "Ablations: paper, its own setting"
     whole = tables(EXHIBITS["experiments"].show(evidence))

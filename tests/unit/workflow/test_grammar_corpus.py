@@ -78,7 +78,7 @@ def test_exact_form_that_the_policy_learns() -> None:
 
 
 def test_the_page_explains_every_reason_mode_and_shape() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "workflow.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "method.md").read_text(encoding="utf-8")
     for name in (*FormatFailure, *SHAPES, "binary", "fine_grained"):
         assert f"`{name}`" in page or f": {name}`" in page, name
     block = re.search(r"```python\n(.*?)```", page, re.DOTALL)

@@ -17,13 +17,12 @@ class Adaptive(Stage):
     """
 
     smallest: int = Field(default=1, ge=1)
-    """Workers of the smallest subset."""
+    """Workers in the smallest subset."""
     largest: int | None = Field(default=None, ge=1)
-    """Workers of the largest one; None: the whole pool. Every size between the two is as likely."""
+    """Workers in the largest subset; None: the whole pool. All sizes are equally likely."""
     reshuffle: bool = False
-    """False: a worker keeps the ordinal that the Conductor has learnt, and those that are left out are missing in the
-    list. True: the subset is numbered from 0, in an order of each question's own; then only cards can say who is who
-    (`prompting.cards`)."""
+    """False: workers keep their ordinals, and absent ones are missing from the list. True: the subset is numbered from
+    0 in random order, which needs worker descriptions (`prompting.cards`)."""
 
     @model_validator(mode="after")
     def _sizes_in_order(self) -> Self:

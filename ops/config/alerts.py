@@ -17,9 +17,9 @@ class Slack(Settings):
     """An incoming webhook of Slack, or of whatever takes its JSON (Mattermost, a relay of one's own)."""
 
     webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
-    """The environment variable that holds the webhook's URL, which is a secret: who has it can post."""
+    """The environment variable that holds the webhook's URL, which is a secret."""
     kinds: tuple[AlertKind, ...] = KINDS
-    """What is posted there."""
+    """Kinds of notices that are posted."""
 
 
 class Mail(Settings):
@@ -28,7 +28,7 @@ class Mail(Settings):
     host: str = Field(min_length=1)
     port: int = Field(default=587, ge=1, le=65535)
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """"none" sends everything in the clear: for a relay on this machine."""
+    """"none" sends in the clear: for a relay on this machine."""
     user: str | None = None
     """None: the server asks for no password."""
     password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
@@ -36,7 +36,7 @@ class Mail(Settings):
     sender: str = Field(min_length=3, pattern=r"^[^\s@]+@[^\s@]+$")
     to: tuple[str, ...] = Field(min_length=1)
     kinds: tuple[AlertKind, ...] = KINDS
-    """What is sent there."""
+    """Kinds of notices that are sent."""
 
     @model_validator(mode="after")
     def _a_password_is_not_sent_in_the_clear(self) -> Mail:
@@ -53,8 +53,8 @@ class Alerts(Settings):
     mail: Mail | None = None
     """None: nothing is sent."""
     timeout_s: float = Field(default=10.0, gt=0)
-    """For one attempt of a channel, in seconds."""
+    """Seconds for one attempt of a channel."""
     attempts: int = Field(default=3, ge=1)
-    """After a time-out, a lost connection, 429, 5xx; with pauses of a second and more between them."""
+    """Attempts after a time-out, a lost connection, 429 or 5xx, with pauses."""
     ui_url: str | None = None
-    """Where people open the Dagster UI, for the links in notices of its runs: `https://dagster.example.org`."""
+    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""

@@ -15,21 +15,21 @@ class BenchmarkSource(Settings):
 
     source: Literal["embedded", "file", "hub"] = "embedded"
     train_file: str | tuple[str, ...] | None = None
-    """A path from the project's root, or several (jsonl, csv, each also .gz; parquet), for `source: file`."""
+    """For `source: file`: a path from the project's root, or several (jsonl, csv, each also .gz; parquet)."""
     test_file: str | tuple[str, ...] | None = None
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
-    """The dataset's commit, for `source: hub`: a branch or a tag can move. Needed when the data is loaded."""
+    """For `source: hub`: the dataset's commit, since a branch or tag can move. Required when the data is loaded."""
     train_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
-    """Release to train on, for benchmarks that are keyed by release (LiveCodeBench); None: the paper's."""
+    """For benchmarks with releases (LiveCodeBench): the release to train on. None: the paper's."""
     test_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
     train: int | None = Field(default=None, ge=1)
-    """At most so many training candidates; None: all. Embedded families generate exactly so many."""
+    """Maximum number of training candidates; None: all. Embedded families generate exactly this many."""
     test: int | None = Field(default=None, ge=1)
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)
-    """Malformed rows are quarantined; a larger share of them in a split fails the load."""
+    """Malformed rows are quarantined; a larger share of a split fails the load."""
     max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
-    """Rows of a file or the hub whose gold answer, given as a worker would give it, their grader misses are left out
-    like malformed ones, up to this share of a split's. A larger share stays, and the check of gold answers blocks."""
+    """Rows from a file or the hub whose gold answer fails its own grader are quarantined, up to this share of a split.
+    A larger share stays in, and the check of gold answers blocks."""
 
     @model_validator(mode="after")
     def _file_needs_a_path(self) -> Self:
@@ -51,12 +51,12 @@ class Curation(Settings):
     shortlist_factor: float = Field(default=1.0, ge=1)
     """Candidates shortlisted (and precached) per place; more than 1 leaves the selector a choice."""
     selector: str = "signal"
-    """What is preferred: a file in `ops/curation/selectors`, which says what it goes by."""
+    """How problems are preferred: the name of a file in `ops/curation/selectors`."""
     rescued: float = Field(default=0.05, ge=0, lt=1)
-    """For the forecast: share of failing rollouts that a chain of workers rescues. An assumption; 0: no chains."""
+    """For the forecast: share of failing rollouts that a chain of workers rescues (an assumption; 0: none)."""
     near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
-    """Training candidates at least this similar (word 5-grams) to an evaluation question are removed, and light
-    rewordings of one too. 1: equal texts only, for questions that are templates filled with numbers."""
+    """Training candidates with at least this similarity (word 5-grams) to an evaluation question are removed, and light
+    rewordings too. 1: equal texts only, for templates filled with numbers."""
 
     @field_validator("selector")
     @classmethod

@@ -29,29 +29,29 @@ class Asked(Settings):
 
 class Evaluation(Settings):
     pool: PoolName | None = None
-    """Who answers: a pool `NAME` or `NAME:VARIANT` with the workers' names of the recipe's own, set otherwise (trained
-    with short answers, evaluated with long ones). None: the recipe's. In no policy's key."""
+    """Another pool or variant with the same workers' names that answers (trained with short answers, evaluated with
+    long ones). None: the recipe's. In no policy's key."""
     repeats: int = Field(default=1, ge=1)
     """Workflows written and executed per question (sample indices 0 … repeats-1)."""
     questions: int | None = Field(default=None, ge=1)
-    """Of each benchmark, at most: drawn by the questions alone, so that every system and every seed has the same, and
-    a larger number has those of a smaller one. None: all."""
+    """Maximum number of questions per benchmark, the same for every system and seed; a larger number contains a smaller
+    one's questions. None: all."""
     target_error: float | None = Field(default=None, gt=0, lt=0.5)
-    """A benchmark's standard error that is to be reached: as many questions as right or wrong needs at worst,
-    0.25 ÷ target_error², within `questions` and what there is. None: that is not asked for."""
+    """Standard error to reach per benchmark: 0.25 ÷ target_error² questions, within `questions` and what exists. None:
+    no target."""
     benchmarks: dict[str, Asked] = Field(default_factory=dict)
-    """Benchmark → what is otherwise there (`aime25: {repeats: 16}`)."""
+    """Benchmark → settings that differ there (`aime25: {repeats: 16}`)."""
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
     batch: int = Field(default=128, ge=1)
-    """Workflows written at once; workers answer those of one batch while the next is written."""
+    """Workflows written at once; workers answer one batch while the next is written."""
     writer: str = TRANSFORMERS
     """What writes them: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU (the `gpu`
     extra); or a vLLM server's URL, `http://HOST:PORT`, which serves the policy under its key. In no content key: the
     scores are the policy's, whatever wrote."""
     baselines: tuple[str, ...] | None = None
-    """Files in `ops/evaluation/baselines` that stand beside the Conductor, in the table's order; None: the best
-    worker, a random one and the oracle, which cost nothing more (docs/reference/baselines.md)."""
+    """Files in `ops/evaluation/baselines` to compare with, in the table's order (docs/reference/baselines.md). None:
+    best worker, random worker and oracle, which cost nothing more."""
 
     @field_validator("writer")
     @classmethod

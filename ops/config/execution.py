@@ -11,10 +11,10 @@ class Execution(Settings):
     """How a workflow is run."""
 
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds of a workflow's own work, along its longest chain of steps: waits for slots and limits do not count.
-    What takes longer is timed out, which is unscorable."""
+    """Maximum seconds of a workflow's own work along its longest chain, without waits for limits. Longer: timed out,
+    which is unscorable."""
     carried_tokens: int | None = Field(default=None, ge=16)
-    """Longest response, in tokens, that later steps are shown; longer ones lose their middle. None: whole."""
+    """Maximum tokens of a response that later steps see; longer ones lose their middle. None: whole."""
     traces: int = Field(default=2, ge=0)
     """Executions per benchmark whose traces an evaluation exports to MLflow."""
 

@@ -11,7 +11,7 @@ from ops.config.base import Settings
 
 
 class Grading(Settings):
-    """How programs that nobody has read are run."""
+    """How programs of unknown origin are run."""
 
     isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
     """The weakest wall that is accepted. "bubblewrap": where it does not work, no program is run.

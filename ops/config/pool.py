@@ -33,14 +33,14 @@ class LaterRates(Rates):
     """Rates that the provider has announced."""
 
     since: date
-    """The day (UTC) from which they hold."""
+    """The first day (UTC) of these rates."""
 
 
 class Price(Rates):
     """USD per million tokens, with what is announced to change."""
 
     later: tuple[LaterRates, ...] = ()
-    """By date, the earliest first."""
+    """Announced changes, earliest first."""
 
     @field_validator("later")
     @classmethod
@@ -84,51 +84,51 @@ class Worker(Settings):
     model: str = Field(min_length=1)
     """LiteLLM model string, `provider/model`. `local/…` names an embedded tool worker."""
     revision: str = ""
-    """Raise it when the model behind the same name has changed: it is part of every cache key."""
+    """Raise it when another model answers under the same name: it is part of every cache key."""
     model_in_replies: str | None = None
-    """What the endpoint calls the model in its replies, where that is not its own name (an alias, a deployment)."""
+    """The model's name in the endpoint's replies, if it differs (an alias, a deployment)."""
     api_base: str | None = None
     """Endpoint, for self-hosted models."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
-    """NAME of the environment variable that holds the key; never the key itself."""
+    """The NAME of the environment variable that holds the key; never the key itself."""
     temperature: float | None = Field(default=0.2, ge=0, le=2)
-    """None: do not send one (reasoning models that accept only their default)."""
+    """None: send none (reasoning models that accept only their default)."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int = Field(default=4096, ge=1)
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
     thinking_budget: int | None = Field(default=None, ge=0)
-    """Reasoning tokens, for the providers that take a number."""
+    """Reasoning tokens, for providers that take a number."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Passed to the provider as it stands (a vLLM server's `chat_template_kwargs`, say); never a key."""
+    """Passed to the provider unchanged (for example a vLLM server's `chat_template_kwargs`); never a key."""
     price: Price | None = None
-    """None: LiteLLM's own price table."""
+    """USD per million tokens. None: LiteLLM's price table."""
     concurrency: int = Field(default=16, ge=1)
-    """Calls in flight at once, at most: fewer for a while after a 429."""
+    """Maximum calls in flight; fewer for a while after a 429."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """Requests are spaced evenly, so that no minute sees more."""
+    """Maximum requests per minute, spaced evenly. None: no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Prompt and completion tokens together: estimated before a call, corrected after it."""
+    """Maximum prompt and completion tokens per minute: estimated before a call, corrected after it."""
     refuses_with: tuple[Annotated[str, Field(min_length=4)], ...] = ()
-    """Words in which this provider refuses a question's content with a 4xx, beside those that are known: any case."""
+    """Phrases by which this provider refuses content with a 4xx, in addition to the known ones; any case."""
     timeout_s: float = Field(default=120.0, gt=0)
-    """A whole call, from its first byte sent to its last one received."""
+    """Seconds for a whole call."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
-    """Until the connection stands."""
+    """Seconds to connect."""
     retries: int = Field(default=4, ge=0)
     """Further attempts after a transient failure (429, 5xx, connection)."""
     breaker_failures: int = Field(default=5, ge=1)
-    """After so many calls in a row without a response, each after all its retries, the worker rests …"""
+    """Consecutive failed calls, each after its retries, after which the worker rests."""
     breaker_rest_s: float = Field(default=30.0, gt=0)
-    """… so long: calls fail at once, until one is let through to see whether it is back."""
+    """Seconds of that rest: calls fail at once, then one is let through as a test."""
     latency_s: float | None = Field(default=None, ge=0)
-    """Declared latency of a worker that answers at once (tool workers); None: as measured."""
+    """Declared latency of a worker that answers at once (embedded tools). None: as measured."""
     serve: Serve | None = None
-    """For a model that Podium is to serve itself while it asks this worker; None: it is served already."""
+    """How Podium serves this worker's model with vLLM while assets ask it. None: it is served already."""
     tags: tuple[Tag, ...] = ()
     retired: date | None = None
-    """The day from which its provider answers no longer, where one is known. Responses of before stay good."""
+    """The day from which its provider no longer answers, if known. Earlier responses stay valid."""
 
     @field_validator("api_base")
     @classmethod

@@ -19,9 +19,9 @@ class Prompting(Settings):
     max_steps: int = Field(default=5, ge=1)
     access: Literal["binary", "fine_grained"] = "binary"
     subtasks: bool = Field(default=True, exclude_if=bool)  # younger than some policies: as it was, it changes no key
-    """Whether workers are told what the Conductor words for them; false: each is told only to solve the problem,
-    whatever stands in the list (an ablation of arXiv:2512.04388)."""
+    """Whether workers receive the Conductor's subtasks; false: every subtask is "Solve the problem." (an ablation of
+    arXiv:2512.04388)."""
     shuffle_ordinals: bool = True
-    """Whether the seed decides which worker is "Model 0": no prior about a worker's place."""
+    """Whether the seed decides which worker is "Model 0", so that a worker's position carries no prior."""
     cards: bool = False
-    """Whether each worker's measured strength by domain and price stand beside its ordinal."""
+    """Whether each worker's measured accuracy by domain and its price are shown beside its ordinal."""

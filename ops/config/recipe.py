@@ -29,8 +29,7 @@ class Recipe(Settings):
     name: Name
     description: str = ""
     trained_as: Name | None = None
-    """The recipe whose policies this one shares, for one that only evaluates otherwise: policies and runs carry its
-    name. What was trained otherwise is another policy in any case. None: its own."""
+    """For a recipe that only evaluates differently: the recipe whose policies it uses. None: its own."""
     seed: Seed = 0
     pool: PoolName
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants."""
@@ -38,20 +37,20 @@ class Recipe(Settings):
     curation: Curation = Curation()
     precaching: Precaching = Precaching()
     replay: Replay | None = None
-    """None: workers are asked. Else a rehearsal at no cost (see `Replay`)."""
+    """Answer every call from recorded responses, at no cost. None: call the workers."""
     prompting: Prompting = Prompting()
     execution: Execution = Execution()
     policy: ScratchPolicy | PretrainedPolicy = Field(discriminator="kind")
     cold_start: ColdStart | None = None
-    """None: the base model writes the grammar already (a pretrained one, shown few-shots)."""
+    """None: the base model already writes the grammar (a pretrained one with few-shot examples)."""
     generation: Generation = Generation()
     grpo: Grpo = Grpo()
     adaptive: Adaptive | None = None
-    """None: the Conductor is trained with its whole pool on offer, and that is all."""
+    """A stage of GRPO on random subsets of the pool. None: the whole pool is always offered."""
     recursive: Recursive | None = None
-    """None: the Conductor writes one workflow for a question, and that is all."""
+    """A stage of GRPO with second rounds. None: one workflow per question."""
     fine_tune: Stage = Stage()
-    """When the pool has changed: the recipe's last stage of training once more, from the champion."""
+    """The last training stage once more, from the champion, after the pool has changed."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()

@@ -15,12 +15,11 @@ class RoundLimits(Settings):
     """What bounds a Conductor's rounds where it is evaluated or served (Section 3.2 of arXiv:2512.04388)."""
 
     rounds: int = Field(default=1, ge=0)
-    """At most so many after the first; 0: none."""
+    """Maximum number of rounds after the first."""
     calls_ratio: float = Field(default=2.0, ge=1)
-    """All rounds of a set of questions together make at most so many times the calls of their first rounds. One
-    question may take more where others keep their answers."""
+    """All rounds of a set of questions together make at most this many times the calls of their first rounds."""
     answer_tokens: int | None = Field(default=None, ge=16)
-    """Longest final response, in tokens, that the Conductor is shown; longer ones lose their middle. None: whole."""
+    """Maximum tokens of the final response that the Conductor sees; longer ones lose their middle. None: whole."""
 
 
 class Recursive(Stage):
@@ -30,13 +29,13 @@ class Recursive(Stage):
     """
 
     gamma: float = Field(default=0.25, ge=0, le=1)
-    """Discount: what the second round's outcome weighs in the reward of the first. 0: nothing."""
+    """Weight of the second round's outcome in the reward of the first."""
     benchmarks: tuple[str, ...] | None = None
-    """Benchmarks of the mix whose problems are asked; None: all of it."""
+    """Benchmarks of the mix whose problems are used. None: all."""
     per_benchmark: int | None = Field(default=None, ge=1)
-    """At most so many problems of each, drawn by the recipe's seed; None: all of them."""
+    """Maximum number of problems per benchmark, drawn by the recipe's seed. None: all."""
     limits: RoundLimits = RoundLimits()
-    """What the trained policy's card says of its rounds: evaluation and serving keep to it."""
+    """Limits on rounds that evaluation and serving apply to the trained policy."""
     rollouts_per_question: int | None = Field(default=None, ge=4)
     """Of both rounds together: even."""
 

@@ -18,13 +18,15 @@ class Replay(Settings):
     """A rehearsal: workers answer from what was recorded, and nothing is paid for."""
 
     match: Literal["prompt", "problem"] = "prompt"
-    """What counts as recorded. "prompt": the very same messages, settings and sample were once asked.
-    "problem": else what that worker answered alone to that problem at that sample, whatever the subtask."""
+    """"prompt": exactly the same messages, settings and sample were recorded. "problem": otherwise the worker's answer
+    to that problem alone, whatever the subtask."""
     on_miss: Literal["unscorable", "live"] = "unscorable"
-    """A call that was never recorded: no answer (the rollout is left out), or a live call, which costs."""
+    """For a call that was never recorded: leave the rollout out ("unscorable"), or make the call ("live"), which
+    costs."""
 
 
 class Budget(Settings):
     run_usd: float = Field(default=10.0, gt=0)
-    """What one run may spend on workers; each call reserves its worst case first."""
+    """Maximum that one run may spend on workers; each call reserves its worst case first."""
     month_usd: float | None = Field(default=None, gt=0)
+    """Maximum that all runs of a calendar month (UTC) may spend. None: no limit."""

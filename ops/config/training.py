@@ -40,7 +40,7 @@ class PretrainedPolicy(Settings):
 
     kind: Literal["pretrained"] = "pretrained"
     model: str
-    """A name of the hub's, a folder, or `package:NAME`: the folder of an installed package."""
+    """A name on the hub, a folder, or `package:NAME` (the folder of an installed Python package)."""
     revision: str | None = None
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     gguf_file: str | None = None
@@ -58,16 +58,16 @@ class Lora(Settings):
 
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
-    """The updates count `alpha` ÷ `rank` times."""
+    """The updates are scaled by `alpha` ÷ `rank`."""
 
 
 class Validation(Settings):
     """What a cold start must have taught before GRPO may start."""
 
     problems: int = Field(default=100, ge=1)
-    """Of the mix, drawn by the seed and not taught; the policy writes a workflow for each, sampled as GRPO samples."""
+    """Problems of the mix that are held out; the policy writes one workflow for each, sampled as in GRPO."""
     least_valid: float = Field(default=0.95, ge=0, le=1)
-    """Share of these that must be workflows. It is in no policy's key: with another one the same policy stands."""
+    """Minimum share of valid workflows. In no policy's key."""
 
 
 class ColdStart(Settings):
@@ -77,25 +77,22 @@ class ColdStart(Settings):
     batch: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     success_share: float = Field(default=0.7, ge=0, le=1)
-    """Share of sampled workflows that are known to work, or whose last worker answered the problem in the
-    precache, where there are such."""
+    """Share of the examples that are workflows known to work, or whose last worker solved the problem alone."""
     attempts: int = Field(default=0, ge=0)
-    """Random workflows tried on each problem that no worker solves alone; those that work are learned from."""
+    """Random workflows tried on each problem that no worker solves alone; those that work are taught."""
     recursive_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the examples that are recursive rounds: the prompt shows a workflow that exploration or precaching tried
-    and what it gave; a right answer is kept, after a wrong one another workflow follows. Half of each."""
+    """Share of the examples that are recursive rounds: half keep a right answer, half replace a wrong one."""
     parts_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the other examples that offer only a part of the pool, drawn as the adaptive stage draws it; the
-    workflow is of that part's workers. Without them a policy writes the names of workers that are not there."""
+    """Share of the other examples that offer a subset of the pool, drawn as in the adaptive stage."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Examples in one forward and backward pass, where the whole batch takes too much memory; divides `batch`."""
+    """Examples in one forward and backward pass, to save memory; divides `batch`. None: the whole batch."""
     lora: Lora | None = None
     """None: all weights are trained."""
     validation: Validation | None = None
-    """None: nothing is held out, and `least_valid` is asked for."""
+    """Problems held out to check the grammar. None: `least_valid` is checked instead."""
     least_valid: float = Field(default=0.5, ge=0, le=1)
-    """Without `validation`: the share of workflows below which GRPO does not start, over problems that the mix left out
-    (some of the mix where there are none). 0: nothing is measured. It is in no policy's key."""
+    """Without `validation`: minimum share of valid workflows on problems outside the mix, or GRPO does not start. 0:
+    not checked. In no policy's key."""
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:
@@ -119,82 +116,74 @@ class Grpo(Settings):
     adam_beta2: float = Field(default=0.999, ge=0, lt=1)
     clip: float = Field(default=0.2, gt=0)
     clip_high: float | None = Field(default=None, gt=0)
-    """Upper bound of the ratio, where it is another than the lower one (DAPO, arXiv:2503.14476)."""
+    """Upper bound of the ratio if it differs from the lower one (DAPO, arXiv:2503.14476)."""
     kl: float = Field(default=0.0, ge=0)
     """Weight of the KL term; 0: no reference model is loaded."""
     entropy: float = Field(default=0.0, ge=0)
-    """Weight of a bonus for the mean entropy of a token (nats)."""
+    """Weight of a bonus for the mean entropy per token (nats)."""
     loss: Literal["grpo", "dapo", "dr_grpo", "bnpo"] = "grpo"
     max_grad_norm: float = Field(default=1.0, gt=0)
     micro_batch: int = Field(default=256, ge=1)
     """Rollouts per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
     staleness: int = Field(default=0, ge=0, le=1)
-    """Updates between the policy that wrote a rollout and the one that learns from it. 0: a step writes, waits for its
-    workers, learns. 1: before a step waits and learns, the next one's rollouts are written, and their workers answer
-    meanwhile; the ratio of the two policies corrects for it (docs/training.md)."""
+    """Updates between the policy that wrote a rollout and the one that learns from it. 1: the next step's rollouts are
+    written while workers answer this step's, and the ratio of the two policies corrects for it (docs/training.md)."""
     vllm: bool = False
-    """Generate with vLLM (needs the `gpu` extra)."""
+    """Generate rollouts with vLLM (needs the `gpu` extra)."""
     vllm_memory: float = Field(default=0.3, gt=0, lt=1)
-    """Share of each GPU's memory for vLLM's weights and cache. A server is given its own share when it is started."""
+    """Share of each GPU's memory for a colocated vLLM's weights and cache."""
     vllm_max_model_length: int | None = Field(default=None, ge=16)
-    """Longest sequence, prompt and completion together (tokens), that vLLM keeps room for: what the completion leaves
-    of it is a prompt's budget, and a longer prompt is refused before training. None: what the model was made for
-    (131,072 for Qwen2.5-7B: 7 GiB of cache for one sequence)."""
+    """Longest sequence, prompt and completion together (tokens), that vLLM reserves memory for; a longer prompt is
+    refused before training. None: the model's maximum."""
     vllm_sleep: bool = False
-    """Free vLLM's share of the GPU while the policy is updated; the weights are sent to it again at every step."""
+    """Free vLLM's memory while the policy is updated; the weights are sent to it again at every step."""
     vllm_mode: Literal["colocate", "server"] = "colocate"
-    """"colocate": vLLM shares the GPUs of the training processes. "server": it has GPUs of its own, behind
-    `vllm_server_url`, and is started first (docs/training.md)."""
+    """"colocate": vLLM shares the GPUs of the training processes. "server": it has its own GPUs behind
+    `vllm_server_url` and is started first (docs/training.md)."""
     vllm_server_url: str | None = None
-    """Where that server is, `http://HOST:PORT`."""
+    """The server's URL, `http://HOST:PORT`."""
     vllm_tensor_parallel: int = Field(default=1, ge=1)
-    """GPUs that one colocated vLLM is spread over; must divide `processes`. A server is given its own."""
+    """GPUs that one colocated vLLM is spread over; must divide `processes`."""
     vllm_correction: Literal["none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = (
         "sequence_mask"
     )
-    """What is done about vLLM's probabilities differing from the policy's own: the ratio of the two, of a token or of
-    a whole sequence, weighs the loss and is cut at `vllm_correction_max` (truncate) or, beyond it, leaves the token or
-    the sequence out (mask). "none": vLLM's are taken for the policy's."""
+    """Correction for the difference between vLLM's probabilities and the policy's: the ratio, per token or sequence,
+    weights the loss and beyond `vllm_correction_max` is cut (truncate) or leaves the token or sequence out (mask).
+    "none": no correction."""
     vllm_correction_max: float = Field(default=3.0, gt=0)
-    """Largest such ratio."""
+    """Largest ratio of that correction."""
     deepspeed: Name | None = None
-    """File in config/deepspeed, or None for a single process."""
+    """A file in config/deepspeed. None: no DeepSpeed, one process."""
     processes: int = Field(default=1, ge=1)
     length_window: int = Field(default=1, ge=1)
-    """Steps among which questions are sorted by the length of their prompts, so that a step pads less; the steps come
-    in random order. 1: every step's questions are drawn alike."""
+    """Number of steps among which questions are sorted by prompt length to reduce padding. 1: no sorting."""
     sampling: Literal["epochs", "signal"] = "epochs"
-    """Which problems a step asks. "epochs": every one once, in random order, then again. "signal": each the more often,
-    the more variance is expected of its rewards, by the forecast and by what its domain's subject has shown since."""
+    """"epochs": every problem once per epoch, in random order. "signal": problems in proportion to the expected
+    variance of their rewards."""
     refill: float = Field(default=0.0, ge=0)
-    """Groups whose rewards are all alike are replaced by groups of other problems: in each step at most so many times
-    its questions are asked beside them. 0: they stay, and teach nothing."""
+    """Replace groups with uniform rewards by groups of other problems, at most this many times the step's questions. 0:
+    off."""
     stop_without_signal: int | None = Field(default=None, ge=1)
-    """Steps in a row with (nearly) no group whose rewards differ, after which the run ends and says what is always
-    right, wrong or invalid. None: it goes on to its last step."""
+    """Consecutive steps with (nearly) no group of differing rewards after which the run ends. None: never."""
     worker_samples: Annotated[int, Field(ge=1)] | Literal["every"] = 1
-    """Answers of a worker to one prompt that training draws on: epoch n executes with sample index n modulo this.
-    1: every prompt is paid for once, and its one answer stands for the whole training. "every": each rollout has
-    answers of its own, as in the paper, so that all calls are paid for."""
+    """Answers per worker and prompt that training uses: epoch n uses sample n modulo this. 1: each prompt is paid for
+    once. "every": each rollout has its own answers, as in the paper, and every call is paid for."""
     checkpoint_every: int = Field(default=10, ge=1)
-    """Steps between checkpoints: what a crash can cost."""
+    """Steps between checkpoints: the most that a crash can lose."""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """Checkpoints that are kept; one more is there while it is written. A 7B's are 122 GB each."""
+    """Checkpoints that are kept; one more exists while it is written."""
     collective_timeout_s: float = Field(default=4 * 3600.0, gt=0)
-    """How long a rank waits for the others (s): longer than the slowest step, workers' answers included. torch's own
-    half hour aborts a step that waits for a worker's rate limit."""
+    """Seconds that a rank waits for the others; must exceed the slowest step, waits for workers included."""
     max_unscorable: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's rollouts (on several ranks: of each rank's) that may stay without a reward because workers were
-    not reached. With more, the step pauses and asks again; 1: it never does. At the default a group keeps, in the
-    mean, half of its rollouts to be compared with each other."""
+    """Share of a step's rollouts that may have no reward because workers were unreachable. With more, the step pauses
+    and asks again; 1: it never pauses."""
     outage_s: float = Field(default=2 * 3600.0, ge=0)
-    """Sum of a step's pauses (s, from half a minute, doubling to ten minutes) after which the run ends and says who is
-    away; started again, it goes on. Less than `collective_timeout_s`, which other ranks wait at most."""
+    """Total seconds of such pauses in a step after which the run ends; it can be continued. Less than
+    `collective_timeout_s` on several processes."""
     reward_terms: dict[str, Annotated[float, Field(ge=-1e6, le=1e6)]] = Field(default={})
-    """File in `ops/training/rewards/terms` → its weight: what one unit of the term adds to the 0, 0.5 or 1 of a
-    scorable rollout. Negative weights make the unit dear; what they take off should stay below 0.5, the worth of a
-    format."""
+    """File in `ops/training/rewards/terms` → weight of one unit, added to the 0, 0.5 or 1 of a scorable rollout.
+    Negative weights penalise; keep their effect below 0.5, the worth of the format."""
 
     @property
     def rollouts_per_step(self) -> int:

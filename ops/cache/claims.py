@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from ops.core.processes import ProcessId, State, state_of, this_process
-from ops.core.sqlite import SqliteFile, batched, placeholders, statements
+from ops.core.sqlite import SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)
 
-_STEPS = (
-    statements(
-        """CREATE TABLE IF NOT EXISTS claims (
-            key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
-        ) WITHOUT ROWID"""
-    ),
+_VERSION = 1
+_SCHEMA = (
+    """CREATE TABLE claims (
+        key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
 )
 """`until`: 0 before the call was sent; then when its answer can no longer come (seconds since the epoch)."""
 _MINE = "key = ? AND pid = ? AND started = ?"
@@ -56,7 +55,7 @@ class LocalClaims:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "claims.sqlite", _STEPS)
+        self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA)
         self._held: set[str] = set()
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()

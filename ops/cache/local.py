@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +10,7 @@ from typing import Any, TypeVar
 from ops.cache.claims import LocalClaim, LocalClaims
 from ops.cache.keys import OPENING, Marks, marks
 from ops.cache.rows import CacheRow, Head
-from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders, statements
+from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -21,35 +19,16 @@ _PAGE = 2000
 """Rows read at a time when all are: no transaction stays open meanwhile, so that writers' WAL can shrink."""
 
 
-def _add_marks(connection: sqlite3.Connection) -> None:
-    """Version 2: when an entry was made, by whom, and an index that finds prompts like another."""
-    connection.execute("ALTER TABLE responses ADD COLUMN created REAL NOT NULL DEFAULT 0")
-    connection.execute("ALTER TABLE responses ADD COLUMN worker INTEGER NOT NULL DEFAULT 0")
-    connection.execute("ALTER TABLE responses ADD COLUMN messages INTEGER NOT NULL DEFAULT 0")
-    connection.execute("CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)")
-    connection.create_function("worker_of", 1, lambda text: marks(text).worker, deterministic=True)
-    connection.create_function("messages_of", 1, lambda text: marks(text).messages, deterministic=True)
-    connection.create_function("identity_of", 1, lambda text: marks(text).identity, deterministic=True)
-    connection.execute(
-        "UPDATE responses SET created = ?, worker = worker_of(material), messages = messages_of(material)",
-        (time.time(),),
-    )
-    connection.execute(
-        "INSERT INTO identities SELECT worker, identity_of(material) FROM responses "
-        "WHERE worker != 0 GROUP BY worker"
-    )  # fmt: skip
-    connection.execute(f"CREATE INDEX near ON responses ({_OPENING}, messages)")
-
-
 # An index on an expression keeps the prompt's beginning once, not twice.
 _OPENING = f"substr(material, 13, {OPENING})"
-_STEPS = (
-    statements(
-        "CREATE TABLE IF NOT EXISTS responses ("
-        "key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL)"
-    ),
-    _add_marks,
-    statements("DROP TABLE IF EXISTS claims"),  # once a table of this file
+_VERSION = 3
+_SCHEMA = (
+    """CREATE TABLE responses (
+        key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
+        created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL
+    )""",
+    "CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)",
+    f"CREATE INDEX near ON responses ({_OPENING}, messages)",
 )
 _INSERT = """
 INSERT OR REPLACE INTO responses (key, response, checksum, material, created, worker, messages)
@@ -66,7 +45,7 @@ class LocalBackend:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "responses.sqlite", _STEPS)
+        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA)
         self._claims = LocalClaims(folder)
         self._known: set[int] = set()
         self.name = str(self._file.path)

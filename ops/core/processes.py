@@ -11,11 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     import psutil
 
-_CLOCK_SLACK_S = 5.0
-"""Identities of earlier checkouts are times by the wall clock, reckoned from a boot time that moves with it."""
-_EPOCH_BELOW = float(1 << 33)
-"""They are seconds since the epoch, and below this; ours are above."""
-
 
 class ProcessId(NamedTuple):
     """A process for all time: its pid, and a number that only its start had."""
@@ -47,7 +42,7 @@ def state_of(process: ProcessId) -> State:
     try:
         there = psutil.Process(process.pid)
         status = there.status()
-        if status == psutil.STATUS_ZOMBIE or not _same(there, process.started):
+        if status == psutil.STATUS_ZOMBIE or _start(there) != process.started:
             return "gone"
     except psutil.NoSuchProcess:
         return "gone"
@@ -81,14 +76,6 @@ def _start(process: psutil.Process) -> float:
         raise psutil.NoSuchProcess(process.pid) from None
     ticks = int(content.rpartition(b")")[2].split()[19])  # field 22; the name, in brackets, may hold anything
     return float(_boot() << 33 | ticks)
-
-
-def _same(process: psutil.Process, started: float) -> bool:
-    import psutil
-
-    if psutil.LINUX and started < _EPOCH_BELOW:
-        return bool(abs(process.create_time() - started) <= _CLOCK_SLACK_S)
-    return _start(process) == started
 
 
 @cache

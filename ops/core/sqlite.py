@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,20 +37,6 @@ class Damaged(DataError):
     """The file is no database any more."""
 
 
-Step = Callable[[sqlite3.Connection], None]
-"""One change of a schema. It runs inside a transaction, so never `executescript`, which commits."""
-
-
-def statements(*sql: str) -> Step:
-    """A step that executes these statements."""
-
-    def step(connection: sqlite3.Connection) -> None:
-        for statement in sql:
-            connection.execute(statement)
-
-    return step
-
-
 class SqliteFile:
     """A SQLite file in WAL mode, with one connection per process behind a lock.
 
@@ -58,15 +44,13 @@ class SqliteFile:
     (kill -9 included); a power cut can cost the commits since the last checkpoint,
     and never damages the file.
 
-    `steps` lead from an empty file to the present schema; how many of them a file has
-    gone through is in its ``user_version``. The first must be harmless on a file of
-    before there were versions. A file that another program brought further raises
-    `DataError`: what it holds may mean something else by now.
+    The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of
+    another version raises `DataError`: its tables may mean something else.
     """
 
-    def __init__(self, path: Path, steps: Sequence[Step]) -> None:
+    def __init__(self, path: Path, version: int, schema: Sequence[str]) -> None:
         self.path = path
-        self._steps = steps
+        self._version, self._schema = version, schema
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
@@ -124,31 +108,33 @@ class SqliteFile:
             _use_wal(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"PRAGMA cache_size=-{PAGES_KIB}")
-            if self._version(connection) < len(self._steps):
-                self._migrate(connection)
+            if not self._is_made(connection):
+                self._make(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """All missing steps in one transaction: a kill in the midst of them leaves the file as it was."""
+    def _make(self, connection: sqlite3.Connection) -> None:
+        """All tables in one transaction: a kill meanwhile leaves an empty file."""
         with _transaction(connection):
-            version = self._version(connection)  # another process may have been first
-            if version < len(self._steps) and _has_tables(connection):
-                log.warning("%s: schema %d is brought to %d", self.path, version, len(self._steps))
-            for step in self._steps[version:]:
-                step(connection)
-            connection.execute(f"PRAGMA user_version={len(self._steps)}")
+            if self._is_made(connection):  # by another process
+                return
+            for statement in self._schema:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={self._version}")
 
-    def _version(self, connection: sqlite3.Connection) -> int:
+    def _is_made(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file has its tables; False for a new one. Raises `DataError` for those of another version."""
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > len(self._steps):
+        if version == self._version:
+            return True
+        if version or _has_tables(connection):
             raise DataError(
-                self.path, "schema", f"is version {version}, and this Podium knows up to {len(self._steps)}",
-                "Update Podium, or move the file away to begin a new one",
+                self.path, "schema", f"is version {version}, and this Podium uses version {self._version}",
+                "Use the Podium that made the file, or move the file away to begin a new one",
             )  # fmt: skip
-        return version
+        return False
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ops.core.processes import ProcessId, state_of, this_process
-from ops.core.sqlite import SqliteFile, statements
+from ops.core.sqlite import SqliteFile
 from ops.spending.store import Connection
 
 T = TypeVar("T")
@@ -16,43 +16,40 @@ SPENT = """CREATE VIEW spent AS
     SELECT run, purpose, worker, month, usd, calls, prompt_tokens, completion_tokens,
         0 AS lost, 0.0 AS lost_usd FROM spending
     UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1"""
-_STEPS = (
-    statements(
-        """CREATE TABLE IF NOT EXISTS spending (
-            run TEXT, purpose TEXT, worker TEXT, month TEXT,
-            calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-            usd REAL NOT NULL, PRIMARY KEY (run, purpose, worker, month)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE IF NOT EXISTS blocks (
-            id INTEGER PRIMARY KEY, run TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, usd REAL NOT NULL
-        )""",
-    ),
-    statements(  # every call; the sums stay, since each reservation needs them at once
-        """CREATE TABLE calls (
-            id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-            prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, usd REAL NOT NULL
-        )""",
-    ),
-    statements(  # calls that have left, and those of them of which nobody here will ever hear: spent until it is known
-        """CREATE TABLE sent (
-            id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-            month TEXT NOT NULL, key TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
-            lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
-        )""",
-        "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
-        SPENT,
-    ),
+_VERSION = 3
+_SCHEMA = (
+    # Sums over the calls: each reservation needs them at once.
+    """CREATE TABLE spending (
+        run TEXT, purpose TEXT, worker TEXT, month TEXT,
+        calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+        usd REAL NOT NULL, PRIMARY KEY (run, purpose, worker, month)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE blocks (
+        id INTEGER PRIMARY KEY, run TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, usd REAL NOT NULL
+    )""",
+    """CREATE TABLE calls (
+        id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
+        prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, usd REAL NOT NULL
+    )""",
+    # Calls in flight, and calls whose response was lost: those count as spent until their price is known.
+    """CREATE TABLE sent (
+        id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
+        month TEXT NOT NULL, key TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
+        lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
+    )""",
+    "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
+    SPENT,
 )
 
 
 class LocalStore:
-    """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a later Podium's file."""
+    """The SQLite file at `path`. Any method may raise `sqlite3.Error`; `DataError` for a file of another version."""
 
     leased = False  # a process of this machine is there or not
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self._file = SqliteFile(path, _STEPS)
+        self._file = SqliteFile(path, _VERSION, _SCHEMA)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         with self._file.connection() as connection:

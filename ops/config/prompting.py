@@ -18,7 +18,7 @@ class Prompting(Settings):
     few_shots: Literal["none", "out_of_distribution", "in_distribution", "mixed"] = "out_of_distribution"
     max_steps: int = Field(default=5, ge=1)
     access: Literal["binary", "fine_grained"] = "binary"
-    subtasks: bool = Field(default=True, exclude_if=bool)  # younger than some policies: as it was, it changes no key
+    subtasks: bool = True
     """Whether workers receive the Conductor's subtasks; false: every subtask is "Solve the problem." (an ablation of
     arXiv:2512.04388)."""
     shuffle_ordinals: bool = True

@@ -12,9 +12,10 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
+from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
 from ops.training.cold_start.validation import Lesson, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_told
 from ops.workers.types import Client
@@ -23,10 +24,8 @@ from ops.workflow.prompt import offer
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
-_LATER = ("lora", "validation", "recursive_share", "parts_share")
-"""Settings younger than some policies: left out, they change no policy's key."""
-_NO_RESULT = ("micro_batch", "least_valid")
-"""Settings of memory and of what is accepted, which change no policy."""
+_NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
+"""Settings of memory and of the share of valid workflows that is required, which change no policy."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
@@ -34,33 +33,29 @@ def base_policy_folder(setup: Setup) -> Path:
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
     key = digest([
-        recipe.model_dump(
-            include={"seed", "policy", "cold_start", "prompting"}, exclude={"cold_start": {*_LATER, *_NO_RESULT}}
-        ),
-        *([later] if (later := _later(recipe)) else []),
-        *([recipe.replay.model_dump()] if recipe.replay else []),
+        recipe.model_dump(include={"seed", "policy", "prompting", "generation", "replay"}),
+        _cold_start_settings(recipe),
         setup.pool.answers_key,
         [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
         hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
         # Another price makes no other policy: it keeps the cards that it learned with.
-        *[card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
-        *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
-        *([limits] if recipe.cold_start and (limits := recipe.execution.what_answers_depend_on) else []),
-    ])  # fmt: skip
+        [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
+        recipe.execution.what_answers_depend_on if recipe.cold_start else None,
+    ])
     return setup.workspace.policies / f"{recipe.policy_name}-{key}"
 
 
-def _later(recipe: Recipe) -> dict[str, object]:
-    """The younger settings that are made use of, and what else the lessons of rounds and of parts depend on."""
+def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
+    """The settings that change a cold start, and those of later stages that its lessons on rounds and parts follow."""
     settings = recipe.cold_start
     if settings is None:
-        return {}
-    later = settings.model_dump(include=set(_LATER), exclude={"validation": {"least_valid"}}, exclude_none=True)
+        return None
+    made = settings.model_dump(exclude=_NO_RESULT)
     if settings.recursive_share and recipe.recursive is not None:
-        later["answer_tokens"] = recipe.recursive.limits.answer_tokens
+        made["answer_tokens"] = recipe.recursive.limits.answer_tokens
     if settings.parts_share and recipe.adaptive is not None:
-        later["parts"] = recipe.adaptive.model_dump(include={"smallest", "largest", "reshuffle"})
-    return {name: value for name, value in later.items() if value}
+        made["parts"] = recipe.adaptive.model_dump(include={"smallest", "largest", "reshuffle"})
+    return made
 
 
 def _offer_seed(recipe: Recipe) -> int | None:

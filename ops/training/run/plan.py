@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ops.config import Adaptive, Generation, Grpo, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
+from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_sizes
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
@@ -30,12 +30,6 @@ EXTENSIONS = "extensions"
 """Where in a run's folder PyTorch compiles DeepSpeed's operations."""
 
 
-_LATER = (
-    "clip_high", "entropy", "length_window", "worker_samples",
-    "vllm_mode", "vllm_tensor_parallel", "vllm_correction", "vllm_correction_max", "max_unscorable",
-    "sampling", "refill", "stop_without_signal", "staleness",
-)  # fmt: skip
-"""Settings younger than some runs: left at their defaults, they change no run's key."""
 _NO_RESULT = (
     "vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s", "outage_s",
 )  # fmt: skip
@@ -178,23 +172,17 @@ def run_key(
 
     recipe = _of_stage(setup.recipe, adaptive, recursive)
     mix = setup.workspace.data / "training_mix.jsonl"
-    later = {name: getattr(recipe.grpo, name) for name in _LATER}
-    changed = {name: value for name, value in later.items() if value != Grpo.model_fields[name].default}
-    left_out = (*_LATER, *_NO_RESULT)
+    included = {"seed", "prompting", "grpo", "generation", "replay"}
     key = digest([
-        recipe.model_dump(include={"seed", "prompting", "grpo"}, exclude={"grpo": {"reward_terms", *left_out}}),
-        *([changed] if changed else []),
-        *([terms] if (terms := recipe.grpo.reward_terms) else []),
-        *([recipe.generation.model_dump()] if recipe.generation != Generation() else []),
-        *([recipe.replay.model_dump()] if recipe.replay else []),
+        recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
         setup.pool.answers_key,
         policy_key(base_policy),
         hashlib.sha256(mix.read_bytes()).hexdigest(),
-        *([limits] if (limits := recipe.execution.what_answers_depend_on) else []),
-        *([deepspeed] if deepspeed else []),
-        *([{"adaptive": adaptive.model_dump()}] if adaptive else []),
-        *([{"recursive": recursive.model_dump()}] if recursive else []),
-    ])  # fmt: skip
+        recipe.execution.what_answers_depend_on,
+        deepspeed or None,
+        adaptive and adaptive.model_dump(),
+        recursive and recursive.model_dump(),
+    ])
     return f"{recipe.policy_name}-{key}"
 
 

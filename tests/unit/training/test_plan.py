@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Budget, Grpo, Pool, Recipe, Setup, load, load_pool, load_recipe
+from ops.config import Budget, Pool, Recipe, Setup, load, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.planning.text import describe
 from ops.training.grpo.__main__ import train
 from ops.training.run import lifeline
-from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, write_run
+from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, run_key, write_run
 
 CONFIG = Workspace.find().config
 
@@ -159,32 +159,17 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
     assert "--mixed_precision bf16" in str(caught.value)
 
 
-def test_a_younger_setting_left_alone_keeps_the_runs_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was paid for is gone on with after an update; another value is another run."""
-    from ops.config import digest
-    from ops.training.run import plan
-
-    seen: list[list[object]] = []
-
-    def recording(parts: list[object]) -> str:
-        seen.append(parts)
-        return digest(parts)
-
-    monkeypatch.setattr(plan, "digest", recording)
+def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp_path: Path) -> None:
     recipe = load_recipe(CONFIG, "quickstart")
     pool = load_pool(CONFIG, "quickstart")
     setup, base = _trainable(tmp_path, recipe, pool)
 
-    def parts(**changes: object) -> str:
-        younger = {name: Grpo.model_fields[name].default for name in plan._LATER}
-        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={**younger, **changes})})
-        write_run(replace(setup, recipe=changed), base)
-        return json.dumps(seen[-1])
+    def key(**changes: object) -> str:
+        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update=changes)})
+        return run_key(replace(setup, recipe=changed), base)
 
-    assert not any(name in parts() for name in (*plan._LATER, *plan._NO_RESULT))
-    assert '"worker_samples": 3' in parts(worker_samples=3)
-    assert '"vllm_correction": "none"' in parts(vllm_correction="none")
-    assert parts(vllm_sleep=True, keep_checkpoints=1, collective_timeout_s=60.0) == parts()
+    assert key(vllm_sleep=True, keep_checkpoints=1, collective_timeout_s=60.0) == key()
+    assert len({key(), key(worker_samples=3), key(vllm_correction="none"), key(reward_terms={"cost": 0.1})}) == 4
 
 
 def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_one_stays(tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ class PolicyCard(Settings):
     execution: Execution = Execution()
     max_completion_tokens: int
     generation: Generation = Generation()
-    """How its tokens are drawn; a card of an earlier checkout: as they are."""
-    dtype: Literal["float32", "bfloat16"] | None = None
-    """Type of the weights; None (a card of an earlier checkout): what their own configuration says."""
+    """How its tokens are drawn."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the weights."""
     pretrained: PretrainedPolicy | None = None
     """Where the weights come from when they do not lie in the folder."""
     trained_steps: int = Field(default=0, ge=0)
@@ -121,7 +121,7 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
     # The other formats of weights are pickles, which run what somebody else has written.
     safe = {} if "gguf_file" in given else {"use_safetensors": True}
-    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card) or "auto", **safe, **given)
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card), **safe, **given)
     declared = _tokens_alone(model.generation_config)
     if "gguf_file" in given:
         model = _plain_copy(model)
@@ -142,8 +142,8 @@ def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
     return model_place(card.pretrained), {name: value for name, value in names.items() if value is not None}
 
 
-def precision(card: PolicyCard) -> Literal["float32", "bfloat16"] | None:
-    """Type of a policy's weights while it writes; None: what their own configuration says."""
+def precision(card: PolicyCard) -> Literal["float32", "bfloat16"]:
+    """Type of a policy's weights while it writes."""
     return card.pretrained.dtype if card.pretrained else card.dtype
 
 

@@ -110,9 +110,8 @@ class ServedConductor:
             problem = f"vLLM cannot write for {place}: its weights are in GGUF"
             raise ConfigError(f"recipe {chats.card.recipe!r}", setting, problem, "Write `transformers`")
         revision = ("--revision", given["revision"]) if "revision" in given else ()
-        dtype = precision(chats.card) or _stored(place, given)
         options = ("--max-model-len", LONGEST, "--generation-config", "vllm", *revision)
-        serve = Serve.model_validate({"model_path": place, "dtype": dtype, "args": options})
+        serve = Serve.model_validate({"model_path": place, "dtype": precision(chats.card), "args": options})
         with ExitStack() as stack:
             conductor = cls.load(folder, stack.enter_context(serving_model(key, serve, workspace)), setting, key)
             conductor._open = stack.pop_all()
@@ -169,14 +168,6 @@ class ServedConductor:
     def close(self) -> None:
         """End the server that `start` started; any other one stays."""
         self._open.close()
-
-
-def _stored(place: str, given: dict[str, str]) -> Any:
-    """The type in which weights are stored: vLLM's own "auto" would make half precision of float32."""
-    from transformers import AutoConfig
-
-    dtype = AutoConfig.from_pretrained(place, **given).dtype
-    return "auto" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def _passes(error: BaseException) -> bool:

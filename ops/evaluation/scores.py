@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, Field, asdict, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,9 @@ def load_rows(file: Path) -> list[ScoreRow]:
         raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
     except ArrowInvalid as error:
         raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
-    if missing := [column.name for column in fields(ScoreRow) if _required(column) and column.name not in frame]:
+    if missing := [column.name for column in fields(ScoreRow) if column.name not in frame]:
         raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
-    stored = [column.name for column in fields(ScoreRow) if column.name in frame]
-    return [_row(record) for record in frame[stored].to_dict(orient="records")]
+    return [_row(record) for record in frame.to_dict(orient="records")]
 
 
 def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
@@ -69,11 +68,6 @@ def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
     return [priced(row) for row in rows]
 
 
-def _required(column: Field[Any]) -> bool:
-    # What was added later has a default, and older files lack it.
-    return column.default is MISSING and column.default_factory is MISSING
-
-
 def _row(record: dict[Any, Any]) -> ScoreRow:
-    usage = tuple(Usage(**use) for use in record.pop("usage", ()))
+    usage = tuple(Usage(**use) for use in record.pop("usage"))
     return ScoreRow(**{**record, "workers": tuple(record["workers"])}, usage=usage)

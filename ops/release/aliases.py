@@ -80,7 +80,6 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
 
     `previous` is then the one that the new champion itself had replaced, if any: going back twice goes further back.
     `run`: the Dagster run that asks; asked again by the same one (two daemons may both start it), nothing is done.
-    In a store of an earlier checkout, without that alias, the champion's tag `replaced` says who was before.
     Raises `RegistryError` when there is no champion, or it replaced none; `Refused` when a file of the one before is
     not what was registered; `ConfigError` when the reason is blank; `Locked`.
     """
@@ -118,7 +117,7 @@ def _before(client: MlflowClient, now: Registered) -> Registered | None:
     previous = aliased(client, PREVIOUS)
     if previous is not None and previous.version != now.version:
         return previous
-    # None, in an older store; the champion itself, where a process died between two steps of `_move`.
+    # The champion itself, where a process died between two steps of `_move`.
     replaced = now.tags.get("replaced")
     return version_named(client, replaced) if replaced and replaced != now.version else None
 

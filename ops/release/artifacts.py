@@ -42,12 +42,12 @@ def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
 
 
 def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` for the first file that is gone, changed or new since registration.
-
-    A version of an earlier checkout has no hashes, and nothing is known of it.
-    """
+    """Raise `Refused` for the first file that is gone, changed or new since registration, and without its hashes."""
     if TAG not in tags:
-        return
+        raise Refused(
+            f"version {version}: its tag {TAG!r}, which holds the hashes of its files, is missing. Materialize "
+            "registered_model again: it registers the policy with them"
+        )
     known, found = json.loads(tags[TAG]), hashes(model)
     for name in sorted(known.keys() | found.keys()):
         if known.get(name) == found.get(name):

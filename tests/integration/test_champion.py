@@ -87,17 +87,6 @@ def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Works
     assert bearers(workspace) == {"champion": "3", "previous": "1", "challenger": "3"}
 
 
-def test_a_store_without_previous_goes_back_by_the_tag_of_its_champion(workspace: Workspace) -> None:
-    for _ in range(2):
-        aliases.promote(workspace, version(workspace).version, YES)
-    with registry.connected(workspace) as client:  # as an earlier checkout left it
-        client.delete_registered_model_alias(registry.MODEL, registry.PREVIOUS)
-        for number in "12":
-            client.delete_model_version_tag(registry.MODEL, number, TAG)
-    assert aliases.rollback(workspace, "dear").version == "1"
-    assert bearers(workspace)["champion"] == "1"
-
-
 def test_what_died_between_two_steps_is_done_again_whole(workspace: Workspace) -> None:
     first, second = version(workspace), version(workspace)
     aliases.promote(workspace, first.version, YES)
@@ -168,12 +157,12 @@ def test_files_that_are_not_what_was_registered_are_refused(
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
 
 
-def test_files_of_an_earlier_checkout_have_no_hashes_and_are_taken(workspace: Workspace) -> None:
+def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspace) -> None:
     known = version(workspace)
     with registry.connected(workspace) as client:
         client.delete_model_version_tag(registry.MODEL, known.version, TAG)
-    damage(model_folder(workspace, known), "a flipped bit")
-    assert aliases.promote(workspace, known.version, YES)
+    with pytest.raises(Refused, match=r"version 1: its tag 'files'.* is missing.*registered_model again"):
+        aliases.promote(workspace, known.version, YES)
 
 
 def test_files_that_are_gone_altogether_are_told_with_a_remedy(workspace: Workspace) -> None:

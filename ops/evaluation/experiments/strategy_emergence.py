@@ -15,8 +15,8 @@ FIRST = 50
 """Patterns that are listed."""
 WINDOWS = 10
 """Rows of the summary: so many parts of the training, one after the other."""
-WHOLE, COMMONEST = "every_pattern", "top_patterns"
-"""Keys of a curve's line: what a step's rollouts were; of runs of earlier checkouts only the commonest."""
+PATTERNS = "every_pattern"
+"""Key of a curve's line: pattern → rollouts of the step that followed it."""
 
 Line = Mapping[str, Any]
 
@@ -35,22 +35,16 @@ class Appearance(NamedTuple):
 
 def appearances(curve: Sequence[Line]) -> list[Appearance]:
     """Every pattern in the order in which they appeared; within a step the commoner first."""
-    kept = counted(curve)
     first: dict[str, int] = {}
     totals: Counter[str] = Counter()
     end: Counter[str] = Counter()
     for place, line in enumerate(curve):
-        for pattern in sorted(line[kept], key=lambda pattern: (-line[kept][pattern], pattern)):
+        for pattern in sorted(line[PATTERNS], key=lambda pattern: (-line[PATTERNS][pattern], pattern)):
             first.setdefault(pattern, line["step"])
-        totals.update(line[kept])
+        totals.update(line[PATTERNS])
         if place >= len(curve) - max(1, len(curve) // WINDOWS):
-            end.update(line[kept])
+            end.update(line[PATTERNS])
     return [Appearance(pattern, step, totals[pattern], end[pattern]) for pattern, step in first.items()]
-
-
-def counted(curve: Sequence[Line]) -> str:
-    """What the lines keep of the patterns: `WHOLE`, or `COMMONEST` where one of them has no more."""
-    return WHOLE if all(WHOLE in line for line in curve) else COMMONEST
 
 
 @observation(
@@ -65,10 +59,9 @@ def strategy_emergence(training: Training) -> Findings:
     every = appearances(curve)
     listed = every[:FIRST]
     details: list[list[str | int | float]] = [list(each) for each in listed]
-    kept = "every rollout" if counted(curve) == WHOLE else "each step's ten commonest patterns, all that this run kept"
     last = listed[-1].step if listed else 0
     said = (
-        f"Of {kept}: {len(every)} distinct patterns, the first {len(listed)} of them by step {last}, "
+        f"Of every rollout: {len(every)} distinct patterns, the first {len(listed)} of them by step {last}, "
         f"{sum(each.at_the_end > 0 for each in listed)} of those still written in the last tenth of the steps."
     )
     return Findings(

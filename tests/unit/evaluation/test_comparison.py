@@ -200,15 +200,16 @@ def test_what_has_no_price_of_its_own_keeps_what_was_measured() -> None:
         assert responses_at_prices([answer("ann", problem, 1.0)], pool) == [answer("ann", problem, 1.0)]
 
 
-def test_rows_keep_their_usage_on_disk_and_older_files_have_none(tmp_path: Path) -> None:
+def test_rows_keep_their_usage_on_disk_and_a_file_that_lacks_a_column_is_refused(tmp_path: Path) -> None:
     import pandas as pd
 
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     rows = [score(problem, 1), replace(score(problem, 0), repeat=1, workers=(), usage=())]
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
-    pd.read_parquet(tmp_path / "rows.parquet").drop(columns=["usage"]).to_parquet(tmp_path / "older.parquet")
-    assert [row.usage for row in load_rows(tmp_path / "older.parquet")] == [(), ()]
+    pd.read_parquet(tmp_path / "rows.parquet").drop(columns=["usage"]).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"other\.parquet: column usage: is missing.*evaluate again"):
+        load_rows(tmp_path / "other.parquet")
 
 
 def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) -> None:

@@ -216,13 +216,6 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
         check_taught(tmp_path, LESSON)
 
 
-def test_a_report_of_an_earlier_checkout_is_read(tmp_path: Path) -> None:
-    (tmp_path / "cold_start.json").write_text(json.dumps({"loss": [2.0, 1.0]}), encoding="utf-8")
-    lesson = Lesson.read(tmp_path)
-    assert lesson is not None and lesson.loss == (2.0, 1.0) and lesson.validation is None
-    check_taught(tmp_path, LESSON)
-
-
 def test_a_mix_that_would_be_held_out_whole_is_refused(make: Make) -> None:
     with pytest.raises(DataError, match="holds 40 problems, of which 40 are held out"):
         taught(make(LESSON.model_copy(update={"validation": Validation(problems=40)})))

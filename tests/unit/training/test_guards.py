@@ -148,7 +148,7 @@ def test_the_window_says_how_many_steps_are_looked_at() -> None:
 
 
 def test_what_a_curve_does_not_say_is_no_fault() -> None:
-    """Of one step, in which no worker was reached; and lines of an earlier checkout."""
+    """Of one step, in which no worker was reached."""
     lost = {"share/right": 0.0, "share/wrong": 0.0, "share/invalid": 0.0, "share/unscorable": 1.0}
     [row] = curve()[:1]
     row |= lost | {"zero_variance_groups": float("nan"), "use": {}, "top_patterns": {}, "diversity": 0.0}

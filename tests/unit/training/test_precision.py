@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ops.conductor.policy import CARD, Conductor, PolicyCard
+from ops.conductor.policy import Conductor, PolicyCard
 from ops.config import ColdStart, Recipe, Setup
 from ops.core.workspace import Workspace
 from ops.training.cold_start import examples
@@ -60,17 +59,6 @@ def test_steps_too_small_for_bfloat16_are_not_lost_on_the_way(plan: RunPlan, tra
     after = load_file(trained / "checkpoints" / "checkpoint-2" / "model.safetensors")
     moved = {name: (after[name].float() != before[name].float()).float().mean() for name in before}
     assert all(share > 0.5 for name, share in moved.items() if "proj.weight" in name)
-
-
-def test_a_card_of_an_earlier_checkout_means_the_type_of_its_weights(trained: Path, tmp_path: Path) -> None:
-    policy = tmp_path / "policy"
-    policy.mkdir()
-    for file in (trained / "policy").iterdir():
-        (policy / file.name).write_bytes(file.read_bytes())
-    card = json.loads((policy / CARD).read_text(encoding="utf-8"))
-    del card["dtype"]
-    (policy / CARD).write_text(json.dumps(card), encoding="utf-8")
-    assert types(Conductor.load(policy)) == {torch.bfloat16}
 
 
 def test_the_card_rules_over_the_type_of_the_file(trained: Path, tmp_path: Path) -> None:

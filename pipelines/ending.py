@@ -37,8 +37,12 @@ _OF_THE_MACHINE = {
 }
 """Errors of files that are no defect of the program, and their remedies."""
 _STORES = ("mlflow", "sqlalchemy")
-_received: list[int] = []
+_pipe: list[int] = []
 """The read end of a pipe into which the interpreter writes the numbers of signals, whatever handles them."""
+_received: list[int] = []
+"""Numbers that were read from it."""
+_INTERRUPTS = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
+"""What a handler of SIGINT and SIGTERM raises, Dagster's while it executes a run."""
 
 
 def ends_like_ctrl_c() -> None:
@@ -58,7 +62,7 @@ def note_signals() -> None:
     for end in (reading, writing):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    _received[:] = [reading]
+    _pipe[:] = [reading]
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -92,15 +96,13 @@ def exit_code() -> int:
 
 
 def signal_received() -> int | None:
-    """The last of the two signals that came, None where none did."""
-    if not _received:
-        return None
+    """The last SIGINT or SIGTERM since `note_signals`, None where none came."""
     try:
-        content = os.read(_received[0], 65_536)
+        content = os.read(_pipe[0], 65_536) if _pipe else b""
     except BlockingIOError:
-        return None
-    numbers = [number for number in content if number in (signal.SIGINT, signal.SIGTERM)]
-    return numbers[-1] if numbers else None
+        content = b""
+    _received.extend(number for number in content if number in (signal.SIGINT, signal.SIGTERM))
+    return _received[-1] if _received else None
 
 
 def explained(error: BaseException) -> str | None:
@@ -164,8 +166,8 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """An interrupt in a destructor or a callback of an import is lost there: it is sent again a moment later."""
-    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+    """Send a signal again a moment later: what its handler raises in a destructor or a callback is lost there."""
+    if unraisable.exc_type.__name__ not in _INTERRUPTS:
         sys.__unraisablehook__(unraisable)
         return
     again = threading.Timer(0.05, os.kill, (os.getpid(), signal_received() or signal.SIGINT))
@@ -175,6 +177,7 @@ def _unraisable(unraisable: Any) -> None:
 
 def _forget_signals() -> None:
     """In a forked child: its signals are its own."""
+    _pipe.clear()
     _received.clear()
     signal.set_wakeup_fd(-1)
     for ending in (signal.SIGINT, signal.SIGTERM):

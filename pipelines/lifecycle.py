@@ -16,6 +16,7 @@ import dagster as dg
 from assets import partitions, placement
 from assets.resources import Podium
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from pipelines.ending import signal_received
 from pipelines.home import only_one, this_process
 from pipelines.lives import refuse_beside_a_team
 
@@ -154,6 +155,8 @@ def execute(
                 },
                 tags=tags | span,
             )
+            if signal_received() is not None:  # Dagster forgets a signal that arrives while it closes the run
+                raise dg.DagsterExecutionInterruptedError
 
 
 def _partition_tags(

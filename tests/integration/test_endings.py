@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -208,25 +207,83 @@ def test_a_signal_during_imports_ends_without_a_traceback(
     assert ended.returncode < 0 or "Stopped" in ended.stderr
 
 
-def test_a_signal_in_a_destructor_is_not_lost() -> None:
-    code = textwrap.dedent("""\
-        import os, signal, sys, time
-        from pipelines.ending import note_signals, exit_code
-        class Destroyed:
-            def __del__(self):
-                os.kill(os.getpid(), int(sys.argv[1]))
-                time.sleep(0.01)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        note_signals()
-        try:
-            Destroyed()
-            time.sleep(60)
-        except KeyboardInterrupt:
-            sys.exit(exit_code())
-    """)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        ended = subprocess.run(
-            [sys.executable, "-c", code, str(int(number))], cwd=ROOT, capture_output=True, text=True, check=False,
-            timeout=50, preexec_fn=default_signals,
-        )  # fmt: skip
-        assert (ended.returncode, ended.stderr) == (128 + number, "")
+IN_A_DESTRUCTOR = """\
+import contextlib, os, signal, sys, time
+from pipelines.ending import note_signals, exit_code
+from dagster._core.errors import DagsterExecutionInterruptedError, raise_execution_interrupts
+class Destroyed:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(0.01)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+note_signals()
+try:
+    with raise_execution_interrupts() if sys.argv[2] == "step" else contextlib.nullcontext():
+        Destroyed()
+        time.sleep(30)
+except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+    sys.exit(exit_code())
+"""
+"""`SIGNAL command|step`: a signal arrives while an object is destroyed, where an exception is lost."""
+
+
+@pytest.mark.parametrize("where", ["command", "step"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, where: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_DESTRUCTOR, str(int(number)), where], cwd=ROOT, capture_output=True, text=True,
+        check=False, timeout=100, preexec_fn=default_signals,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (128 + number, "")
+
+
+AT_THE_END_OF_A_STAGE = """\
+import logging, os, signal, sys
+import dagster as dg
+from assets.resources import Podium
+from pipelines.ending import exit_code, note_signals
+from pipelines.lifecycle import Stage, execute
+
+class AtTheEnd(logging.Handler):
+    def emit(self, record):
+        if "RUN_SUCCESS" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+@dg.logger
+def ending(context):
+    logger = logging.Logger("ending")
+    logger.addHandler(AtTheEnd())
+    return logger
+
+@dg.asset
+def first():
+    return 1
+
+podium = Podium(root=sys.argv[1], recipe="quickstart")
+assets = dg.Definitions([first], resources={"podium": podium}, loggers={"ending": ending})
+
+@dg.op
+def stage(context, podium: Podium):
+    execute(context, assets, podium, Stage("stage", ("first",)))
+    print("the next stage")
+
+@dg.job(resource_defs={"podium": podium})
+def job():
+    stage()
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+note_signals()
+try:
+    job.execute_in_process(instance=dg.DagsterInstance.ephemeral(), run_config=podium.run_config())
+except dg.DagsterExecutionInterruptedError:
+    sys.exit(exit_code())
+"""
+
+
+def test_a_signal_while_a_stage_is_closed_is_not_lost(workspace: Workspace) -> None:
+    """Dagster captures a signal there, and forgets it at the end of the stage's run."""
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_THE_END_OF_A_STAGE, str(workspace.root)], cwd=ROOT, capture_output=True, text=True,
+        check=False, timeout=200, preexec_fn=default_signals,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (143, ""), ended.stderr

@@ -54,7 +54,7 @@ _ASIDE = re.compile(
 CORRECTION = re.compile(
     r"\b(?:wait|actually|correction|nope|sorry|oops|scratch that|hmm|on second thought|on reflection|revis\w*|"
     r"(?<!common )(?<!typical )(?<!frequent )(?<!usual )(?<!easy )(?:mistaken?|error)|change my|let me correct|"
-    r"reconsider\w*|re-?evaluat\w*|re-?check\w*|i was wrong|"
+    r"reconsider\w*|re-?(?:evaluat|check|count|comput|calculat)\w*|i was wrong|"
     r"(?:this|that|it|which|answer|above) (?:is|was) (?:wrong|incorrect|not (?:right|correct)))\b"
     r"|(?:^|[.!?:;,\n(—–-])[ \t*_]*(?:oh,? |but )?no(?=[,.:;!—–-]|\s+(?:wait|that|the|it|this)\b|\s*$)",
     re.IGNORECASE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ops.core.problem import CodeTest, FailedTest
-from ops.grading.values import decode, expected, same_lines, same_output, same_value
+from ops.grading.values import decode, expected, lines, same_lines, same_output, same_value
 
 SHOWN = 60
 """Characters of a value, a line or an expression that are shown."""
@@ -48,16 +48,16 @@ def _of_output(test: CodeTest, printed: Any) -> tuple[str, str]:
         return "a malformed report", ""
     if same_output(test.output, printed):
         return "", ""
-    wanted, lines = test.output.rstrip().splitlines(), printed.rstrip().splitlines()
-    if max(len(wanted), len(lines)) <= 1:
+    wanted, given = lines(test.output), lines(printed)
+    if max(len(wanted), len(given)) <= 1:
         return f"printed {_shown(printed.rstrip())}", _shown(test.output.rstrip())
-    pairs = zip(wanted, lines, strict=False)
-    line = next((i for i, pair in enumerate(pairs) if not same_lines(*pair)), min(len(wanted), len(lines)))
-    return f"line {line + 1} printed is {_line(lines, line)}", f"{_line(wanted, line)} of {len(wanted)} lines"
+    pairs = zip(wanted, given, strict=False)
+    line = next((i for i, pair in enumerate(pairs) if not same_lines(*pair)), min(len(wanted), len(given)))
+    return f"line {line + 1} printed is {_line(given, line)}", f"{_line(wanted, line)} of {len(wanted)} lines"
 
 
-def _line(lines: list[str], number: int) -> str:
-    return _shown(lines[number]) if number < len(lines) else "no more"
+def _line(of: list[str], number: int) -> str:
+    return _shown(of[number]) if number < len(of) else "no more"
 
 
 def _of_value(test: CodeTest, given: Any) -> tuple[str, str]:

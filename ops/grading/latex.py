@@ -61,6 +61,7 @@ _CHARACTERS = str.maketrans(
         "±": r"\pm ", "∈": r"\in ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "√": r"\sqrt ", "∛": r"\sqrt[3] ",
         "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ",
         "φ": r"\phi ", "ω": r"\omega ", "μ": r"\mu ", "σ": r"\sigma ", "⟨": "(", "⟩": ")",
+        "¢": r"\text{ cents}",
         "\u00a0": " ", "\u2009": " ", "\u202f": " ", "’": "'", "′": "'",
         "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
         "⅕": r"\frac{1}{5}", "⅖": r"\frac{2}{5}", "⅗": r"\frac{3}{5}", "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}",
@@ -100,9 +101,23 @@ _BASE_BELOW = re.compile(
 _BASE_BEHIND = re.compile(
     r"(?<=[\dA-F])\s*(?:\\text\s*\{)?\s*\(?\s*(?:in\s+)?base[\s~-]*\}?\s*(\d+|" + "|".join(BASES) + r")\s*\)?\s*\}?\s*$"
 )
+_CURRENCY_NAMES = {
+    **{code: code for code in ("AUD", "CAD", "NZD", "CHF", "CNY", "HKD", "SGD", "SEK", "NOK", "DKK", "PLN", "CZK",
+                               "TRY", "BRL", "MXN", "ZAR", "KRW", "RUB")},
+    "€": "euros", "EUR": "euros", "£": "pounds", "GBP": "pounds", "¥": "yen", "JPY": "yen", "円": "yen", "₹": "rupees",
+    "INR": "rupees", "Rs": "rupees", "A\\$": "AUD", "C\\$": "CAD", "₽": "RUB", "₩": "KRW",
+}  # fmt: skip
+_CODES = "|".join(map(re.escape, ("USD", *_CURRENCY_NAMES)))
+_CURRENCY_CODE = re.compile(
+    rf"(?:\\text\s*\{{\s*)?(?:(?P<before>{_CODES})\.?\s*\}}?)?\s*"
+    r"(?P<number>-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?)\s*"
+    rf"(?:\\text\s*\{{\s*)?(?P<behind>{_CODES})?\s*\}}?"
+)
+_RATIO = re.compile(r"(?:\\text\s*\{)?\s*(\d+)(?:\s*\\text\s*\{\s*to\s*\}\s*|(?:\s+|-)to(?:\s+|-))(\d+)\s*\}?", re.I)
 _PLAIN = re.compile(r"(?<!\\)\\(?:[,;:> ]|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~")
 _BEFORE_JOIN = r"(?:(?<=[\d)}\]])|(?<=circ )|(?<=\b[a-zA-Z]))"
 _AFTER_JOIN = r"(?=[\d\\({\[.-]|[A-Za-z]\s*(?:[=<>]|\\[lg]e)|[A-Z]$)"
+_ALL_REALS = r"^(?:\\text\s*\{\s*)?[Aa]ll\s+real(?:\s+numbers|s)"
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -120,6 +135,10 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\^\{\\circ\s*\}|\^\\circ", r"^\\circ "),
         (r"\\begin\{(?:b|B|small|p)?matrix\}|\\begin\{array\}(?:\{[^{}]*\})?", r"\\begin{pmatrix}"),
         (r"\\end\{(?:b|B|small|p)?matrix\}|\\end\{array\}", r"\\end{pmatrix}"),
+        (_ALL_REALS + r"\s+(?:except(?:\s+for)?|but|other\s+than)\s*\}?\s*(?:[a-z]\s*=\s*)?([^\s{}=]+?)\s*\}?$",
+         r"\\mathbb{R}\\setminus\\{\1\\}"),
+        (_ALL_REALS + r"\s*\}?$", r"\\mathbb{R}"),
+        (r"(?<=\d)\s*min\.?$", r"\\text{ min}"),
         (r"\*\*", "^"),
         (r"^([a-z])\s+in\s+(?=[\[({\\])", r"\1\\in "),
         (r"\\mathbb\s*R(?![A-Za-z])", r"\\mathbb{R}"),
@@ -161,7 +180,7 @@ _CURRENCY = re.compile(r"^(?P<sign>[-+]?)\s*(?:US|USD)?\s*\\?\$\s*(?=[\d.\\-])")
 _NO_UNIT = re.compile(
     r"\b(?:and|or|not|no|plus|minus|times|over|than|least|most|at|if|unless|except|when|where|for|each|"
     r"mod|modulo|hundreds?|thousands?|[mb]illions?|trillions?|dozens?|score|gross|half|halves|thirds?|quarters?|squared|"
-    r"cubed|root|factorial|choose|between|percent|base|point|divided|multiplied|out|[a-z]+(?:red|and|ion)ths?|tenths?)\b",
+    r"cubed|root|factorial|choose|between|percent|base|point|divided|multiplied|raised|power|out|[a-z]+(?:red|and|ion)ths?|tenths?)\b",
     re.I,
 )
 """Words that make another value of the number before them, or a hedge: what they stand in is no unit."""
@@ -182,7 +201,8 @@ def clean(text: str) -> CleanAnswer:
 
 def spelled(text: str) -> str:
     """`text` with one spelling for each sign and command; its spaces and units are left."""
-    text = _ROOT_SIGN.sub(lambda m: rf"\sqrt{'[3]' if m[1] == '∛' else ''}{{{m[2] or m[3]}}}", _unwrap(text.strip()))
+    text = _in_signs(_unwrap(text.strip()))
+    text = _ROOT_SIGN.sub(lambda m: rf"\sqrt{'[3]' if m[1] == '∛' else ''}{{{m[2] or m[3]}}}", text)
     text = _LEVEL.sub(lambda m: f"{'^' if m[1] else '_'}{{{m[0].translate(_LEVELS)}}}", text)
     text = _without_fonts(_COMMAND.sub(lambda m: _COMMANDS[m[1]], text.translate(_CHARACTERS)))
     for pattern, replacement in _REWRITES:
@@ -193,6 +213,15 @@ def spelled(text: str) -> str:
     text = _SCALE.sub(lambda m: rf"\cdot {SCALES[m[1]]} " + ("" if m[2] or r"\text" not in m[0] else r"\text{"), text)
     text = _without_braces(_PLAIN.sub(" ", text).strip())
     return text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
+
+
+def _in_signs(text: str) -> str:
+    r"""`3:2` for `3 to 2`, `\$5` for `USD 5`, `5\text{ euros}` for `5€`; any other text as it is."""
+    if ratio := _RATIO.fullmatch(text):
+        return f"{ratio[1]}:{ratio[2]}"
+    if (money := _CURRENCY_CODE.fullmatch(text)) and money["number"] and (code := money["before"] or money["behind"]):
+        return rf"\${money['number']}" if code == "USD" else rf"{money['number']}\text{{ {_CURRENCY_NAMES[code]}}}"
+    return text
 
 
 def _without_braces(text: str) -> str:

@@ -13,9 +13,9 @@ MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""
 
 _NAMED = re.compile(
-    r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\(\\?[a-z]\)|(?:\+[A-Za-z]){1,4})?|\\angle\s*[A-Z]{1,3}|\[[A-Z]{3,6}\]"
+    r"\\?[A-Za-z]+(?:_\{?\w{1,3}\}?|'|\((?:\\?[a-z]|-?\d{1,4})\)|(?:\+[A-Za-z]){1,4})?|\\angle\s*[A-Z]{1,3}|\[[A-Z]{3,6}\]"
 )
-"""A name in a gold answer that stands for its value: `x`, `x_1`, `f(x)`, and the `m+n` that contests ask for."""
+"""A name in a gold answer that stands for its value: `x`, `x_1`, `f(x)`, `f(3)`, the `m+n` of contests."""
 _LENGTH = re.compile(r"\|?\\overline\{([A-Z]{2})\}\|?|\|([A-Z]{2})\||(\\angle\s*[A-Z]{3}|[A-Z]{2})")
 r"""A segment, `|AB|` or `\overline{AB}`, called as its length `AB`; an angle."""
 _OF_POINTS = re.compile(r"(?:\\[a-z]+\s*|\[)?[A-Z]{2,6}\]?")

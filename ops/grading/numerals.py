@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from ops.grading import numbers, units
+
 _SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -22,43 +24,87 @@ _PARTS = {
     "eighth": 8,
     "tenth": 10,
 }
+_COUNTED_BY_ONE = frozenset({"hundred", "dozen", *_PARTS})
 _WORD = re.compile(r"[\s-]*([A-Za-z]+)")
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SIGN = re.compile(r"(?:minus|negative)\s+(?=[A-Za-z])", re.IGNORECASE)
+_AND_PART = re.compile(r"[\s-]+and[\s-]+(?:a|one)[\s-]+(" + "|".join(_PARTS) + r")\b", re.IGNORECASE)
+_TEXT = re.compile(r"\\(?:text|mbox|textbf|mathrm)\s*\{([^{}]*)\}")
+_SCALED = re.compile(r"(?:thousand|million|billion|trillion|dozen)?")
+_TO = re.compile(r"\s*:\s*|(?:\s+|-)to(?:\s+|-)", re.IGNORECASE)
 
 
 def read(text: str) -> tuple[Fraction | None, str]:
-    """The number that `text` begins with and what follows it; None where it begins with none.
+    """The number in words at the beginning of `text`, and what follows it; None where there is no number.
 
-    Scales above a hundred are left to who reads the rest ("two million" gives 2 and "million").
+    A last scale above a hundred is part of what follows: "two million" gives 2 and "million".
     """
-    value, position, last = 0, 0, 0
+    sign = _SIGN.match(text)
+    value, rest = _read(text[sign.end() :] if sign else text)
+    if value is None:
+        return None, text
+    return (-value if sign else value), rest
+
+
+def _read(text: str) -> tuple[Fraction | None, str]:
+    total, value, position, last, smallest = 0, 0, 0, 0, 10**15  # `total` ends with a scale, `value` follows it
     while match := _WORD.match(text, position):
         word = match[1].lower()
+        following = _word_at(text, match.end())
         if word in VALUES and (last == 0 or (last >= 20 and VALUES[word] < 10) or last == 100):
             value, last = value + VALUES[word], VALUES[word] or 1
-        elif word == "hundred" and 0 < value < 10:
+        elif word in ("a", "an") and not position and (following in _SCALES or following in _COUNTED_BY_ONE):
+            value, last = 1, 1
+        elif word == "hundred" and 0 < value < 100 and (value < 10 or value % 10):
             value, last = value * 100, 100
-        elif word == "and" and last == 100 and (after := _WORD.match(text, match.end())) and after[1].lower() in VALUES:
+        elif word == "and" and (last == 100 or (total and not last)) and following in VALUES:
             pass
-        elif (part := _PARTS.get(word.removesuffix("s"))) and (last or word == "half"):
-            return Fraction(value or 1, part), text[match.end() :].strip().removeprefix("of ").removeprefix(
-                "a "
-            ).strip()
+        elif (scale := _SCALES.get(word, 0)) and last and scale < smallest and _goes_on(text, match.end(), scale):
+            total, value, last, smallest = total + value * scale, 0, 0, scale
+        elif (part := _PARTS.get(word.removesuffix("s"))) and not total and (last or word == "half"):
+            rest = text[match.end() :].strip().removeprefix("of ").removeprefix("a ").strip()
+            return Fraction(value or 1, part), rest
         else:
             break
         position = match.end()
-    return (Fraction(value), text[position:].strip()) if position else (None, text)
+    if not position:
+        return None, text
+    number = Fraction(total + value)
+    if last and (part_of := _AND_PART.match(text, position)):
+        return number + Fraction(1, _PARTS[part_of[1].lower()]), text[part_of.end() :].strip()
+    return number, text[position:].strip()
 
 
-_SIGN = re.compile(r"(?:minus|negative)\s+", re.IGNORECASE)
-_TEXT = re.compile(r"\\(?:text|mbox|textbf|mathrm)\s*\{([^{}]*)\}")
-_SCALE = re.compile(r"(?:thousand|million|billion|trillion)?")
+def _word_at(text: str, position: int) -> str:
+    match = _WORD.match(text, position)
+    return match[1].lower() if match else ""
+
+
+def _goes_on(text: str, position: int, scale: int) -> bool:
+    """Whether a smaller number follows a scale: "one thousand two hundred", "two million five thousand"."""
+    value, _ = _read(text[position:].lstrip(" -").removeprefix("and "))
+    return value is not None and value.denominator == 1 and 0 < value < scale
+
+
+def ratio(text: str) -> tuple[Fraction, Fraction] | None:
+    """The two numbers of `3:2`, `3 to 2` or "three to two"; None where `text` is anything else."""
+    sides = [_side(side) for side in _TO.split(text.strip())]
+    return (sides[0], sides[1]) if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
+
+
+def _side(text: str) -> Fraction | None:
+    value, rest = read(text)
+    return value if value is not None and not rest else numbers.decimal(text)
 
 
 def in_figures(text: str) -> str:
-    r"""`42` for `forty-two` or `\text{forty-two}`; any other text as it is."""
+    r"""`42` for `forty-two` or `\text{forty-two}`, `3:2` for `3 to 2`; any other text as it is."""
     words = _TEXT.sub(r"\1", text).strip(" .$*")
-    sign = _SIGN.match(words)
-    value, rest = read(words[sign.end() :] if sign else words)
-    if value is None or not _SCALE.fullmatch(rest):
-        return text
-    return f"{'-' if sign else ''}{value} {rest}".strip()
+    value, rest = read(words)
+    if value is not None and _SCALED.fullmatch(rest):
+        return f"{value} {rest}".strip()
+    if value is not None and len(rest) > 2 and units.parse(rest) is not None:
+        return rf"{value}\text{{ {rest}}}"
+    if (sides := ratio(words)) and ":" not in words:
+        return f"{sides[0]}:{sides[1]}"
+    return text

@@ -12,7 +12,8 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeGuard
 
 from ops.core.problem import CodeTest
 from ops.core.syntax import parse
@@ -182,28 +183,44 @@ def _tagged(response: str) -> Iterator[Block]:
 def _in_json(texts: list[str]) -> list[Block]:
     """The programs among the strings of the last text that is JSON, or that has a JSON object between its sentences."""
     for text in reversed(texts[-MAX_BLOCKS:]):
-        start = text.find("{") if text.lstrip()[:1] not in ("{", "[", '"') else len(text) - len(text.lstrip())
-        try:
-            value, _ = _JSON.raw_decode(text, max(start, 0))
-        except (ValueError, RecursionError):
-            continue
-        strings = [program(string) if "```" in string else string for string in _strings(value)]
-        if programs := [string for string in strings if _CODE_LINE.search(string) and _parses(string)]:
-            return [Block("python", string) for string in programs]
+        for value in _json_values(text.strip()):
+            strings = [program(string) if "```" in string else string for string in _strings(value)]
+            if programs := [string for string in strings if _CODE_LINE.search(string) and _parses(string)]:
+                return [Block("python", string) for string in programs]
     return []
 
 
+def _json_values(text: str) -> Iterator[object]:
+    """The text as JSON, else the values of the first braces in it that are."""
+    starts = [match.start() for match in islice(re.finditer(r"\{", text), MAX_ENDS)]
+    for start in [0, *starts] if text[:1] in ("[", '"') else starts:
+        try:
+            yield _JSON.raw_decode(text, start)[0]
+        except (ValueError, RecursionError):
+            continue
+
+
 def _strings(value: object) -> Iterator[str]:
-    """The strings inside a JSON value, in their order; names of fields are none."""
+    """The strings inside a JSON value, in their order; names of fields are none. A list of lines is one string."""
     waiting = [value]
     while waiting:
         match waiting.pop():
+            case str(text) if text.startswith('{"'):
+                waiting.extend(_json_values(text))
             case str(text):
                 yield text
+            case list(items) if len(items) > 1 and _are_lines(items):
+                yield "\n".join(items)
             case list(items):
                 waiting.extend(reversed(items))
             case dict(fields):
                 waiting.extend(reversed(fields.values()))
+
+
+def _are_lines(items: list[object]) -> TypeGuard[list[str]]:
+    """Whether a list holds the lines of one text, some of them indented."""
+    lines = [item for item in items if isinstance(item, str) and "\n" not in item]
+    return len(lines) == len(items) and any(line[:1].isspace() for line in lines)
 
 
 def _dedented(lines: list[str]) -> str:

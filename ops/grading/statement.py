@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ops.grading import announced, extract, latex, numerals
+from ops.grading import announced, extract, latex, numerals, units
 
 _MOST = 12
 """Announcements that are read, from the end: a response states its answer late."""
@@ -34,7 +34,7 @@ _CUT = re.compile(
     r"|,\s*or\s+(?![$\\]|[A-Za-z]\s*=)(?=[^$]*$)|</answer>|\s+[–—]\s+|\s+\((?!\s*(?:in\s+)?base\b)(?=[^()]*(?<![\\A-Za-z])[A-Za-z]{3}[^()]*\))",
     re.IGNORECASE,
 )
-_STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu)\.)")
+_STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu|Rs)\.)")
 _ALIGNED = re.compile(r"\\begin\{(align|gather|eqnarray|multline)\*?\}(.{1,4000}?)\\end\{\1\*?\}", re.DOTALL)
 _MENTIONED = re.compile(
     r"\b(?:this|(?:check|verify|confirm|checking|verifying) (?:our|the|my|your|that(?: the| our)?)|such an|any|an)\s+$",
@@ -68,7 +68,10 @@ _PLAIN = re.compile(
 """What stands before "answer" in a sentence that does nothing but state it."""
 _CONDITION = re.compile(
     r"\b(?:if|unless|suppos(?:e|ing)|assum(?:e|ing)|instead|alternative\w*|common(?: \w+)? (?:mistake|error|answer)|"
-    r"(?:many|some|most) (?:students|people))\b|(?:^|[(,:])[\s*_]*(?:had|were|without|otherwise)\b",
+    r"(?:many|some|most) (?:students|people)|(?:might|may) (?:think|say|guess|expect)|tempt(?:ing|ed)|"
+    r"(?:naive|wrong|incorrect) answer|(?:double|twice|triple|half) the answer|says (?:that )?the answer|"
+    r"(?:related|analogous|similar|harder|easier|modified) (?:problem|question|version))\b|"
+    r"(?:^|[(,:])[\s*_]*(?:had|were|without|otherwise)\b",
     re.IGNORECASE,
 )
 _UNREAL = re.compile(r"\b(?:would|could|might)\b", re.IGNORECASE)
@@ -81,25 +84,39 @@ _CALCULATION = re.compile(r"<<[^<>\n]{1,200}>>")
 _MONEY = re.compile(r"(?<!\\)\$(?=[-+]?\.?\d)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}(?![A-Za-z}])|[-+*/=×·][ \t]*$")
 _COUNTED = re.compile(
-    r"([-+]?\s*\\?\$?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?(?:\s+[A-Za-z][\w'’-]*)*?),?\s+"
-    r"(?:for(?!\s+(?:every|each)?\s*\d)|in(?!\s+(?:base\b|binary\b|every\b|an?\b|\d))|at(?!\s+(?:most|least)\b)|"
-    r"on|during|after|before|from(?!\s+\d)|with|who|while|when|until|that|and\s+the)\s+(?P<rest>.*)",
-    re.DOTALL,
+    r"(?P<number>[-+]?\s*(?P<money>\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?)(?P<rest>(?:/[A-Za-z]|,?\s|[A-Za-z]{2})"
+    r"[\w\s,.;:'’\"“”()%/–-]*)"
 )
-"""A number, what it counts, and the rest of a closing sentence: `460 for this week's work`."""
-_ANOTHER = re.compile(r"\b(?:or|and|to)\s+[-+$\\]*(?:\d|(?:" + "|".join(numerals.VALUES) + r")\b)", re.IGNORECASE)
+"""A number and the rest of a closing sentence, which is prose: `460 for this week's work`, `15 liters of water`."""
+_NUMERAL = r"[-+$\\]*(?:\d|(?:" + "|".join(numerals.VALUES) + r"|half|twice|double|triple|thrice)\b)"
+_CHANGES = re.compile(
+    r"^\W*(?:to|and(?!\s+[A-Za-z]{2})|or)\b|\b(?:or|and|to|between|than|by|over)\s+"
+    + _NUMERAL
+    + r"|^\s*half\b|\bno,|\band\s+an?\s+(?:half|third|quarter)\b|^\s*at\s+(?:most|least)\b|^\s*for\s+(?:every|each)\b"
+    r"|(?<!the )\b(?:"
+    + "|".join(latex.SCALES)
+    + r"|score|gross|pair|halve|third|quarter|fifth|sixth|seventh|eighth|ninth|"
+    r"tenth|hundredth|thousandth|power|root|factorial|modulo?|base|binary|chance|odd)s?\b"
+    r"|\b(?:squared|cubed|raised|choose|divided|multiplied|times(?!\W*$|\s+(?:an?|each|every|per|to|in|for|on|"
+    r"during|before|after|that|this|last|while|when)\b)|minus|plus|not|never|least|most|cents?|out\s+of)\b"
+    r"|(?<!['’])\b[B-HJ-Zb-hj-z]\b",
+    re.IGNORECASE,
+)
+"""Words that make another value of the number before them, another number that may be meant, and unknowns."""
+_CLAUSE = re.compile(r",?\s+(?:that|which|who|whose|while|when|until)\b")
+_SHARE = re.compile(
+    r"^\s*(?:(?:for|in|of|from|per)(?:\s+the|\s+an?|\s+every)?\s+(?:\d|[a-z]+\W*$)|in\s+(?:every|an?)\b)"
+)
+"""`5 for 3`, `1 in a million`, `2 of the 7`: a ratio, a chance or a share; of money it is what is bought."""
+_AMONG = re.compile(
+    r"\b(?:in|for|from|by|after|before|with|per|to\s+[a-z]+)(?:\s+the)?\s+\d[\d,]*\s+[A-Za-z]{2,}"
+    r"(?:\s+and\s+\d[\d,]*\s+[A-Za-z]{2,})?|\bof\s+the\s+\d+\s+[a-z]{2,}"
+)
+"""A further number that only says when, where or what for: `26 inches in 13 years`."""
 
 
-_OPENING_TEXT = re.compile(r"^\$?\s*\\text\s*\{([^{}]*)\}")
-_RATIO = re.compile(r"(?:\\text\s*\{)?\s*(\d+)(?:\s*\\text\s*\{\s*to\s*\}\s*|(?:\s+|-)to(?:\s+|-))(\d+)\s*\}?", re.I)
-_CURRENCY_NAMES = {
-    "USD": "dollars", "EUR": "euros", "€": "euros", "GBP": "pounds", "£": "pounds", "JPY": "yen", "¥": "yen",
-    "INR": "rupees", "₹": "rupees",
-}  # fmt: skip
-_CODES = "|".join(_CURRENCY_NAMES)
-_CURRENCY = re.compile(
-    rf"\s*(?P<before>{_CODES})?\s*(?P<number>-?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)?(?:\.\d+)?)\s*(?P<behind>{_CODES})?\s*"
-)
+_OPENING_TEXT = re.compile(r"^\$?\s*\\(?:text(?:bf|it|rm|sf|normal)?|mathrm|mbox)\s*\{((?:[^{}\\]|\\ )*)\}")
+_OPENING_LABEL = re.compile(r"(?!.*\b(?:not|wrong|incorrect)\b)[a-z ]{1,40}[:=]\s*$", re.IGNORECASE)
 
 
 class StatedAnswer(NamedTuple):
@@ -119,20 +136,16 @@ class StatedAnswer(NamedTuple):
 
 def stated(response: str) -> str:
     r"""The answer that is stated last: in a box, behind "Answer:" or "the answer is"; else the closing sentence's."""
-    return _in_signs(_stated(response))
+    return _without_phrase(_stated(response))
 
 
-def _in_signs(value: str) -> str:
-    r"""An answer in signs: `42` for `\text{The answer is } 42`, `3:2` for `3 to 2`, `\$5` for `USD 5`."""
-    bare = _OPENING_TEXT.sub(r"\1", value)
-    if (told := announced.without_phrase(bare)) != bare:
-        value = told.removesuffix("$").strip()
-    if ratio := _RATIO.fullmatch(value):
-        return f"{ratio[1]}:{ratio[2]}"
-    if (money := _CURRENCY.fullmatch(value)) and (code := money["before"] or money["behind"]):
-        name = _CURRENCY_NAMES[code]
-        return rf"\${money['number']}" if name == "dollars" else rf"{money['number']}\text{{ {name}}}"
-    return value
+def _without_phrase(value: str) -> str:
+    r"""`42` for `\text{The answer is } 42` or `\text{Total: } 42`."""
+    opening = _OPENING_TEXT.match(value)
+    words = opening[1].replace("\\ ", " ") if opening else ""
+    rest = value[opening.end() :] if opening else value
+    told = rest if _OPENING_LABEL.match(words) else announced.without_phrase(words + rest)
+    return value if told == words + rest else told.removesuffix("$").strip()
 
 
 def _stated(response: str) -> str:
@@ -171,9 +184,12 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
     corrected = announced.CORRECTION.search(text, settled.position, later.position) is not None
     if later.conditional and (later.unreal or not corrected):
         return False
-    if later.formal or corrected or not settled.formal:
+    if later.formal or corrected:
         return True
-    return not later.unreal and _PLAIN.fullmatch(announced.clause(text, later.position)) is not None
+    line_end = text.find("\n", settled.position, later.position)
+    before = announced.clause(text[line_end + 1 :], later.position - line_end - 1)
+    is_plain = _PLAIN.fullmatch(before) is not None
+    return (is_plain and not later.unreal) if settled.formal else (is_plain or not later.unreal)
 
 
 def _spoken(text: str) -> str:
@@ -242,7 +258,7 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
         start = box.start
         if box.content not in contents:
             contents.insert(0, box.content)
-    return [StatedAnswer(last.start, ", ".join(contents), True, True)]
+    return [StatedAnswer(last.start, ", ".join(contents), True, True, *_mood(text, last.start, last.end))]
 
 
 # ── announcements ────────────────────────────────────────────────────────────
@@ -366,9 +382,20 @@ def _sentence_value(sentence: str) -> str:
 
 
 def _counted(value: str) -> str:
-    """A number and what it counts without the rest of its sentence, where that tells no other number."""
-    match = _COUNTED.fullmatch(value)
-    return match[1] if match and not _ANOTHER.search(value) else value
+    """A number and its unit without the rest of its sentence, where that neither changes nor replaces it."""
+    match = _COUNTED.fullmatch(_CLAUSE.split(value)[0])
+    if match is None:
+        return value
+    rest = _AMONG.sub("", match["rest"])
+    if _CHANGES.search(rest) or re.search(r"\d", rest) or (not match["money"] and _SHARE.match(match["rest"])):
+        return value
+    return _measured(match["number"], match["rest"])
+
+
+def _measured(number: str, behind: str) -> str:
+    """A number with the unit that stands behind it, if any."""
+    unit = units.longest(behind.lstrip())
+    return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
@@ -400,4 +427,6 @@ def _last_value(text: str) -> str:
             number = match
     if formula is not None and (number is None or number.start() < formula.end()):
         return _inside(formula)
-    return number.group() if number else extract.last_line(text)
+    if number is None:
+        return extract.last_line(text)
+    return _measured(number.group(), text[number.end() : number.end() + 60].partition("\n")[0])

@@ -208,7 +208,7 @@ def _as_interval(text: str, depth: int) -> str:
 def _interval(text: str) -> str | None:
     parts = _RELATION.split(text)
     signs, sides = parts[1::2], [part.strip() for part in parts[::2]]
-    if not signs or not all(sides) or len(signs) > 2 or len(split(text, (",", ";"))) > 1:
+    if not signs or not all(sides) or len(signs) > 2 or "\\pm" in text or len(split(text, (",", ";"))) > 1:
         return None
     downwards = {"<": False, "\\le": False, ">": True, "\\ge": True}
     if len(signs) == 1:
@@ -257,8 +257,8 @@ def _without(interval: str, points: str) -> str | None:
 def _joined_rays(text: str) -> str | None:
     r"""`x < 2, x > 3` as a union; `x \ge -2, x \le 7`, which overlap, and `x \ne 2, 3` as what they have in common."""
     name, sign, points = text.partition("\\ne")
-    if sign and _VARIABLE.fullmatch(name) and len(excluded := split(points, (",", ";"))) > 1:
-        return _without("\\mathbb{R}", ",".join(part.removeprefix(f"{name}\\ne") for part in excluded))
+    if sign and _VARIABLE.fullmatch(name) and ("\\pm" in points or len(split(points, (",", ";"))) > 1):
+        return _without("\\mathbb{R}", ",".join(p.removeprefix(f"{name}\\ne") for p in split(points, (",", ";"))))
     intervals = [_interval(part.strip()) for part in split(text, (",", ";"))]
     if len(intervals) < 2 or None in intervals:
         return None

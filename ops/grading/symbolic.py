@@ -26,7 +26,7 @@ _COSTLY = re.compile(
     r"\^\{?-?\(?\d{10,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\}?\^|!!|(?:\^\{?\w\}?){3}"
     r"|\\(?:Gamma|binom)[({]+\d{5,}"
 )
-_MISREAD = re.compile(r"\\ldots|\d_|(?<![_^\d.])\d[\d.]*\s+\d|\\(?:gcd|lcm)\s*\([^)]*[A-Za-z]")
+_MISREAD = re.compile(r"\\ldots|\d_|\d'|(?<![_^\d.])\d[\d.]*\s+\d|\\(?:gcd|lcm)\s*\([^)]*[A-Za-z]")
 """Forms that math-verify reads as something else: it drops dots and bases, adds `2 3` up, and takes gcd(a,b) for 1."""
 _LETTER = re.compile(r"\\text\{[^{}]*\}|\\[A-Za-z]+|([A-Za-z])('*)(?!_)")
 _DIFFERENTIAL = re.compile(r"\\int(?![a-z])|\\frac\{d\w?\}\{d")

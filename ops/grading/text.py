@@ -128,7 +128,7 @@ def _same(gold: str, answer: str) -> bool:
         return _same_labelled(label, answer)
     if plain(gold) in _TRUTH:
         return _same_truth(gold, answer)
-    if (ratio := _ratio(gold)) is not None and _ratio(answer) == ratio:
+    if (ratio := numerals.ratio(gold)) is not None and numerals.ratio(answer) == ratio:
         return True
     if (wanted := quantity(gold)) is not None:
         return _same_quantity(wanted, answer)
@@ -240,7 +240,7 @@ def quantity(text: str) -> Quantity | None:
         noun = rest
     else:
         noun, spelled = ("", rest or spelled) if spelled else (rest, rest)
-    unit = _longest_unit(spelled)
+    unit = units.parse(spelled) or units.parse(units.longest(spelled))
     integer = not re.search(r"[./eE]", number)
     if unit is None:
         # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are no quantities.
@@ -258,17 +258,6 @@ def _step(number: str) -> Fraction:
     return Fraction(10) ** (int(exponent[1] if exponent else 0) - len(places[1] if places else ""))
 
 
-def _ratio(text: str) -> tuple[Fraction, Fraction] | None:
-    """The two numbers of `3:2`, `3 to 2` or "three to two"."""
-    sides = [_side(side) for side in re.split(r"\s*:\s*|(?:\s+|-)to(?:\s+|-)", text.strip())]
-    return (sides[0], sides[1]) if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
-
-
-def _side(text: str) -> Fraction | None:
-    value, rest = numerals.read(text)
-    return value if value is not None and not rest else numbers.decimal(text)
-
-
 def _in_words(text: str) -> Quantity | None:
     value, rest = numerals.read(text)
     return None if value is None else quantity(f"{value.numerator}/{value.denominator} {rest}".replace("/1 ", " "))
@@ -281,20 +270,6 @@ def _scaled(rest: str) -> tuple[str, int]:
         return rest, 1
     tail, more = _scaled(tail.removeprefix("of ").strip())
     return tail, factor * more
-
-
-def _longest_unit(spelled: str) -> units.Unit | None:
-    """The unit that `spelled` begins with: "years of age" is years."""
-    if (whole := units.parse(spelled)) is not None:
-        return whole
-    words = re.split(r"[,;(]", spelled)[0].split()
-    for count in range(min(len(words), 6), 0, -1):
-        head = " ".join(words[:count])
-        unit = units.parse(head)
-        # "5 a day", "3 in total": a short word before others is no unit.
-        if unit is not None and (count == len(words) or len(head) > 2 or not head.isalpha()):
-            return unit
-    return None
 
 
 def _same_quantity(gold: Quantity, answer: str) -> bool:

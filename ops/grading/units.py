@@ -176,3 +176,15 @@ def parse(text: str) -> Unit | None:
             bases[base] = bases.get(base, 0) + power * exponent
         known, position = True, match.end()
     return Unit(factor, tuple(sorted((b, p) for b, p in bases.items() if p))) if known else None
+
+
+def longest(text: str) -> str:
+    """The longest beginning of `text` that is a unit: "years" of "years of age"; "" where there is none."""
+    words = re.split(r"[,;(]", text)[0].split()
+    for count in range(min(len(words), 6), 0, -1):
+        head = " ".join(words[:count]).rstrip(".")
+        # "5 a day", "3 in total", "5 km in all": a short word before others is no unit, and "in" no inch.
+        is_whole = count == len(words) or (words[count - 1] != "in" and (len(head) > 2 or not head.isalpha()))
+        if is_whole and parse(head) is not None:
+            return head
+    return ""

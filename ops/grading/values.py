@@ -12,13 +12,15 @@ from ops.core.syntax import literal
 FLOAT_TOLERANCE = 1e-6
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 """A printed number. `float` would also read underscores, digits of other scripts, `inf` and `nan`."""
+_SPACE = " \t\n\r\f\v"
+_WORD = re.compile(rf"[^{_SPACE}]+")
 _EXACT = 1 << 53
 """Below it every integer is a float."""
 
 
 def same_output(wanted: str, printed: str) -> bool:
     """Equal line by line but for trailing space; numbers with a point or exponent within 1e-6."""
-    left, right = _lines(wanted), _lines(printed)
+    left, right = lines(wanted), lines(printed)
     if left == right:
         return True
     return len(left) == len(right) and all(map(same_lines, left, right))
@@ -26,15 +28,13 @@ def same_output(wanted: str, printed: str) -> bool:
 
 def same_lines(wanted: str, printed: str) -> bool:
     """Equal word by word; numbers with a point or exponent within 1e-6."""
-    left, right = wanted.split(), printed.split()
+    left, right = _WORD.findall(wanted), _WORD.findall(printed)
     return len(left) == len(right) and all(map(_same_word, left, right))
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.rstrip() for line in text.splitlines()]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+def lines(text: str) -> list[str]:
+    """The lines without the space at their ends; empty lines at the end count for nothing."""
+    return [line.rstrip(_SPACE) for line in text.rstrip(_SPACE).split("\n")]
 
 
 def _same_word(wanted: str, printed: str) -> bool:
@@ -45,7 +45,7 @@ def _same_word(wanted: str, printed: str) -> bool:
     if not (_NUMBER.fullmatch(wanted) and _NUMBER.fullmatch(printed)):
         return False
     left, right = float(wanted), float(printed)
-    return math.isfinite(left) and math.isclose(left, right, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
+    return math.isfinite(left) and _as_close(left, right)
 
 
 def expected(text: str) -> Any:
@@ -129,4 +129,11 @@ def _close(wanted: float, value: float) -> bool:
         return wanted == value or (max(abs(wanted), abs(value)) < _EXACT and abs(wanted - value) <= FLOAT_TOLERANCE)
     if math.isnan(wanted) or math.isnan(value):
         return math.isnan(wanted) and math.isnan(value)
+    return _as_close(wanted, value)
+
+
+def _as_close(wanted: float, value: float) -> bool:
+    """Whether two floats are equal within 1e-6 (relative); two whole numbers must be the same."""
+    if wanted.is_integer() and value.is_integer() and abs(wanted) < _EXACT:
+        return wanted == value
     return math.isclose(wanted, value, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)

@@ -107,6 +107,8 @@ def test_a_solution_class_finds_its_usual_imports() -> None:
         ("1000000007", "1000000007.5", False),
         ("[1000000007]", "[1000000907.0]", False),
         ("1000000007.0", "1000000907", False),
+        ("1000000007.0", "1000000907.0", False),
+        ("123456789.5", "123456789.6", True),
         ("250000.0", "250000", True),
         ("2500000.5", "2500000.6", True),
         (str(10**16 + 1), "1e16", False),
@@ -140,6 +142,10 @@ def test_output_is_compared_by_line_and_word() -> None:
     assert same_output("0.3333333", "0.33333334")
     assert not same_output("1000000", "1000001"), "integers are exact"
     assert not same_output("1000000007", "1000000007.0")
+    assert not same_output("1000000007.0", "1000000907.0"), "whole numbers are exact"
+    assert same_output("a b\r\nc\r\n", "a\tb\nc")
+    assert not any(same_output("a\nb", f"a{end}b") for end in "\f\v\x1c\x85\u2028"), "other ends of lines"
+    assert not same_output("a b", "a\u00a0b"), "another space"
     assert same_output("-1.50 2e3 .5 3.", "-1.5 2000 +0.5 3")
     assert not same_output("1\n2", "1 2"), "lines count"
     assert not same_output("YES", "yes")

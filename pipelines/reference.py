@@ -163,7 +163,7 @@ def cli() -> str:
             command = podium.get_command(click.Context(podium), name)
             assert command is not None
             parts += _commands(command, f"podium {name}")
-    return _page("Commands", "`podium COMMAND --help` prints the same.", *parts)
+    return _page("Commands", "`podium --help` lists them; with `--help` a command prints what is below.", *parts)
 
 
 def _commands(command: click.Command, path: str) -> list[str]:

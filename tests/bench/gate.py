@@ -1,4 +1,4 @@
-"""The gate over a thousand simulated challengers of each kind, into docs/release.md: `make gate`."""
+"""The gate over a thousand simulated challengers of each kind, into docs/reference: `make gate`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.looks import confidence_at
-from pipelines.pages import write_between
+from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
 from tests.unit.test_promotion_looks import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 
@@ -92,7 +92,7 @@ def _interval(row: Row) -> str:
 
 def main() -> None:
     """Simulate, and write the table."""
-    file = Workspace.find().root / "docs" / "release.md"
+    file = Workspace.find().root / MEASUREMENTS
     text = table(rows())
     write_between(file, MARK, text)
     print(text)

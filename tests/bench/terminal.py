@@ -15,7 +15,7 @@ from rich.text import Text
 from ops.core.workspace import Workspace
 
 QUESTION = "Ana is taller than Bo. Chen is shorter than Bo. Dara is taller than Ana. Who is the tallest?"
-COLUMNS = 88
+COLUMNS = 100
 THEME = TerminalTheme(
     (13, 17, 23), (230, 237, 243),
     [(72, 79, 88), (255, 123, 114), (86, 185, 129), (210, 153, 34), (110, 168, 254), (188, 140, 255), (57, 197, 207),
@@ -33,16 +33,20 @@ def main() -> int:
     if done.returncode:
         print(done.stderr, end="", file=sys.stderr)
         return done.returncode
-    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
-        console = Console(record=True, width=COLUMNS, file=nothing, force_terminal=True)
-        console.print(Text.from_ansi(f'$ podium ask "{QUESTION}"\n{done.stdout.rstrip()}'))
-        picture = console.export_svg(title="podium ask", theme=THEME, unique_id="podium")
-    # The fonts that rich names are loaded from another host.
-    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
     file = Workspace.find().root / "docs" / "images" / "terminal.svg"
-    file.write_text("\n".join(line.rstrip() for line in picture.splitlines()) + "\n", encoding="utf-8")
+    file.write_text(drawn(done.stdout), encoding="utf-8")
     print(f"written to {file}")
     return 0
+
+
+def drawn(output: str) -> str:
+    """What `podium ask` printed, as SVG, in a font of the reader's machine (rich names one of another host)."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing:
+        console = Console(record=True, width=COLUMNS, file=nothing, force_terminal=True)
+        console.print(Text.from_ansi(f'$ podium ask "{QUESTION}"\n{output.rstrip()}'))
+        picture = console.export_svg(title="podium ask", theme=THEME, unique_id="podium")
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    return "\n".join(line.rstrip() for line in picture.splitlines()) + "\n"
 
 
 if __name__ == "__main__":

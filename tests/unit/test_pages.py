@@ -20,6 +20,7 @@ from pipelines import ablations, baselines, depths, experiments, seeds, subsets
 from pipelines.commands.main import podium
 from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.reference import FILES, PLANNED, models_of, pages
+from tests.unit.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
@@ -262,3 +263,10 @@ def test_every_folder_of_tests_is_named() -> None:
     folders = [path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))]
     assert len(folders) > 7
     assert [name for name in folders if f"`{name}`" not in page] == []
+
+
+def test_the_layers_are_those_that_the_code_has() -> None:
+    text = " ".join(read(ROOT / "docs" / "extend.md").split())
+    found = re.search(r"lowest first: (.+?)\. Only", text)
+    assert found is not None
+    assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(FLOORS)

@@ -169,7 +169,7 @@ def test_every_page_that_code_names_exists(folder: str) -> None:
 
 
 def plain(text: str) -> str:
-    return text.replace("−", "-").replace("\N{NO-BREAK SPACE}", " ")
+    return re.sub(r"\s+", " ", text.replace("−", "-"))
 
 
 STATING = [*EVERY_PAGE, *sorted((ROOT / "config").rglob("*.yaml"))]

@@ -83,7 +83,7 @@ def test_the_page_draws_edges_that_exist() -> None:
     chains = [line.strip().split(" --> ") for line in drawn[1].splitlines()]
     edges = {edge for chain in chains for edge in pairwise(chain)}
     assert edges <= {(parent, asset) for asset, parents in DEPENDENCIES.items() for parent in parents}
-    assert {name for edge in edges for name in edge} == DEPENDENCIES.keys()
+    assert {name for edge in edges for name in edge} >= {"raw_problems", "conductor", "leaderboard", "promotion"}
 
 
 def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
-from ops.core.progress import time_left
+from ops.core.progress import Pace
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
@@ -206,22 +204,16 @@ class Reporter(Protocol):
         ...
 
 
-@dataclass
 class LogReporter:
     """Reports into the run's event log, where the Dagster UI shows it."""
 
-    every_s: float = 5.0
-
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
-        """Log at most every `every_s` seconds, and the end; with what is left at the pace so far."""
-        began = last = time.monotonic()
+        """Log the lines of `Pace`."""
+        pace = Pace()
 
         def report(done: int, total: int, note: str = "", /) -> None:
-            nonlocal last
-            if time.monotonic() - last >= self.every_s or done == total:
-                last = time.monotonic()
-                left = time_left(last - began, done, total)
-                context.log.info(f"{done} of {total}{left}: {note}" if note else f"{done} of {total}{left}")
+            if line := pace.line(done, total, note):
+                context.log.info(line)
 
         return report
 

@@ -18,15 +18,12 @@ from rich.progress import (
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from assets.resources import Calls, OnProgress
+from ops.core.progress import Pace
 from ops.precaching.estimate import CostEstimate
 from pipelines.lifecycle import JOBS
-
-PLAIN_EVERY_S = 20.0
-"""Without a terminal (a log file), progress is a line this often."""
 
 
 class Terminal:
@@ -40,7 +37,7 @@ class Terminal:
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.description}", style="dim"),
             console=console,
             transient=True,
@@ -65,19 +62,19 @@ class Terminal:
             self._own.close()
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
-        """A bar that goes away when the asset is done; without a terminal, a plain line now and then."""
+        """A bar that goes away when the asset is done; lines in the run's log, and here too without a terminal."""
         self._remove_bar()
-        self._bar = self._bars.add_task("", total=None, asset=context.asset_key.path[-1])
-        last = time.monotonic()
+        self._bar = self._bars.add_task("", total=None, asset=context.asset_key.path[-1], left="")
+        pace = Pace()
 
         def report(done: int, total: int, note: str = "", /) -> None:
-            nonlocal last
             if self._bar is None:
                 return
-            self._bars.update(self._bar, completed=done, total=total, description=note)
-            if not self.console.is_terminal and time.monotonic() - last > PLAIN_EVERY_S:
-                last = time.monotonic()
-                self.console.print(f"    {done} of {total} {note}".rstrip(), style="dim", markup=False)
+            self._bars.update(self._bar, completed=done, total=total, description=note, left=pace.left(done, total))
+            if line := pace.line(done, total, note):
+                context.log.info(line)  # for the run's page
+                if not self.console.is_terminal:
+                    self.console.print(f"    {line}", style="dim", markup=False)
 
         return report
 

@@ -1,39 +1,83 @@
-"""A progress bar on a terminal; without one, a plain line now and then."""
+"""How far a long operation is and how long it still takes: a bar on a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-PLAIN_EVERY_S = 20.0
+FIRST_LINE_S, EVERY_S = 5.0, 60.0
+"""Without a bar: a phase gets a line after `FIRST_LINE_S`, one every `EVERY_S` and one at its end."""
+STALLED_S = 300.0
+"""A line that would repeat the one before waits for so long."""
+TELLS = 0.02
+"""The share of a phase that must be done before a remaining time is given."""
 
 
-def time_left(elapsed_s: float, done: int, total: int) -> str:
-    """" (37 s left)" at the pace so far; "" while too little is done to tell, and at the end."""
-    if done < max(5, total // 50) or done >= total:
-        return ""
-    return f" ({elapsed_s / done * (total - done):.0f} s left)"
+class Pace:
+    """The remaining time of one phase after another; within a phase it never rises.
+
+    A phase ends when its total changes or when less is done than before.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._total, self._done, self._first = -1, 0, 0
+        self._began = self._said = clock()
+        self._spoke: int | None = None
+        self._left_s = math.inf
+
+    def left(self, done: int, total: int) -> str:
+        """“about 18 min left”; empty while too little is done to tell, and at the end."""
+        now = self._clock()
+        if total != self._total or done < self._done:
+            self._total, self._first, self._began, self._said = total, done, now, now
+            self._spoke, self._left_s = None, math.inf
+        self._done = done
+        made = done - self._first
+        if done < total and made >= max(5, TELLS * total):
+            self._left_s = min(self._left_s, (now - self._began) / made * (total - done))
+        return duration(self._left_s) if done < total and math.isfinite(self._left_s) else ""
+
+    def line(self, done: int, total: int, note: str = "") -> str | None:
+        """A line for a log, where one is due."""
+        left = self.left(done, total)
+        now = self._clock()
+        pause = FIRST_LINE_S if self._spoke is None else STALLED_S if self._spoke == done else EVERY_S
+        ended = self._spoke is not None and self._spoke < done >= total
+        if now - self._said < pause and not ended:
+            return None
+        self._said, self._spoke = now, done
+        return ", ".join([f"{done:,} of {total:,}", *([left] if left else [])]) + (f": {note}" if note else "")
+
+
+def duration(seconds: float) -> str:
+    """A remaining time as a person would say it: minutes are rounded up, hours have halves."""
+    if seconds < 60:
+        return "less than a minute left"
+    if seconds <= 90 * 60:
+        return f"about {math.ceil(seconds / 60)} min left"
+    return f"about {math.ceil(seconds / 1800) / 2:g} h left"
 
 
 @contextmanager
 def bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """Gives a function of (done, total, note) that shows how far it is, what is left (s) and the note."""
+    """Gives a function of (done, total, note) that shows all three and the remaining time."""
     console = console or Console(highlight=False, stderr=True)
-    columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    last = began = time.monotonic()
+    columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
+               TextColumn("{task.description}"))  # fmt: skip
+    pace = Pace()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("", total=None)
+        task = bars.add_task("", total=None, left="")
 
         def report(done: int, total: int, note: str) -> None:
-            nonlocal last
-            bars.update(task, completed=done, total=total, description=note)
-            now = time.monotonic()
-            if not console.is_terminal and now - last >= PLAIN_EVERY_S:
-                last = now
-                console.print(f"{done} of {total}{time_left(now - began, done, total)}: {note}", markup=False)
+            if console.is_terminal:
+                bars.update(task, completed=done, total=total, description=note, left=pace.left(done, total))
+            elif line := pace.line(done, total, note):
+                console.print(line, markup=False)
 
         yield report

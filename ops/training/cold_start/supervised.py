@@ -161,4 +161,5 @@ class _Report(TrainerCallback):  # type: ignore[misc]
         if logs and "loss" in logs:
             self._losses.append(float(logs["loss"]))
             if self._on_progress is not None:
-                self._on_progress(state.global_step, state.max_steps, f"loss {self._losses[-1]:.2f}")
+                said = f"steps of the cold start, loss {self._losses[-1]:.2f}"
+                self._on_progress(state.global_step, state.max_steps, said)

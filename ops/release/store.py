@@ -122,7 +122,8 @@ def _model_version(client: MlflowClient, version: str) -> ModelVersion:
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        raise RegistryError(f"There is no version {version} of {MODEL}: see `mlflow models` or the UI") from None
+        remedy = "The MLflow UI of `podium dev` lists its versions"
+        raise RegistryError(f"There is no version {version} of {MODEL}. {remedy}") from None
 
 
 def version_named(client: MlflowClient, version: str) -> Registered:

@@ -306,7 +306,11 @@ def test_the_jobs(workspace: Workspace) -> None:
         assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
         blank = run(rollback, "roll_back_champion", by=" ", reason="dear")
         [failure] = [event for event in blank.all_events if event.is_step_failure]
-        assert "job rollback: config.by: is empty" in str(failure.step_failure_data.error)
+        said = failure.step_failure_data.user_failure_data
+        assert said is not None
+        assert said.description == "job rollback: config.by: is empty. Say who decides so and why"
+        error = failure.step_failure_data.error
+        assert error is not None and error.cause is None and "Error occurred while" not in error.message
         done = run(rollback, "roll_back_champion", by="Ada", reason="dear")
         assert done.success
         assert bearers(workspace)["champion"] == first.version

@@ -1,4 +1,4 @@
-"""The Dagster UI with its daemon, and MLflow, until Ctrl-C."""
+"""The Dagster UI with its daemon, and MLflow, until Ctrl-C; what they print goes into files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import dagster as dg
 import yaml
@@ -23,6 +24,8 @@ from pipelines.home import CODE_LOCATION, prepare
 HOST = "127.0.0.1"
 GRACE_S = 15.0
 """How long a server may take to end by itself."""
+LAST_LINES = 15
+"""Of the log of a server that has ended."""
 
 
 def serve(workspace: Workspace) -> int:
@@ -33,20 +36,27 @@ def serve(workspace: Workspace) -> int:
     with dg.DagsterInstance.get() as instance:
         bury_and_tell(workspace, instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
-    servers = [_start(_dagster(workspace, dagster_port), workspace)]
+    logs = workspace.state / "dev"
+    servers = [_start(_dagster(workspace, dagster_port), workspace, logs / "dagster.log")]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")
     if workspace.mlflow_uri.startswith("http"):
         console.print(f"MLflow   {workspace.mlflow_uri}")
     else:
-        servers.append(_start(_mlflow(workspace, mlflow_port), workspace))
+        servers.append(_start(_mlflow(workspace, mlflow_port), workspace, logs / "mlflow.log"))
         console.print(f"MLflow   http://{HOST}:{mlflow_port}")
     if (pages := docs_folder(workspace) / "index.html").is_file():
         console.print(f"Checks   {pages.as_uri()}")
+    console.print(f"Logs     {logs}", soft_wrap=True)
     console.print("Ctrl-C ends both.")
     try:
         while all(server.poll() is None for server in servers):
             time.sleep(0.5)
-        return next(server.returncode for server in servers if server.returncode is not None)
+        ended = next(server for server in servers if server.returncode is not None)
+        log = logs / ("dagster.log" if ended is servers[0] else "mlflow.log")
+        console.print(f"A server has ended. The last lines of {log}:", style="red", soft_wrap=True)
+        last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        console.print("\n".join(last), markup=False, soft_wrap=True)
+        return ended.returncode
     except KeyboardInterrupt:
         return 0
     finally:
@@ -89,11 +99,20 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
     ]
 
 
-def _start(command: Sequence[str], workspace: Workspace) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], workspace: Workspace, log: Path) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C reaches this process alone, which then ends both in order.
     # In the instance's folder, because Dagster warns of a dagster.yaml that it finds in another.
     environment = os.environ | {"PYTHONWARNINGS": "ignore", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    return subprocess.Popen(command, start_new_session=True, cwd=workspace.dagster_home, env=environment)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            start_new_session=True,
+            cwd=workspace.dagster_home,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:

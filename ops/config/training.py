@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Name, Settings
 from ops.config.secret import find_in_url
+from ops.core.plural import counted
 from ops.core.registry import check_names
 
 PACKAGE = "package:"
@@ -231,8 +232,8 @@ class Grpo(Settings):
             self.rollouts_per_question, self.processes
         ):
             raise ValueError(
-                f"refill = {self.refill:g} of {self.questions_per_step} questions is not one that {self.processes} "
-                "process(es) can share alike: raise it, or leave it at 0"
+                f"refill = {self.refill:g} of {self.questions_per_step} questions is not one that "
+                f"{counted(self.processes, 'process')} can share alike: raise it, or leave it at 0"
             )
         return self
 

@@ -18,6 +18,7 @@ from ops.config import TRANSFORMERS, VLLM, PretrainedPolicy, pool_file
 from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
 from ops.core.installation import install_extra, pip_install
+from ops.core.plural import counted
 from ops.core.servers import wrong_addresses
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.cost import total
@@ -386,7 +387,8 @@ def gpus(plan: Plan) -> Iterator[Missing]:
     if not plan.needs_gpu or here >= grpo.processes:
         return
     assert plan.known is not None and plan.memory is not None
-    size = f"{plan.known.shape.parameters / 1e9:.1f} billion parameters are trained by {grpo.processes} process(es)"
+    by = counted(grpo.processes, "process")
+    size = f"{plan.known.shape.parameters / 1e9:.1f} billion parameters are trained by {by}"
     there = "there is none" if not here else "there is one" if here == 1 else f"there are {here}"
     wanted = "a GPU" if grpo.processes == 1 else f"{grpo.processes} GPUs"
     why = f"{size} that hold {plan.memory.peak:.0f} GiB each, and {there}"

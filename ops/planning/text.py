@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Setup
+from ops.core.plural import counted
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.cost import DISTINCT, StageCost, total
 from ops.planning.memory import PHASES, Memory
@@ -48,8 +49,8 @@ def describe(setup: Setup) -> str:
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
-        ("trainer", f"{grpo.processes} process(es), {engine}, {writer}{overlap}"),
-        ("evaluation", f"{', '.join(recipe.benchmarks)}; {recipe.evaluation.repeats} repeat(s)"),
+        ("trainer", f"{counted(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
+        ("evaluation", f"{', '.join(recipe.benchmarks)}; {counted(recipe.evaluation.repeats, 'repeat')}"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
     )
     return _facts(facts)

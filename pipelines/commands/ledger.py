@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -14,29 +14,39 @@ if TYPE_CHECKING:
 
     from ops.spending.books import Call, Spent
 
+_TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
+
 
 @click.command()
 @click.option("--run", metavar="RUN", help="Of one run only.")
 @click.option("--calls", type=int, default=0, metavar="N", help="The last N calls as well, one by one.")
 def ledger(run: str | None, calls: int) -> None:
     """Show what was spent, by run, purpose, worker, month."""
-    from rich.console import Console
-
     from ops.cache import open_cache
     from ops.spending.ledger import open_ledger
     from ops.workers.booking import BookingDesk
+    from pipelines.commands.shown import console as shown
 
-    workspace, console = Workspace.find(), Console()
+    workspace, console = Workspace.find(), shown()
     books = open_ledger(workspace.ledger)
     if books.unmeasured():
         BookingDesk(open_cache(workspace.cache), books).measure_lost()
-    if run is None:
-        console.print(_table("run", books.by_run()))
-    console.print(_table("purpose", books.by_purpose(run)))
-    console.print(_table("worker", books.by_worker(run)))
-    console.print(_table("month", books.by_month(run)))
+    parts = {
+        "run": books.by_run() if run is None else {},
+        "purpose": books.by_purpose(run),
+        "worker": books.by_worker(run),
+        "month": books.by_month(run),
+    }
+    for what, spent in parts.items():
+        if spent:
+            console.print(_table(what, spent))
+            console.print()
     if calls:
-        console.print(_calls(books.latest(calls, run)))
+        for call in _calls(books.latest(calls, run)):
+            console.print(call)
+            console.print()
+    if not parts["purpose"]:
+        console.print(f"no call of run {run} is booked" if run else "no call is booked", markup=False)
     for name, spent in books.by_run().items():
         if spent.lost and run in (None, name):
             console.print(_lost(name, spent), highlight=False)
@@ -46,38 +56,44 @@ def ledger(run: str | None, calls: int) -> None:
 
 
 def _lost(run: str, spent: Spent) -> str:
+    from ops.core.plural import counted
+
     return (
-        f"lost: {spent.lost:,} calls of run {run} were sent and not answered (killed, cancelled, timed out); "
+        f"lost: {counted(spent.lost, 'call')} of run {run} sent and not answered (killed, cancelled, timed out); "
         f"${spent.lost_usd:.4f} of its USD counts them at what they cost at worst, or as measured since"
     )
 
 
-def _calls(calls: Iterable[Call]) -> Table:
+def _calls(calls: Iterable[Call]) -> Iterator[Table]:
+    """A table for each run: its name is a title, so that the table is narrow."""
     from datetime import UTC, datetime
 
-    from rich.table import Table
+    from pipelines.commands.shown import table
 
-    table = Table("at (UTC)", "run", "purpose", "worker", "prompt tokens", "completion tokens", "USD")
+    rows: dict[str, list[tuple[str, ...]]] = {}
     for call in calls:
         at = datetime.fromtimestamp(call.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         tokens = (f"{call.prompt_tokens:,}", f"{call.completion_tokens:,}")
-        table.add_row(at, call.run, call.purpose, call.worker, *tokens, f"{call.usd:.6f}")
-    return table
+        rows.setdefault(call.run, []).append((at, call.purpose, call.worker, *tokens, f"{call.usd:.6f}"))
+    for run, own in rows.items():
+        yield table(
+            ("at (UTC)", "purpose", "worker", *_TOKENS.values(), "USD"), own, (*_TOKENS.values(), "USD"),
+            title=f"calls of run {run}",
+        )  # fmt: skip
 
 
 def _table(what: str, spent: Mapping[str, Spent]) -> Table:
-    from rich.table import Table
+    from pipelines.commands.shown import table
 
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
     if not any(sums.lost for sums in spent.values()):
         del columns["lost"]
-    table = Table(what, *("USD" if name == "usd" else name.replace("_", " ") for name in columns))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name, sums in spent.items():
-        table.add_row(name, *(format(getattr(sums, column), form) for column, form in columns.items()))
+    heads = [(_TOKENS | {"usd": "USD"}).get(name, name) for name in columns]
+    rows = [
+        (name, *(format(getattr(sums, column), form) for column, form in columns.items()))
+        for name, sums in spent.items()
+    ]
     if len(spent) > 1:
-        table.add_section()
         totals = {column: sum(getattr(sums, column) for sums in spent.values()) for column in columns}
-        table.add_row("in all", *(format(totals[column], form) for column, form in columns.items()))
-    return table
+        rows.append(("in all", *(format(totals[column], form) for column, form in columns.items())))
+    return table((what, *heads), rows, heads)

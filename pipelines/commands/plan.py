@@ -42,10 +42,10 @@ def forecast(recipe: str) -> None:
     Signal, calls, USD and time, beside the last run like it.
     """
     from ops.config import Setup
-    from ops.curation.card import markdown_table
     from ops.planning.forecast import comparison, make_forecast, warnings
+    from pipelines.commands.shown import console, table
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
-    click.echo(markdown_table(("a training run", "forecast", "last run"), comparison(made, last)))
+    console().print(table(("a training run", "forecast", "last run"), comparison(made, last)))
     for warning in warnings(made):
         click.echo(warning)

@@ -27,30 +27,38 @@ def pools() -> None:
 
 
 @pools.command()
-@click.argument("pool", type=POOL)
-def show(pool: str) -> None:
-    """Show the workers, the pool's two keys, missing API keys."""
-    from rich.console import Console
-    from rich.table import Table
+@click.argument("pool", type=POOL, required=False)
+def show(pool: str | None) -> None:
+    """Show the workers, the pool's two keys, missing API keys.
 
+    Without a name, list the pools.
+    """
     from ops.config import load_pool, pool_file
     from ops.config.secret import key_problem
     from ops.workers.pool import pool_rows
     from ops.workers.unsent import unsent
+    from pipelines.commands.shown import console, table
 
     config = workspace_or_defaults().config
+    if pool is None:
+        rows = [_listed(file.stem, load_pool(config, file.stem)) for file in sorted((config / "pools").glob("*.yaml"))]
+        console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
+        return
     chosen = load_pool(config, pool)
-    head, rows = pool_rows(chosen)
-    title = f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}"
-    table = Table(*head, title=title, caption=chosen.description)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
+    console().print(chosen.description, markup=False)
+    console().print()
+    console().print(table(*pool_rows(chosen)))
     for name, variable in chosen.missing_keys().items():
         click.echo(f"{name}: {variable} {key_problem(variable)}")
     for worker in chosen.workers:
         for error in unsent(worker, pool_file(config, pool)):
             click.echo(str(error))
+
+
+def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
+    missing = ", ".join(dict.fromkeys(pool.missing_keys().values()))
+    return name, len(pool.workers), missing or "none", pool.description
 
 
 @pools.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
+from pipelines.commands.shown import PIPED
 from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
@@ -120,12 +123,28 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     ledger.lose(*ledger.mark_sent(Departure(held, "precache", "solver", "a key of no entry")))
     assert podium("ledger") == 0
     out = capsys.readouterr().out
-    assert "lost: 1 calls of run held-run" in out
+    assert "lost: 1 call of run held-run" in out
     assert "$1.0000" in out and "1.3750" in out
     assert podium("ledger", "--run", "another") == 0
     out = capsys.readouterr().out
     assert "serving" in out
     assert "precache" not in out
+
+
+@pytest.mark.parametrize("columns", [80, 120, None], ids=["80", "120", "piped"])
+def test_the_ledger_cuts_no_name(
+    workspace: Workspace, columns: int | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, worker = "quickstart-adaptive-1-96573bdda8f6-cards", "a-worker-of-another-provider"
+    ledger = Ledger(workspace.ledger)
+    ledger.settle(Bill(ledger.reserve(run, 1e3, 1e4), "precache", worker, 123.4567, 123_456_789, 12_345_678))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: columns is not None)
+    monkeypatch.setenv("COLUMNS", str(columns or 80))
+    assert podium("ledger", "--calls", "1") == 0
+    out = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert "…" not in out
+    assert out.count(run) == 2 and worker in out and "123,456,789" in out
+    assert all(len(line.rstrip()) <= (columns or PIPED) for line in out.splitlines())
 
 
 @pytest.mark.parametrize(

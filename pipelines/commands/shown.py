@@ -1,0 +1,37 @@
+"""Tables of the commands: whole names at any width, and no line that is cut where the output is piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PIPED = 200
+"""The width without a terminal: a table is as wide as its content, up to this."""
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = "",
+          caption: str = "") -> Table:  # fmt: skip
+    """A table whose first column is never cut and whose others wrap; `numbers`: heads of columns that are aligned
+    right."""
+    from rich.table import Table
+
+    right = set(numbers)
+    made = Table(box=None, padding=(0, 2, 0, 0), title=title or None, caption=caption or None, title_justify="left",
+                 caption_justify="left", show_edge=False)  # fmt: skip
+    for place, name in enumerate(head):
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=place == 0)
+    for row in rows:
+        made.add_row(*map(str, row))
+    return made

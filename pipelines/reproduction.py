@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assets.reports import PAGE, asset_name, evidence_of, publish
+from assets.report import evidence_of, publish
 from assets.resources import Podium
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.evaluation.experiment import EXPERIMENTS
-from ops.reports.exhibit import EXHIBITS
 from ops.reports.made import make, report_file
 from ops.reports.markdown import markdown
 from pipelines.run import live, materialize
@@ -34,7 +33,7 @@ def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Pat
     """
     live(workspace, RECIPE, seed)
     materialize(workspace, RECIPE, seed, list(EXPERIMENTS))
-    materialize(workspace, RECIPE, seed, [*map(asset_name, EXHIBITS.values()), PAGE])
+    materialize(workspace, RECIPE, seed, ["report"])
     evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
     page = report_file(workspace, evidence.about)
     write_text(table := page.with_suffix(".md"), markdown(evidence, make(evidence)))

@@ -188,6 +188,15 @@ def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str
         return sorted((str(model_version.version) for model_version in found), key=int)
 
 
+def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
+    """The versions that hold the policy of that key, oldest first."""
+    if not store_exists(workspace):
+        return []
+    with connected(workspace) as client:
+        found = client.search_model_versions(f"name = '{MODEL}' and tags.policy = '{policy}'")
+        return [version_named(client, version) for version in sorted((str(each.version) for each in found), key=int)]
+
+
 def champion(workspace: Workspace) -> Registered | None:
     """The version with alias `champion`, or None; an empty store is not created by asking."""
     return _aliased(workspace, CHAMPION)

@@ -1,4 +1,4 @@
-"""The report as one HTML file: opens from a disk, loads nothing, reads on a telephone, prints an exhibit a page."""
+"""The report as one HTML file: opens from a disk, loads nothing, reads on a telephone, prints an exhibit on a page."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ops.reports.evidence import About, Evidence
 from ops.reports.exhibit import Cell, Exhibit, Shown, Table
 from ops.reports.made import Made, label, report_file
 from ops.reports.style import NARROW_IN, WIDE_IN
+from ops.reports.summary import Released, facts, sentences
 
 _NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
 STYLE = """
@@ -56,30 +57,41 @@ figure { margin: .75rem 0; } figure svg { display: block; width: 100%; height: a
   th, td { padding: .3rem .45rem; } tbody th { max-width: 9rem; min-width: 5.5rem; }
 }
 @media print {
-  @page { size: A4 landscape; margin: 12mm; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  section { break-before: page; border-top: 0; margin-top: 0; padding-top: 0; }
-  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 8pt; max-width: 100%; }
+  @page { size: A4 portrait; margin: 12mm; }
+  body { max-width: none; padding: 0; font-size: 9pt; line-height: 1.35; }
+  section { break-before: page; break-inside: avoid; border-top: 0; margin-top: 0; padding-top: 0; }
+  section > p, section > dl, .part { break-inside: avoid; } section > p { break-after: avoid; max-width: none; }
+  section > dl { break-before: avoid; margin: .25rem 0 0; font-size: 8pt; }
+  h1 { font-size: 15pt; } h2 { font-size: 12pt; }
+  nav { break-inside: avoid; } h3 { margin-top: .5rem; font-size: 9.5pt; } .note { font-size: 8pt; }
+  p { margin-bottom: .4rem; }
+  .scroll { overflow: visible; border: 0; width: auto; } table { font-size: 7.5pt; max-width: 100%; }
   th, td { padding: 1.5pt 4pt; } td.number { white-space: normal; } tbody th { position: static; min-width: 0; }
   td.long { min-width: 0; }
   tr, figure { break-inside: avoid; } thead { display: table-header-group; } h2, h3 { break-after: avoid; }
   .wide { display: block; max-width: 100%; } .narrow { display: none; }
-  .wide svg { max-height: 150mm; } a { color: inherit; text-decoration: none; }
+  figure { margin: .3rem 0; } figure .wide svg { width: auto; max-width: 100%; max-height: 58mm; }
+  a { color: inherit; text-decoration: none; }
 }
 """
 
 
-def page(evidence: Evidence, made: Sequence[Made]) -> str:
-    """The whole document."""
+def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
+    """The whole document; its first screen is of which version it is, what the gate decided, and the result."""
     about = evidence.about
     title = f"Podium report: {about.recipe}, seed {about.seed}"
     sections = "\n".join(_section(each, about, place) for place, each in enumerate(made, start=1))
-    contents = "\n".join(f'<li><a href="#{each.exhibit.name}">{escape(each.exhibit.title)}</a></li>' for each in made)
+    contents = "\n".join(f'<li><a href="#{each.exhibit.name}">{html(each.exhibit.title)}</a></li>' for each in made)
     return document(title, f"""<header>
-<h1>{escape(title)} {_badge(about)}</h1>
+<h1>{html(title)} {_badge(about)}</h1>
+{listed({term: html(text) for term, text in facts(known).items()})}
+{_result(evidence)}
+</header>
+<details open>
+<summary>What it is made of</summary>
 {_facts(evidence)}
 {_warnings(evidence)}
-</header>
+</details>
 <nav aria-label="Contents">
 <h2>Contents</h2>
 <ol>
@@ -89,6 +101,11 @@ def page(evidence: Evidence, made: Sequence[Made]) -> str:
 <main>
 {sections}
 </main>""")
+
+
+def html(text: str) -> str:
+    """`text` as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def document(title: str, body: str) -> str:
@@ -109,17 +126,22 @@ def document(title: str, body: str) -> str:
 
 
 def _badge(about: About) -> str:
-    return f'<span class="label">{escape(label(about))}</span>' if label(about) else ""
+    return f'<span class="label">{html(label(about))}</span>' if label(about) else ""
+
+
+def _result(evidence: Evidence) -> str:
+    said = sentences(evidence) or [f"Nothing was scored yet: podium evaluate {evidence.about.argument}."]
+    return "\n".join(f'<p class="said">{html(text)}</p>' for text in said)
 
 
 def _facts(evidence: Evidence) -> str:
     about = evidence.about
     return listed({
-        "policy": escape(about.policy or "–"),
-        "pool": escape(about.pool),
-        "asked": escape(evidence.n),
+        "policy": html(about.policy or "–"),
+        "pool": html(about.pool),
+        "asked": html(evidence.n),
         "systems": f"{len(evidence.systems)}",
-        "made by": f"<code>podium report {escape(about.argument)}</code>",
+        "made by": f"<code>podium report {html(about.argument)}</code>",
     })  # fmt: skip
 
 
@@ -135,7 +157,7 @@ def _warnings(evidence: Evidence) -> str:
             "<strong>Miniature.</strong> Embedded problems and embedded workers: the figures are of this small world "
             "and say nothing of the paper's. The paper's stand in columns of their own, for the shape only."
         )
-    said += [f"Not read: {escape(name)} ({escape(why)})" for name, why in evidence.absent.items()]
+    said += [f"Not read: {html(name)} ({html(why)})" for name, why in evidence.absent.items()]
     return "\n".join(f'<p class="warning">{text}</p>' for text in said)
 
 
@@ -143,22 +165,23 @@ def _section(made: Made, about: About, place: int) -> str:
     exhibit, shown = made
     body = [
         f'<section id="{exhibit.name}">',
-        f"<h2>{place}. {escape(exhibit.title)} {_badge(about)}</h2>",
-        f"<p>{escape(exhibit.shows)}</p>",
+        f"<h2>{place}. {html(exhibit.title)} {_badge(about)}</h2>",
+        f"<p>{html(exhibit.shows)}</p>",
     ]
     if isinstance(shown, str):
-        return "\n".join([*body, f'<p class="missing">{escape(shown)}</p>', "</section>"])
+        return "\n".join([*body, f'<p class="missing">{html(shown)}</p>', "</section>"])
     if shown.said:
-        body.append(f'<p class="said">{escape(shown.said)}</p>')
+        body.append(f'<p class="said">{html(shown.said)}</p>')
     for number, part in enumerate(shown.parts, start=1):
         name = f"{exhibit.name}-{number}"
-        body.append(table(part) if isinstance(part, Table) else figure(part, name, exhibit.title, label(about)))
+        drawn = table(part) if isinstance(part, Table) else figure(part, name, exhibit.title, label(about))
+        body.append(f'<div class="part">{drawn}</div>')
     return "\n".join([*body, _source(exhibit, shown.n, about), "</section>"])
 
 
 def _source(exhibit: Exhibit, n: str, about: About) -> str:
-    facts = {"n": escape(n), "command": f"<code>podium report {escape(about.argument)}</code>"}
-    return listed(facts | ({"in the paper": escape(exhibit.paper)} if exhibit.paper else {}))
+    facts = {"n": html(n), "command": f"<code>podium report {html(about.argument)}</code>"}
+    return listed(facts | ({"in the paper": html(exhibit.paper)} if exhibit.paper else {}))
 
 
 def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
@@ -169,7 +192,7 @@ def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
         f"{svg(chart, f'{name}-{kind}', width=width, label=shown_label)}</div>"
         for kind, width in (("wide", WIDE_IN), ("narrow", NARROW_IN))
     ]
-    head = f"<h3>{escape(chart.title[:1].upper() + chart.title[1:])}</h3>" if chart.title else ""
+    head = f"<h3>{html(chart.title[:1].upper() + chart.title[1:])}</h3>" if chart.title else ""
     return f"{head}<figure>{''.join(drawn)}</figure>"
 
 
@@ -177,11 +200,11 @@ def table(table: Table) -> str:
     """A table that scrolls by itself where it is too wide."""
     numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
     head = "".join(
-        f'<th scope="col"{_kind(n)}>{escape(text)}</th>' for text, n in zip(table.head, numeric, strict=True)
+        f'<th scope="col"{_kind(n)}>{html(text)}</th>' for text, n in zip(table.head, numeric, strict=True)
     )
     rows = "\n".join(_row(row, numeric, place in table.marked) for place, row in enumerate(table.rows))
-    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    title = f"<h3>{html(table.title)}</h3>" if table.title else ""
+    note = f'<p class="note">{html(table.note)}</p>' if table.note else ""
     named = escape(table.title or "Table", quote=True)
     return (
         f'{title}<div class="scroll" role="region" aria-label="{named}" tabindex="0"><table>'
@@ -192,8 +215,8 @@ def table(table: Table) -> str:
 def _row(row: Sequence[Cell], numeric: Iterable[bool], marked: bool) -> str:
     cells = [str(cell) for cell in row]
     first, *others = zip(cells, numeric, strict=True)
-    text = f'<th scope="row">{escape(first[0])}</th>' + "".join(
-        f"<td{_kind(number, len(cell))}>{escape(cell)}</td>" for cell, number in others
+    text = f'<th scope="row">{html(first[0])}</th>' + "".join(
+        f"<td{_kind(number, len(cell))}>{html(cell)}</td>" for cell, number in others
     )
     return f'<tr class="marked">{text}</tr>' if marked else f"<tr>{text}</tr>"
 
@@ -202,10 +225,10 @@ def _kind(number: bool, length: int = 0) -> str:
     return ' class="number"' if number else ' class="long"' if length > 60 else ""
 
 
-def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> Path:
+def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], known: Released) -> Path:
     """The HTML as `report_file`, whole or not at all."""
     file = report_file(workspace, evidence.about)
-    write_text(file, page(evidence, made))
+    write_text(file, page(evidence, made, known))
     return file
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from ops.core.workspace import Workspace
+from ops.release import aliases
 from ops.reports.charts import Chart
 from ops.reports.drawing import figure, svg
 from ops.reports.evidence import Evidence
@@ -20,11 +22,14 @@ from ops.reports.made import Made, make_one, report_file
 from ops.reports.markdown import markdown
 from ops.reports.page import page, write_page, write_pictures
 from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN
+from ops.reports.summary import Released, facts, released, sentences
+from tests.releases import YES, checkout, shared_store, version
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 LOADING = {"script", "link", "img", "iframe", "object", "embed", "image"}
 DRAWN = ("accuracy", "accuracy_against_usd", "claims", "worker_use", "steps", "shapes", "training")
 """Exhibits with pictures."""
+RELEASED = Released("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted <by the gate>")
 
 
 class Reader(HTMLParser):
@@ -57,7 +62,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def html(evidence: Evidence, made: list[Made]) -> str:
-    return page(evidence, made)
+    return page(evidence, made, RELEASED)
 
 
 def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
@@ -73,6 +78,56 @@ def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
     assert used
     assert all(each.startswith("#") and each[1:] in reader.ids for each in used)
     assert "@import" not in html
+
+
+def test_the_first_screen_says_of_what_it_is_what_was_decided_and_the_result(html: str) -> None:
+    first = html[html.index("<h1>") : html.index("</header>")]
+    for text in ("2026-01-02 03:04 UTC", "0123abc", "version 7, the policy of this report", "promoted &lt;by the gate"):
+        assert text in first
+    assert len(re.findall(r'<p class="said">', first)) == 3
+
+
+def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: Evidence) -> None:
+    reached, difference, price = sentences(evidence)
+    assert reached == (
+        "The Conductor solves 80.0\u00a0±\u00a02.8 % of the in-domain questions and 80.0\u00a0±\u00a04.0 % of the "
+        "unseen questions (± one standard error)."
+    )
+    assert difference.startswith(
+        "The difference to the best worker (solver) is +30.0 points in-domain (95 % interval +23.5 to +36.5; signif"
+    )
+    assert price == (
+        "Its workers cost $2.00 for each in-domain question (2.00 times the best worker's price) and $2.00 for each "
+        "unseen question (2.00 times the best worker's price)."
+    )
+
+
+def test_what_is_missing_is_named_on_the_first_screen(evidence: Evidence) -> None:
+    less = replace(evidence, systems={}, conductor=())
+    assert sentences(less) == []
+    assert "Nothing was scored yet: podium evaluate quickstart --seed 1." in page(less, [], Released("today", ""))
+    assert facts(Released("today", "")) == {
+        "date": "today", "commit": "unknown", "version": "not registered", "champion": "none", "verdict": "not judged",
+    }  # fmt: skip
+    assert facts(Released("today", "a", "3", "2"))["champion"] == "version 2, another policy"
+
+
+def test_what_the_registry_says_of_a_policy_is_read(tmp_path: Path) -> None:
+    workspace = checkout(tmp_path / "project", shared_store())
+    now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    known = version(workspace)
+    policy = known.tags["policy"]
+    assert released(workspace, policy, "abc", now) == Released("2026-01-02 03:04 UTC", "abc", known.version)
+    aliases.promote(workspace, known.version, YES)
+    found = released(workspace, policy, "abc", now)
+    assert (found.champion, found.verdict) == (known.version, "promoted")
+    assert released(workspace, "another", "abc", now)[2:] == ("", known.version, "")
+
+
+def test_what_stands_between_backticks_is_code(html: str, evidence: Evidence) -> None:
+    assert "`" not in html
+    absent = replace(evidence, absent={"a": "`podium run <x>` writes it"})
+    assert "<code>podium run &lt;x&gt;</code> writes it" in page(absent, [], RELEASED)
 
 
 def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -> None:
@@ -94,7 +149,7 @@ def test_no_question_answer_or_workflow_is_shown(html: str, evidence: Evidence, 
 def test_what_was_not_run_or_read_is_said(evidence: Evidence) -> None:
     less = replace(evidence, curves={}, absent={"five_context": "a.parquet: <is> missing"})
     training = [make_one(EXHIBITS["training"], less)]
-    shown = page(less, training)
+    shown = page(less, training, RELEASED)
     assert '<p class="missing">not run: podium train quickstart --seed 1</p>' in shown
     assert "Not read: five_context (a.parquet: &lt;is&gt; missing)" in shown
     text = markdown(less, training)
@@ -104,7 +159,7 @@ def test_what_was_not_run_or_read_is_said(evidence: Evidence) -> None:
 
 def test_a_run_of_real_problems_has_no_label(evidence: Evidence) -> None:
     real = replace(evidence, about=evidence.about._replace(miniature=False))
-    shown = page(real, [make_one(EXHIBITS["steps"], real)])
+    shown = page(real, [make_one(EXHIBITS["steps"], real)], RELEASED)
     assert 'class="label"' not in shown
     assert "<strong>Miniature" not in shown
 
@@ -119,9 +174,9 @@ def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None
 
 def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[Made]) -> None:
     workspace, made = Workspace(tmp_path), made[:3]
-    written = write_page(workspace, evidence, made[1:2])
+    written = write_page(workspace, evidence, made[1:2], RELEASED)
     assert written == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
-    assert written.read_text(encoding="utf-8") == page(evidence, made[1:2])
+    assert written.read_text(encoding="utf-8") == page(evidence, made[1:2], RELEASED)
     other = evidence.about._replace(recipe="reproduction")
     assert report_file(workspace, other).name == "quickstart-0123-reproduction.html"
     pictures = write_pictures(workspace, evidence, made)

@@ -1,0 +1,85 @@
+"""`report`: what was measured of this configuration's Conductor as one page; its exhibits are the metadata."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+
+from assets import metadata
+from assets.baselines import baselines
+from assets.benchmark_scores import benchmark_scores
+from assets.experiments import experiments
+from assets.leaderboard import leaderboard
+from assets.promotion import promotion
+from assets.raw_problems import raw_problems
+from assets.recursive_conductor import recursive_conductor, training_runs
+from assets.resources import Podium
+from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
+from assets.worker_responses import worker_responses
+from ops.core.errors import DataError
+from ops.release import registry
+from ops.reports.drawing import png
+from ops.reports.evidence import Evidence
+from ops.reports.exhibit import Shown, Table
+from ops.reports.gathering import gather
+from ops.reports.made import Made, label, make
+from ops.reports.page import write_page, write_pictures
+from ops.reports.summary import released
+from ops.training.cold_start.base_policy import base_policy_folder
+
+
+def evidence_of(podium: Podium) -> Evidence:
+    """What is known of this configuration's last policy. Raises `DataError` where there is no policy yet."""
+    setup = podium.load()
+    mix = setup.workspace.data / "training_mix.jsonl"
+    if not mix.is_file():
+        raise DataError(mix, "(file)", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}`")
+    return gather(setup, training_runs(podium), base_policy_folder(setup))
+
+
+def publish(podium: Podium, evidence: Evidence, made: list[Made]) -> tuple[Path, list[str]]:
+    """Write the page and its pictures, and add them to the policy's versions in MLflow. Returns the page and those
+    versions."""
+    workspace = podium.load().workspace
+    known = released(workspace, evidence.about.policy, podium.snapshot().git_commit, datetime.now(UTC))
+    page, pictures = write_page(workspace, evidence, made, known), write_pictures(workspace, evidence, made)
+    return page, registry.attach(workspace, evidence.about.policy, [page, *pictures], "report")
+
+
+@dg.asset(
+    deps=[
+        raw_problems, worker_pool, worker_responses, training_mix, recursive_conductor, baselines, benchmark_scores,
+        leaderboard, promotion, *experiments,
+    ],
+    group_name="release",
+    kinds={"python", "mlflow"},
+)  # fmt: skip
+def report(podium: Podium) -> dg.MaterializeResult:
+    """What was measured as one HTML page, which is added to the version in MLflow; nothing is asked."""
+    evidence = evidence_of(podium)
+    made = make(evidence)
+    page, versions = publish(podium, evidence, made)
+    facts: dict[str, dg.MetadataValue | str] = {
+        "page": dg.MetadataValue.path(page), "mlflow_versions": ", ".join(versions) or "none",
+    }  # fmt: skip
+    if said := label(evidence.about):
+        facts["label"] = said
+    for each in made:
+        facts |= _facts(each, said)
+    return dg.MaterializeResult(metadata=facts)
+
+
+def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:
+    """An exhibit: its result with its n, its tables and its pictures."""
+    exhibit, shown = made
+    if not isinstance(shown, Shown):
+        return {exhibit.name: shown.replace("`", "")}
+    said = (shown.said or exhibit.title).replace("`", "")
+    facts: dict[str, dg.MetadataValue | str] = {exhibit.name: f"{said} ({shown.n})"}
+    for number, part in enumerate(shown.parts, start=1):
+        if isinstance(part, Table):
+            facts[f"{exhibit.name}_table_{number}"] = metadata.table(part.head, part.rows)
+        else:
+            facts[f"{exhibit.name}_picture_{number}"] = metadata.picture(exhibit.title, png(part, shown_label))
+    return facts

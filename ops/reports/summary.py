@@ -1,0 +1,86 @@
+"""What stands first in a report: when and of which version it is, what the gate decided, and the result in words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from ops.core.workspace import Workspace
+from ops.release import registry
+from ops.reports.claims import FAILS, HOLDS, Claim, claims
+from ops.reports.evidence import Evidence
+from ops.reports.words import accuracy, points, usd
+
+
+class Released(NamedTuple):
+    """A report's date and commit, and what the registry says of its policy."""
+
+    date: str
+    commit: str
+    version: str = ""
+    """The policy's newest version in MLflow; empty: it is not registered."""
+    champion: str = ""
+    """The version with that alias; empty: there is none."""
+    verdict: str = ""
+    """What the gate decided about `version`; empty: it was not judged."""
+
+
+def released(workspace: Workspace, policy: str, commit: str, now: datetime) -> Released:
+    """What is known at this moment of the policy with that key."""
+    champion = registry.champion(workspace)
+    date, name = f"{now:%Y-%m-%d %H:%M} UTC", champion.version if champion else ""
+    if not (versions := registry.versions_of(workspace, policy)):
+        return Released(date, commit, champion=name)
+    tags = versions[-1].tags
+    verdict = tags.get("verdict", "")
+    if by := tags.get("override"):
+        verdict = f"{verdict} (overridden by {by})"
+    return Released(date, commit, versions[-1].version, name, verdict)
+
+
+def facts(known: Released) -> dict[str, str]:
+    """As terms and texts."""
+    if not known.champion:
+        champion = "none"
+    elif known.champion == known.version:
+        champion = f"version {known.champion}, the policy of this report"
+    else:
+        champion = f"version {known.champion}, another policy"
+    return {
+        "date": known.date,
+        "commit": known.commit or "unknown",
+        "version": known.version or "not registered",
+        "champion": champion,
+        "verdict": known.verdict or "not judged",
+    }
+
+
+def sentences(evidence: Evidence) -> list[str]:
+    """The result: accuracy, the difference to the best worker, the price. Empty where nothing was scored."""
+    ours = evidence.ours
+    if ours is None:
+        return []
+    reached = (f"{accuracy(ours.accuracy(over))} % of the {group} questions" for group, over in evidence.groups.items())
+    said = [f"The Conductor solves {' and '.join(reached)} (± one standard error)."]
+    best = evidence.systems.get(evidence.best_worker)
+    against = [claim for claim in claims(evidence) if best is not None and claim.against.name == best.name]
+    if best is not None and against:
+        said.append(f"The difference to the best worker ({_name(best.title)}) is {' and '.join(map(_shown, against))}.")
+    prices = [
+        f"{usd(ours.price(over).usd)} for each {group} question"
+        + (f" ({ours.price(over).usd / best.price(over).usd:.2f} times the best worker's price)" if best else "")
+        for group, over in evidence.groups.items()
+        if best is None or best.price(over).usd
+    ]
+    return [*said, f"Its workers cost {' and '.join(prices)}."] if prices else said
+
+
+def _name(title: str) -> str:
+    return title.removeprefix("worker ")
+
+
+def _shown(claim: Claim) -> str:
+    row = claim.contrast
+    tells = "significant" if claim.verdict in (HOLDS, FAILS) else "not significant"
+    between = f"95 % interval {points(row.low)} to {points(row.high)}"
+    return f"{points(row.difference)} points {claim.group} ({between}; {tells} after adjustment)"

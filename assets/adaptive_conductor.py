@@ -7,6 +7,8 @@ import dagster as dg
 from assets import placement
 from assets.conductor import conductor, has_stage, kept, run_folder, trained
 from assets.resources import Podium, Reporter
+from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
@@ -21,7 +23,7 @@ def adaptive_run(podium: Podium) -> Path:
 
 
 @dg.asset(
-    deps=[conductor],
+    deps=[worker_pool, training_mix, conductor],
     group_name="training",
     pool=placement.GPU,
     op_tags=placement.on_gpu,

@@ -8,7 +8,9 @@ from assets import gate, metadata, placement
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
+from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import Lesson
@@ -20,7 +22,7 @@ def base_of(podium: Podium) -> Path | None:
 
 
 @dg.asset(
-    deps=[training_mix, worker_profiles, signal_forecast],
+    deps=[worker_pool, worker_responses, training_mix, worker_profiles, signal_forecast],
     group_name="training",
     pool=placement.GPU,
     op_tags=placement.on_gpu,

@@ -6,7 +6,9 @@ from assets import gate, metadata, partitions, placement
 from assets.base_policy import base_of, base_policy
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
+from assets.worker_responses import worker_responses
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.report import percent
 from ops.evaluation.runner import summarize
@@ -18,7 +20,13 @@ from ops.stages.responses import answer_evaluation
 
 
 @dg.asset(
-    deps=[raw_problems, worker_pool, base_policy],
+    deps=[
+        raw_problems,
+        worker_pool,
+        dg.AssetDep(worker_responses, partition_mapping=dg.AllPartitionMapping()),
+        training_mix,
+        base_policy,
+    ],
     partitions_def=partitions.benchmarks,
     backfill_policy=placement.side_by_side,
     group_name="evaluation",

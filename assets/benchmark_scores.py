@@ -8,6 +8,7 @@ from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_pool import worker_pool
 from ops.benchmarks.raw import evaluated_on
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
@@ -18,7 +19,7 @@ from ops.workflow.strategy import diversity
 
 
 @dg.asset(
-    deps=[raw_problems, recursive_conductor],
+    deps=[raw_problems, worker_pool, recursive_conductor],
     partitions_def=partitions.benchmarks,
     backfill_policy=placement.side_by_side,
     group_name="evaluation",

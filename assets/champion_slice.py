@@ -6,7 +6,10 @@ import dagster as dg
 
 from assets import gate, metadata, placement
 from assets.benchmark_scores import benchmark_scores
+from assets.promotion import promotion
+from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_pool import worker_pool
 from ops.core.errors import PodiumError
 from ops.evaluation.report import percent
 from ops.evaluation.runner import summarize
@@ -18,7 +21,7 @@ from ops.retraining.start import champion_folder
 
 
 @dg.asset(
-    deps=[benchmark_scores],
+    deps=[raw_problems, worker_pool, benchmark_scores, promotion],
     group_name="retraining",
     pool=placement.GPU,
     op_tags=placement.on_gpu,

@@ -15,6 +15,7 @@ from assets import gate, metadata, placement
 from assets.base_policy import base_policy
 from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.retraining.start import champion_folder, fine_tuned_run
@@ -48,7 +49,7 @@ def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool
 
 
 @dg.asset(
-    deps=[training_mix, base_policy],
+    deps=[worker_pool, training_mix, base_policy],
     group_name="training",
     pool=placement.GPU,
     op_tags=placement.on_gpu,
@@ -136,7 +137,8 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
         while not ended.wait(POLL_S):
             if rows := read_curve(folder):
                 reward = rows[-1]["reward"]
-                progress(rows[-1]["step"], steps, "no reward" if reward is None else f"reward {reward:.3f}")
+                said = "no reward" if reward is None else f"reward {reward:.3f}"
+                progress(rows[-1]["step"], steps, f"steps of GRPO, {said}")
 
     thread = threading.Thread(target=follow, name="follow-curve", daemon=True)
     thread.start()

@@ -6,8 +6,10 @@ from pydantic import Field
 from assets import metadata, placement
 from assets.adaptive_conductor import adaptive_run
 from assets.experiments import GROUP, made, making
+from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium, Reporter
+from assets.worker_pool import worker_pool
 from ops.evaluation.experiment import Findings
 from ops.stages import depths as stage
 from ops.stages.making import Making, finished
@@ -30,7 +32,7 @@ def measured(podium: Podium, extent: Extent, how: Making | None = None) -> Findi
 
 
 @dg.asset(
-    deps=[recursive_conductor],
+    deps=[raw_problems, worker_pool, recursive_conductor],
     group_name=GROUP,
     pool=placement.GPU,
     op_tags=placement.on_gpu,

@@ -10,8 +10,10 @@ from assets import gate, metadata
 from assets.base_policy import base_policy
 from assets.benchmark_scores import benchmark_scores
 from assets.conductor import conductor, run_folder, train
+from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_pool import worker_pool
 from ops.config import Setup
 from ops.evaluation.experiment import EXPERIMENTS, Experiment, Intervention, Observation
 from ops.planning.requirements import Need
@@ -64,10 +66,10 @@ def made(making: Making, reporter: Reporter, context: dg.AssetExecutionContext) 
     return metadata.calls(calls)
 
 
-def _upstream(entry: Experiment) -> dg.AssetsDefinition:
+def _upstream(entry: Experiment) -> list[dg.AssetsDefinition]:
     if isinstance(entry, Observation):
-        return base_policy if entry.of == "base_policy" else conductor
-    return benchmark_scores
+        return [raw_problems, base_policy if entry.of == "base_policy" else conductor]
+    return [raw_problems, worker_pool, benchmark_scores]
 
 
 def _asset_of(entry: Experiment) -> dg.AssetsDefinition:
@@ -75,7 +77,7 @@ def _asset_of(entry: Experiment) -> dg.AssetsDefinition:
 
     @dg.asset(
         name=entry.name,
-        deps=[_upstream(entry)],
+        deps=_upstream(entry),
         group_name=GROUP,
         kinds={"litellm"} if asks else {"python"},
         description=f"{entry.title}: {entry.changes}.",

@@ -8,12 +8,14 @@ from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
 from assets.recursive_conductor import final_run
 from assets.resources import Podium
+from assets.worker_pool import worker_pool
+from assets.worker_responses import worker_responses
 from ops.evaluation.comparison import compare
 from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_bars, reach_tables, tables
 
 
-@dg.asset(deps=[baselines, benchmark_scores], group_name="release", kinds={"python"})
+@dg.asset(deps=[worker_pool, worker_responses, baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
     """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
     setup = podium.load()

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets import metadata
+from assets.leaderboard import leaderboard
 from assets.recursive_conductor import final_run
 from assets.registered_model import registered_model
 from assets.resources import Podium
@@ -11,7 +12,7 @@ from ops.reports.verdict import checks_table, differences, pairings_table
 from ops.stages.release import try_challenger
 
 
-@dg.asset(deps=[registered_model], group_name="release", kinds={"mlflow"})
+@dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
     outcome = try_challenger(podium.load(), final_run(podium) / "policy", podium.snapshot().gate)

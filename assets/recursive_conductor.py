@@ -8,6 +8,8 @@ from assets import placement
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.conductor import has_stage, kept, run_folder, trained
 from assets.resources import Podium, Reporter
+from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one workflow for a question."
@@ -32,7 +34,7 @@ def training_runs(podium: Podium) -> dict[str, Path]:
 
 
 @dg.asset(
-    deps=[adaptive_conductor],
+    deps=[worker_pool, training_mix, adaptive_conductor],
     group_name="training",
     pool=placement.GPU,
     op_tags=placement.on_gpu,

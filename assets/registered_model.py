@@ -5,6 +5,7 @@ import dagster as dg
 from assets.leaderboard import leaderboard
 from assets.recursive_conductor import final_run, recursive_conductor, training_runs
 from assets.resources import Podium
+from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
@@ -12,7 +13,7 @@ from ops.release import registry
 from ops.training.run.plan import RunResult
 
 
-@dg.asset(deps=[leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
+@dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
     setup = podium.load()

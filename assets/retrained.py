@@ -8,7 +8,10 @@ from assets import metadata, placement
 from assets.base_policy import base_policy
 from assets.benchmark_scores import benchmark_scores
 from assets.experiments import GROUP, made, making
+from assets.raw_problems import raw_problems
 from assets.resources import Podium, Reporter
+from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from ops.config import Setup
 from ops.config.ablations import EXPERIMENTS, Change, experiments_now
 from ops.core.errors import PodiumError
@@ -21,6 +24,9 @@ PREFIX = "retrained"
 """Before the names of the assets: a file that people edit names them, and no name of it is another asset's."""
 UNREADABLE = "experiments_yaml"
 """The asset that stands for all of them where the file cannot be read."""
+
+READ = (raw_problems, worker_pool, training_mix, base_policy, benchmark_scores)
+"""What each of them reads: the training's data, and the scores of the recipe as it is."""
 
 
 def retrained_experiments(config: Path) -> list[dg.AssetsDefinition]:
@@ -58,7 +64,7 @@ def _asset_of(name: str, change: Change, recipe: str) -> dg.AssetsDefinition:
     @dg.asset(
         name=name,
         key_prefix=PREFIX,
-        deps=[base_policy, benchmark_scores],
+        deps=READ,
         group_name=GROUP,
         pool=placement.GPU,
         op_tags=placement.on_gpu,
@@ -95,7 +101,7 @@ def _unreadable(why: str) -> dg.AssetsDefinition:
     @dg.asset(
         name=UNREADABLE,
         key_prefix=PREFIX,
-        deps=[base_policy, benchmark_scores],
+        deps=READ,
         group_name=GROUP,
         description=f"The experiments that train anew cannot be read. {why}",
     )

@@ -5,11 +5,13 @@ import dagster as dg
 from assets import metadata
 from assets.resources import Podium
 from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
+from assets.worker_responses import worker_responses
 from ops.planning.forecast import as_facts, comparison, make_forecast, warnings
 
 
-@dg.asset(deps=[worker_profiles, training_mix], group_name="training", kinds={"python"})
+@dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """The share of groups that GRPO will learn from, and USD and hours; beside them the last run, if there is one."""
     made, last = make_forecast(podium.load())

@@ -7,7 +7,10 @@ from assets import metadata, placement
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.conductor import run_folder
 from assets.experiments import GROUP, made, making
+from assets.raw_problems import raw_problems
 from assets.resources import Podium, Reporter
+from assets.training_mix import training_mix
+from assets.worker_pool import worker_pool
 from ops.evaluation.experiment import Findings
 from ops.stages import subsets as stage
 from ops.stages.making import Making, finished
@@ -35,7 +38,7 @@ def measured(podium: Podium, config: Sampling, how: Making | None = None) -> Fin
 
 
 @dg.asset(
-    deps=[adaptive_conductor],
+    deps=[raw_problems, worker_pool, training_mix, adaptive_conductor],
     group_name=GROUP,
     pool=placement.GPU,
     op_tags=placement.on_gpu,

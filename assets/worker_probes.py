@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets import gate, metadata
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.retraining.drift import threshold
@@ -14,7 +15,7 @@ from ops.retraining.quarantine import quarantine, tell
 
 
 @dg.asset(
-    deps=[worker_responses],
+    deps=[worker_pool, worker_responses],
     group_name="retraining",
     kinds={"litellm"},
     check_specs=[

@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import Podium
+from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.precaching.plot import accuracy_against_cost
@@ -11,7 +12,7 @@ from ops.precaching.profiles import Profile, mean_score
 from ops.stages.responses import materialize_profiles
 
 
-@dg.asset(deps=[worker_responses], group_name="workers", kinds={"python", "dvc"})
+@dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     """Accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the oracle."""
     setup = podium.load()

@@ -11,7 +11,7 @@ from assets.placement import executor
 from assets.resources import LogReporter, Podium, Reporter, choosing
 from assets.retrained import retrained_experiments
 from pipelines.alerts import alert_on_failure
-from pipelines.lifecycle import jobs_over
+from pipelines.lifecycle import jobs_over, stage_jobs, study_jobs
 from pipelines.quiet import quiet
 from pipelines.release import release_jobs
 from pipelines.retraining.job import retraining_job
@@ -21,6 +21,17 @@ from pipelines.team import team_job
 
 _STEP_S = 4 * 3600.0
 """No step takes as long."""
+
+OWNERS = {
+    "data": "team:data",
+    "workers": "team:data",
+    "training": "team:training",
+    "evaluation": "team:training",
+    "experiments": "team:training",
+    "release": "team:release",
+    "retraining": "team:release",
+}
+"""Group of assets → who answers questions about them."""
 
 
 def definitions(
@@ -41,12 +52,11 @@ def definitions(
         # Configured here for good: a launchpad has nothing to say about it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
+    experiments = retrained_experiments(chosen.workspace().config)
     catalogue = dg.Definitions(
-        assets=[
-            *dg.load_assets_from_package_module(stages),
-            *retrained_experiments(chosen.workspace().config),
-        ],
+        assets=dg.map_asset_specs(_owned, [*dg.load_assets_from_package_module(stages), *experiments]),
         asset_checks=dg.load_asset_checks_from_package_module(stages),
+        jobs=[*stage_jobs(), *study_jobs(experiments)],
         resources=resources,
         executor=executor(),
         loggers=loggers,
@@ -61,6 +71,10 @@ def definitions(
             sensors=[pool_changed(retraining), alert_on_failure(chosen)],
         ),
     )
+
+
+def _owned(spec: dg.AssetSpec) -> dg.AssetSpec:
+    return spec.replace_attributes(owners=[OWNERS[str(spec.group_name)]])
 
 
 defs = definitions()

@@ -2,11 +2,11 @@
 
 A Dagster asset job holds assets of one partitions definition only, and a run carries one range
 of partition keys; the life of the data is cut along benchmarks, along workers × benchmarks, and
-not at all. So `lifecycle` is a job of one op a stage, and each op executes one asset run in its
-own process: over all partitions of the stage at once, recorded in the instance like any other.
+not at all. So `lifecycle` is a job of one op for each stage. The op executes the stage's own asset job in the same
+process, over all partitions of the stage at once, and its log has a line for each step and a link to that run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from uuid import uuid4
@@ -16,8 +16,10 @@ import dagster as dg
 from assets import partitions, placement
 from assets.resources import Podium
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.evaluation.experiment import EXPERIMENTS
 from pipelines.ending import signal_received
 from pipelines.home import only_one, this_process
+from pipelines.in_process import execute_in_process, link
 from pipelines.lives import refuse_beside_a_team
 
 LIFECYCLE_RUN = "podium/lifecycle_run"
@@ -58,8 +60,11 @@ STAGES = (
     Stage("precaching", ("worker_responses",), "worker × benchmark", "Ask every worker every candidate"),
     TRAINING,
     EVALUATION,
-    Stage("release", ("leaderboard", "registered_model", "promotion"), description="Compare, register, promote"),
+    Stage("release", ("leaderboard", "registered_model", "promotion", "report"),
+          description="Compare, register, promote, report"),
 )
+STAGE_JOBS = {f"{stage.name}_stage": stage for stage in STAGES}
+"""The asset job of each stage of `lifecycle`, which a person may start by itself; no job has the name of an op."""
 ON_GPU = (TRAINING, EVALUATION)
 """Stages that train or write workflows."""
 
@@ -88,6 +93,26 @@ JOBS = {
     ),
     "costs": Part(COSTS, "Compute costs again after a change of prices; no worker is asked"),
 }
+
+
+def stage_jobs() -> "list[dg.UnresolvedAssetJobDefinition]":
+    """The asset jobs of `STAGE_JOBS`."""
+    return [dg.define_asset_job(name, list(stage.assets), description=f"{stage.description} (a stage of `lifecycle`)")
+            for name, stage in STAGE_JOBS.items()]  # fmt: skip
+
+
+def study_jobs(retrained: Sequence[dg.AssetsDefinition]) -> "list[dg.UnresolvedAssetJobDefinition]":
+    """The asset jobs of what `lifecycle` leaves out, which a person starts: the report and the experiments."""
+    trained = [key for asset in retrained for key in asset.keys]
+    jobs: dict[str, tuple[Sequence[str | dg.AssetKey], str]] = {
+        "write_report": (["report"], "Write the report on what was measured; nothing is asked"),
+        "run_experiments": (list(EXPERIMENTS), "Every experiment that trains nothing, on the policy that was trained"),
+        "measure_subsets": (["subsets"], "The policies before and after the adaptive stage on parts of the pool"),
+        "measure_depths": (["depths"], "The policies before and after the recursive stage at every depth"),
+        "retrain_experiments": (trained, "Every change in config/experiments.yaml, each trained anew: hours"),
+    }
+    return [dg.define_asset_job(name, list(chosen), description=about)
+            for name, (chosen, about) in jobs.items() if chosen]  # fmt: skip
 
 
 def jobs_over(assets: dg.Definitions) -> dict[str, dg.JobDefinition]:
@@ -136,7 +161,7 @@ def execute(
 ) -> None:
     """Execute asset runs of the stage, as `podium` says, over all its partitions or over those of these benchmarks and
     workers alone. Raises what an asset raised, and `PodiumError` while another life goes on."""
-    job = assets.resolve_implicit_global_asset_job_def()
+    job, chosen = _job_of(assets, stage)
     tags = {
         **this_process(), **podium.launch_tags(), LIFECYCLE_RUN: context.run_id, "podium/stage": stage.name,
     }  # fmt: skip
@@ -144,19 +169,48 @@ def execute(
         refuse_beside_a_team(context.instance)
         for span in _partition_tags(stage, podium, context.instance, benchmarks, workers):
             run_id = str(uuid4())
-            context.log.info(f"/runs/{run_id} makes {', '.join(stage.assets)}")
-            job.execute_in_process(
+            link(context, f"{stage.name}: {', '.join(stage.assets)} in run {run_id[:8]}", run_id)
+            execute_in_process(
+                job,
+                context.instance,
                 run_id=run_id,
-                instance=context.instance,
-                asset_selection=[dg.AssetKey(name) for name in stage.assets],
-                run_config={
-                    **podium.run_config(),
-                    "loggers": {name: {} for name in assets.loggers or {}},
-                },
+                run_config={**podium.run_config(), "loggers": {name: {} for name in assets.loggers or {}}},
                 tags=tags | span,
+                assets=chosen,
+                follow=Steps(context.log.info),
             )
             if signal_received() is not None:  # Dagster forgets a signal that arrives while it closes the run
                 raise dg.DagsterExecutionInterruptedError
+
+
+def _job_of(assets: dg.Definitions, stage: Stage) -> tuple[dg.JobDefinition, list[dg.AssetKey]]:
+    """The stage's own job, and which of its assets; all assets' job for a stage that has none."""
+    for name, own in STAGE_JOBS.items():
+        if own.assets == stage.assets:
+            return assets.resolve_job_def(name), []
+    return assets.resolve_implicit_global_asset_job_def(), [dg.AssetKey(name) for name in stage.assets]
+
+
+class Steps:
+    """Tells `say` how each step of a run ended: its duration, and what it asked of the workers."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._asked: dict[str, str] = {}
+
+    def __call__(self, event: dg.DagsterEvent) -> None:
+        """Take the next event of the run."""
+        step = event.step_key or ""
+        if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            facts = event.step_materialization_data.materialization.metadata
+            if (made := facts.get("calls_live")) is not None and (made.value or facts["calls_cached"].value):
+                spent = facts["spent_usd"].value
+                self._asked[step] = f", {made.value:,} calls, {facts['calls_cached'].value:,} from cache, ${spent:.4f}"
+        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS:
+            seconds = event.step_success_data.duration_ms / 1000
+            self._say(f"{step}: done in {seconds:.1f} s{self._asked.pop(step, '')}")
+        elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
+            self._say(f"{step}: failed")
 
 
 def _partition_tags(

@@ -88,14 +88,15 @@ class Here:
         import dagster as dg
 
         from pipelines.home import this_process
+        from pipelines.in_process import execute_in_process
 
         run_id = str(uuid4())
         run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
         run_config |= {"ops": {name: {"config": dict(each)} for name, each in (settings or {}).items()}}
         tags = this_process() | self.podium.launch_tags() | dict(tags or {})
         try:
-            job.execute_in_process(
-                run_id=run_id, instance=self.instance, run_config=run_config, tags=tags, asset_selection=assets
+            execute_in_process(
+                job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ()
             )
         except dg.DagsterExecutionInterruptedError:
             if not _attended():

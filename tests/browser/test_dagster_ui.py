@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,6 +19,7 @@ from ops.config import load_pool
 from ops.core.workspace import Workspace
 from ops.workflow.team import Team
 from pipelines.definitions import defs
+from tests.command import PODIUM
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -110,6 +113,32 @@ def test_a_workflow_is_a_tree_of_spans_in_mlflow(served: Served, tab: Tab, monke
     tab.page.get_by_text("Combine both.").first.wait_for()
     assert tab.page.get_by_text("Combine both.").first.is_visible()
     tab.shoot("mlflow-trace")
+
+
+def test_a_commands_run_is_on_the_timeline_and_leads_to_its_stages(served: Served, tab: Tab) -> None:
+    page, root = tab.page, served.workspace.root
+    done = subprocess.run(
+        [*PODIUM, "train"], cwd=root, env=os.environ | {"PODIUM_ROOT": str(root)}, capture_output=True, timeout=600,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr  # there are no problems to choose from
+    with dg.DagsterInstance.from_config(str(served.workspace.dagster_home)) as instance:
+        [whole] = instance.get_runs(dg.RunsFilter(job_name="train"))
+        [stage] = instance.get_runs(dg.RunsFilter(job_name="training_stage"))
+    tab.visit(f"{served.dagster}/overview/activity/timeline")
+    for job in ("train", "training_stage"):
+        page.get_by_role("link", name=job, exact=True).first.wait_for()
+    tab.shoot("timeline")
+    page.goto(f"{served.dagster}/runs/{whole.run_id}")
+    page.locator(f"a[href$='/runs/{stage.run_id}']").first.wait_for()
+    page.get_by_text("training_mix: failed").first.wait_for()
+    tab.shoot("run-of-a-command")
+    page.locator(f"a[href$='/runs/{stage.run_id}']").first.click()
+    page.wait_for_url(f"**/runs/{stage.run_id}")
+    page.goto(f"{served.dagster}/assets/conductor")
+    page.get_by_role("link", name="training_stage").first.wait_for()
+    page.get_by_role("link", name="worker_pool").first.wait_for()
+    tab.shoot("asset-with-its-job")
 
 
 def traced(workspace: Workspace) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from assets import gate, partitions
 from assets.checks import LOOPS
 from ops.training.guards import GUARDS
-from pipelines.definitions import definitions
+from pipelines.definitions import OWNERS, definitions
 from pipelines.lifecycle import STAGES
 
 DEPENDENCIES = {
@@ -20,49 +20,49 @@ DEPENDENCIES = {
     "shortlist": {"raw_problems"},
     "worker_pool": set(),
     "worker_responses": {"shortlist", "worker_pool"},
-    "worker_profiles": {"worker_responses"},
-    "signal_forecast": {"training_mix", "worker_profiles"},
+    "worker_profiles": {"worker_pool", "worker_responses"},
+    "signal_forecast": {"training_mix", "worker_pool", "worker_profiles", "worker_responses"},
     "training_mix": {"shortlist", "worker_responses"},
-    "base_policy": {"signal_forecast", "training_mix", "worker_profiles"},
-    "conductor": {"base_policy", "training_mix"},
-    "adaptive_conductor": {"conductor"},
-    "baselines": {"base_policy", "raw_problems", "worker_pool"},
-    "recursive_conductor": {"adaptive_conductor"},
-    "benchmark_scores": {"raw_problems", "recursive_conductor"},
-    "leaderboard": {"baselines", "benchmark_scores"},
-    "registered_model": {"leaderboard", "recursive_conductor"},
-    "promotion": {"registered_model"},
-}
+    "base_policy": {"signal_forecast", "training_mix", "worker_pool", "worker_profiles", "worker_responses"},
+    "conductor": {"base_policy", "training_mix", "worker_pool"},
+    "adaptive_conductor": {"conductor", "training_mix", "worker_pool"},
+    "baselines": {"base_policy", "raw_problems", "training_mix", "worker_pool", "worker_responses"},
+    "recursive_conductor": {"adaptive_conductor", "training_mix", "worker_pool"},
+    "benchmark_scores": {"raw_problems", "recursive_conductor", "worker_pool"},
+    "leaderboard": {"baselines", "benchmark_scores", "worker_pool", "worker_responses"},
+    "registered_model": {"leaderboard", "recursive_conductor", "worker_pool"},
+    "promotion": {"leaderboard", "registered_model"},
+    "report": {
+        "raw_problems", "worker_pool", "worker_responses", "training_mix", "recursive_conductor", "baselines",
+        "benchmark_scores", "leaderboard", "promotion", "one_worker", "without_subtasks_served", "mechanism_isolation",
+        "cold_start_validation", "strategy_emergence",
+    },
+}  # fmt: skip
 EXPERIMENTS = {
-    "one_worker": {"benchmark_scores"},
-    "without_subtasks_served": {"benchmark_scores"},
-    "mechanism_isolation": {"benchmark_scores"},
-    "cold_start_validation": {"base_policy"},
-    "strategy_emergence": {"conductor"},
-    "depths": {"recursive_conductor"},
-    "subsets": {"adaptive_conductor"},
+    "one_worker": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "without_subtasks_served": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "mechanism_isolation": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "cold_start_validation": {"base_policy", "raw_problems"},
+    "strategy_emergence": {"conductor", "raw_problems"},
+    "depths": {"raw_problems", "recursive_conductor", "worker_pool"},
+    "subsets": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
     **{
-        f"retrained/{name}": {"base_policy", "benchmark_scores"}
+        f"retrained/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
         for name in (
             "without_subtasks", "fine_grained_access", "few_shots_out_of_distribution", "few_shots_in_distribution",
             "few_shots_mixed", "half_the_width_and_depth", "twice_the_width",
         )
     },
 }
-REPORTS = {
-    f"report_{name}": {"leaderboard"}
-    for name in (
-        "accuracy", "in_domain", "accuracy_against_usd", "equal_price", "equal_calls", "claims", "worker_use", "steps",
-        "shapes", "training", "cost_adjusted", "oracle", "experiments", "opponents", "page",
-    )
-}  # fmt: skip
-"""Both are materialized when a person asks for them, by no job."""
+"""Materialized by jobs of their own, when a person asks for them."""
 RETRAINING = {
     "champion_standing": {"leaderboard"},
-    "worker_probes": {"worker_responses"},
-    "champion_slice": {"benchmark_scores"},
+    "worker_probes": {"worker_pool", "worker_responses"},
+    "champion_slice": {"benchmark_scores", "promotion", "raw_problems", "worker_pool"},
 }
 """Materialized by jobs of their own."""
+ONLY_WITHIN_A_JOB = {"champion_standing"}
+"""A step of `retraining`, whose run says what changed."""
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +91,24 @@ def test_the_graph_is_the_one_that_the_design_draws(graph: dg.AssetGraph) -> Non
         key.to_user_string(): {parent.to_user_string() for parent in graph.get(key).parent_keys}
         for key in graph.get_all_asset_keys()
     }
-    assert parents == DEPENDENCIES | EXPERIMENTS | REPORTS | RETRAINING
-    for group, members in {"experiments": EXPERIMENTS, "reports": REPORTS, "retraining": RETRAINING}.items():
+    assert parents == DEPENDENCIES | EXPERIMENTS | RETRAINING
+    for group, members in {"experiments": EXPERIMENTS, "retraining": RETRAINING}.items():
         keys = (key for key in graph.get_all_asset_keys() if graph.get(key).group_name == group)
         assert {key.to_user_string() for key in keys} == set(members)
 
 
-def test_every_asset_says_what_it_is_and_belongs_to_a_group(graph: dg.AssetGraph) -> None:
+def test_every_asset_says_what_it_is_and_whose_and_belongs_to_a_group(graph: dg.AssetGraph) -> None:
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description, key
-        groups = {"data", "workers", "training", "evaluation", "experiments", "release", "reports", "retraining"}
-        assert node.group_name in groups, key
+        assert node.owners == [OWNERS[str(node.group_name)]], key
+
+
+def test_every_asset_is_in_a_job_that_a_person_starts(defs: dg.Definitions, graph: dg.AssetGraph) -> None:
+    jobs = [job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
+    held = {key.to_user_string() for job in jobs for key in job.asset_layer.executable_asset_keys}
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} - held == ONLY_WITHIN_A_JOB
+    assert all(job.description for job in jobs)
 
 
 def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.AssetGraph) -> None:
@@ -139,11 +145,12 @@ def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(
         assert GUARDS[spec.name].remedy in str(spec.description)
 
 
-def test_the_lifecycle_holds_every_asset_but_experiments_and_reports_once_and_after_its_parents() -> None:
+def test_the_lifecycle_holds_every_asset_but_experiments_once_and_after_its_parents() -> None:
     order = [name for stage in STAGES for name in stage.assets]
     assert sorted(order) == sorted(DEPENDENCIES)
     place = {name: index for index, name in enumerate(order)}
-    assert all(place[parent] < place[name] for name, parents in DEPENDENCIES.items() for parent in parents)
+    for name, parents in DEPENDENCIES.items():
+        assert all(place[parent] < place[name] for parent in parents - set(EXPERIMENTS)), name
 
 
 JOB_OF = {"nightly_evaluation": "nightly_evaluation", "nightly_probes": "probes", "monthly_retraining": "lifecycle"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import dagster as dg
 import pytest
@@ -17,6 +19,8 @@ from ops.core.workspace import Workspace
 from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
+from pipelines.home import this_process
+from pipelines.in_process import execute_in_process
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 POOL = dg.AssetKey("worker_pool")
@@ -168,8 +172,30 @@ def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
     whole = instance.get_run_by_id(done.run_id)
     assert whole is not None
     assert stage.tags[SNAPSHOT] == whole.tags[SNAPSHOT]
-    logged = [entry.user_message for entry in instance.all_logs(done.run_id)]
-    assert f"/runs/{stage.run_id} makes worker_pool" in logged  # where the page of the job's run leads on
+    entries = instance.all_logs(done.run_id)
+    links = [entry.dagster_event for entry in entries if (entry.message or "").startswith("pool: worker_pool in run ")]
+    [event] = [event for event in links if event is not None]
+    facts = event.engine_event_data.metadata
+    assert facts == {"run": dg.MetadataValue.dagster_run(stage.run_id)}  # where the page of the job's run leads on
+    assert event.step_key == "pool"
+    said = [entry.user_message for entry in entries]
+    assert any(re.fullmatch(r"worker_pool: done in \d+\.\d s", line) for line in said)
+    assert "worker_profiles: failed" in said
+
+
+def test_a_run_in_process_has_the_origin_by_which_the_ui_lists_it(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    job, tags = definitions(podium).resolve_job_def("costs"), this_process()
+    with pytest.raises(Exception, match="worker_responses"):
+        execute_in_process(job, instance, run_id=str(uuid4()), run_config=podium.run_config(), tags=tags)
+    runs = instance.get_runs()
+    assert {run.job_name for run in runs} == {"costs", "__ASSET_JOB"}
+    for run in runs:
+        assert run.remote_job_origin is not None
+        assert (run.remote_job_origin.location_name, run.remote_job_origin.job_name) == ("podium", run.job_name)
+        assert run.remote_job_origin.repository_origin.repository_name == "__repository__"
+        assert run.tags["dagster/max_retries"] == "0"  # the daemon would execute a stage without its job
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:

@@ -1,0 +1,94 @@
+"""Execution of a job in this process, as a run that the UI shows wherever it shows runs.
+
+`JobDefinition.execute_in_process` makes runs without the origin of their job: the timeline, the list of a job's runs
+and the button that executes a run again leave them out. Written against Dagster 1.13.27, whose parts for it have no
+public import.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.events import EngineEventData
+from dagster._core.execution.api import ExecuteRunWithPlanIterable, create_execution_plan, job_execution_iterator
+from dagster._core.execution.context_creation_job import (
+    PlanOrchestrationContextManager,
+    orchestration_context_event_generator,
+)
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.storage.tags import MAX_RETRIES_TAG
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from pipelines.home import CODE_LOCATION
+
+MODULE, REPOSITORY = "pipelines.definitions", "__repository__"
+"""Where Dagster finds the code, and its own name for what it finds there."""
+
+
+def execute_in_process(
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    *,
+    run_id: str,
+    run_config: Mapping[str, Any],
+    tags: Mapping[str, str],
+    assets: Sequence[dg.AssetKey] = (),
+    follow: Callable[[dg.DagsterEvent], None] | None = None,
+) -> None:
+    """Execute the job, or `assets` of it alone; `follow` gets each event as it happens. Raises what a step raises.
+
+    The daemon does not begin such a run again: the process that executes it decides about that.
+    """
+    chosen = frozenset(assets)
+    alone = job.as_ephemeral_job(resource_defs={}, input_values={}, asset_selection=chosen or None)
+    memory = InMemoryJob(alone)
+    kept = instance.get_ref() if instance.is_persistent else None
+    plan = create_execution_plan(memory, run_config=run_config, instance_ref=kept)
+    run = instance.create_run_for_job(
+        job_def=alone,
+        run_config=run_config,
+        tags={**alone.run_tags, **tags, MAX_RETRIES_TAG: "0"},
+        run_id=run_id,
+        asset_selection=chosen or None,
+        execution_plan=plan,
+        remote_job_origin=_origin(job.name),
+    )
+    events = ExecuteRunWithPlanIterable(
+        execution_plan=plan,
+        iterator=job_execution_iterator,
+        execution_context_manager=PlanOrchestrationContextManager(
+            context_event_generator=orchestration_context_event_generator,
+            job=memory,
+            execution_plan=plan,
+            dagster_run=run,
+            instance=instance,
+            run_config=run_config,
+            executor_defs=None,
+            output_capture=None,
+            raise_on_error=True,
+        ),
+    )
+    for event in events:
+        if follow is not None:
+            follow(event)
+
+
+def link(context: dg.OpExecutionContext, message: str, run_id: str) -> None:
+    """Write a line with a link to another run into the log of this one."""
+    facts = EngineEventData({"run": dg.MetadataValue.dagster_run(run_id)})
+    context.instance.report_engine_event(message, context.run, facts, step_key=str(context.op_handle))
+
+
+def _origin(job: str) -> RemoteJobOrigin:
+    """As a code server of `podium dev` has it."""
+    target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=CODE_LOCATION)
+    return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)

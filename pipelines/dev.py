@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import dagster as dg
 import yaml
 from rich.console import Console
 
@@ -19,7 +18,7 @@ from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
 from pipelines.alerts import bury_and_tell
 from pipelines.ending import ends_like_ctrl_c
-from pipelines.home import CODE_LOCATION, prepare
+from pipelines.home import CODE_LOCATION, open_instance, prepare
 
 HOST = "127.0.0.1"
 GRACE_S = 15.0
@@ -33,7 +32,7 @@ def serve(workspace: Workspace) -> int:
     console = Console(highlight=False)
     prepare(workspace)
     ends_like_ctrl_c()
-    with dg.DagsterInstance.get() as instance:
+    with open_instance(workspace) as instance:
         bury_and_tell(workspace, instance)
     dagster_port, mlflow_port = free_port(3000), free_port(5000)
     logs = workspace.state / "dev"

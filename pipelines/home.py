@@ -12,9 +12,10 @@ from filelock import FileLock, Timeout
 
 from assets.placement import TEAM
 from ops.core.atomic import sweep, write_text
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import ConfigError, PodiumError
 from ops.core.moved import settle
 from ops.core.processes import name_of
+from ops.core.settings_files import parse_yaml, read_text
 from ops.core.workspace import Workspace
 from pipelines.quiet import quiet
 
@@ -29,23 +30,46 @@ def prepare(workspace: Workspace) -> None:
     """Make DAGSTER_HOME with the root's dagster.yaml, or a team's, in it and point this process and its children
     there. A folder that DAGSTER_HOME names already is a team's machine's own: a dagster.yaml in it stays as it is.
 
-    Raises `DataError` where the root has none.
+    Raises `ConfigError` where the root has none, or where the one in force cannot be read.
     """
     settings = workspace.root / ("config/team/dagster.yaml" if os.environ.get(TEAM) else "dagster.yaml")
-    if not settings.is_file():
-        raise DataError(settings, "(file)", "does not exist", "Restore it, or let `podium init` lay it out")
-    quiet()
-    os.environ["PODIUM_ROOT"] = str(workspace.root)
     own = os.environ.get("DAGSTER_HOME") if os.environ.get(TEAM) else None
     home = Path(own) if own else workspace.dagster_home
+    copied = home / "dagster.yaml"
+    text = _readable(copied if own and copied.exists() else settings)
+    quiet()
+    os.environ["PODIUM_ROOT"] = str(workspace.root)
     os.environ["DAGSTER_HOME"] = str(home)
     home.mkdir(parents=True, exist_ok=True)
-    text, own_settings = settings.read_text(encoding="utf-8"), home / "dagster.yaml"
     # Whole or not at all: a daemon that reads half of it takes Dagster's defaults.
-    if not own_settings.is_file() or (own is None and own_settings.read_text(encoding="utf-8") != text):
-        write_text(own_settings, text)
+    if not copied.is_file() or copied.read_bytes() != text.encode():
+        write_text(copied, text)
     settle(workspace)
     sweep(workspace.data)
+
+
+def _readable(file: Path) -> str:
+    """The text of a dagster.yaml. Raises `ConfigError`."""
+    try:
+        text = read_text(file)
+    except FileNotFoundError:
+        remedy = "Restore it, or let `podium init` write it"
+        raise ConfigError(file, "(file)", "does not exist", remedy) from None
+    if not isinstance(parse_yaml(text, file), dict | None):
+        raise ConfigError(file, "(file)", "is not a mapping", "Write the settings of a Dagster instance")
+    return text
+
+
+def open_instance(workspace: Workspace) -> dg.DagsterInstance:
+    """The instance of a prepared workspace. Raises `ConfigError` where Dagster refuses its dagster.yaml."""
+    try:
+        return dg.DagsterInstance.get()
+    except dg.DagsterInvalidConfigError as error:
+        said = str(error.errors[0].message if error.errors else error).partition(" Expected: ")[0]
+        file = Path(os.environ["DAGSTER_HOME"]) / "dagster.yaml"
+        if not os.environ.get(TEAM):
+            file = workspace.root / "dagster.yaml"
+        raise ConfigError(file, "(file)", f"is refused by Dagster ({said.rstrip('.')})", "Correct it") from None
 
 
 @contextmanager

@@ -140,18 +140,17 @@ def _here(
 
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before anything heavier is imported
-    import dagster as dg
 
     from assets.resources import Podium
     from pipelines.alerts import bury_and_tell
     from pipelines.definitions import definitions
-    from pipelines.home import only_one
+    from pipelines.home import only_one, open_instance
     from pipelines.lives import refuse_beside_a_team
     from pipelines.terminal import Terminal
 
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
     stack.enter_context(only_one(workspace))
-    instance = stack.enter_context(dg.DagsterInstance.get())
+    instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
     bury_and_tell(workspace, instance)
     refuse_beside_a_team(instance)

@@ -84,7 +84,7 @@ def parse_yaml(text: str, file: Path) -> Any:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}" if where else "(file)"
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise ConfigError(file, line, "is not valid YAML", str(problem)) from None
+        raise ConfigError(file, line, f"is not valid YAML ({problem})", "Correct it") from None
     return None if node is None else _Values(file).of(node, ())
 
 

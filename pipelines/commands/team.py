@@ -29,15 +29,14 @@ def setup(gpu: int) -> None:
     Once, before any other process of the team starts: Dagster makes its tables when it first finds none, and two
     processes that do so at once fail.
     """
-    import dagster as dg
 
     from assets.placement import GPU
     from ops.spending.ledger import open_ledger
-    from pipelines.home import prepare
+    from pipelines.home import open_instance, prepare
 
     workspace = _workspace()
     prepare(workspace)
-    with dg.DagsterInstance.get() as instance:
+    with open_instance(workspace) as instance:
         instance.get_runs_count()
         instance.all_instigator_state()
         instance.event_log_storage.set_concurrency_slots(GPU, gpu)
@@ -56,20 +55,19 @@ def start(recipe: str, seed: int | None, stages: tuple[str, ...]) -> None:
 
     Its daemon queues the runs; the UI shows them under Overview > Backfills.
     """
-    from pipelines.home import prepare
+    from pipelines.home import open_instance, prepare
     from pipelines.run import NEEDS, snapshot_of
 
     workspace = _workspace()
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, NEEDS["lifecycle"])
-    import dagster as dg
 
     from assets.resources import Podium
     from pipelines.definitions import definitions
     from pipelines.team import request_life
 
     podium = Podium(recipe=recipe, seed=seed).of(snapshot)
-    with dg.DagsterInstance.get() as instance:
+    with open_instance(workspace) as instance:
         named = request_life(podium, instance, definitions(podium), stages)
     click.echo(f"backfill {named}: {snapshot}")
 

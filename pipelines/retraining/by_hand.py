@@ -22,11 +22,11 @@ def tell(workspace: Workspace) -> bool:
     Raises `PodiumError`.
     """
     from assets.resources import Podium
-    from pipelines.home import prepare
+    from pipelines.home import open_instance, prepare
 
     prepare(workspace)
     console = Console(highlight=False)
-    with dg.DagsterInstance.get() as instance:
+    with open_instance(workspace) as instance:
         found = due(Podium(root=str(workspace.root)), workspace, instance)
     show(console, found, None if found.plan.is_empty else estimated(found))
     return not found.plan.is_empty

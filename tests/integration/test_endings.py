@@ -81,6 +81,26 @@ def test_state_that_cannot_be_used_is_one_line(
     assert str(file.name) in printed
 
 
+@pytest.mark.parametrize(("spoil", "said"), [
+    (lambda file: file.write_text("a: [\n"), "line 2: is not valid YAML"),
+    (lambda file: file.write_bytes(b"\xff\xfe"), "is not UTF-8"),
+    (lambda file: file.write_text("[1]"), "is not a mapping"),
+    (lambda file: file.write_text("nonsense: 1"), 'refused by Dagster (Received unexpected config entry "nonsense"'),
+    (lambda file: file.write_text("concurrency: {pools: {granularity: x}}"), "Expected value 'run' or 'op'"),
+    (os.mkfifo, "is a pipe"), (Path.mkdir, "is a folder"), (lambda file: None, "does not exist"),
+])  # fmt: skip
+def test_a_broken_dagster_file_is_one_line(
+    workspace: Workspace, spoil: Callable[[Path], None], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = workspace.root / "dagster.yaml"
+    file.unlink()
+    spoil(file)
+    assert podium("run") == 1
+    printed = capfd.readouterr().err
+    assert re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed), printed
+    assert printed.startswith(f"error: {file}: ") and said in printed, printed
+
+
 def test_a_ledger_that_another_process_holds_is_one_line(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from ops.core.rows import ResponseRow
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.replies import stored
 
 _SUBTASK = "\n\nSubtask: "
 """What stands between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
@@ -103,7 +104,7 @@ class ReplayClient(WorkerClient):
 
     def _found(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
-            return replace(hit, cached=True, replayed=True)
+            return replace(stored(worker, hit), cached=True, replayed=True)
         if self._replay.match == "problem":
             return self._recorded.response(worker, messages, sample)
         return None

@@ -11,6 +11,7 @@ from ops.core.errors import OverBudget
 from ops.core.response import Message, Response, Sample
 from ops.workers.client import WorkerClient
 from ops.workers.providers import most_tokens
+from ops.workers.replies import stored
 
 
 class RequestOverBudget(OverBudget):
@@ -38,7 +39,7 @@ class RequestBudget:
         worst = most_tokens(messages) * per_prompt + worker.max_tokens * per_completion
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
-                return hit
+                return stored(worker, hit)
             await self._room_for(worst, worker)
         self._reserved_usd += worst
         try:

@@ -20,7 +20,7 @@ from tenacity import (
     wait_random,
 )
 
-from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerUnreachable
+from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk
@@ -143,7 +143,8 @@ class Caller:
                 used = response.prompt_tokens + response.completion_tokens
                 last = retries >= seat.worker.retries
                 problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file, last=last)
-                await self.desk.book(bill, key, request.material, response, keep=problem is None)
+                keep = problem is None or isinstance(problem, WorkerRefused)
+                await self.desk.book(bill, key, request.material, response, keep=keep)
                 self.on_paid(response.cost_usd)
             finally:
                 seat.limits.leave(taken, used)

@@ -18,6 +18,7 @@ from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Ledger
 from ops.workers.booking import BookingDesk
 from ops.workers.call import Account, Caller, Request
+from ops.workers.replies import stored
 from ops.workers.seat import Seat, take_seat
 from ops.workers.turns import waiting
 
@@ -80,7 +81,8 @@ class WorkerClient:
         """Give the worker's response to the messages, from the cache if it was ever paid for.
 
         A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and
-        are stored. Identical calls in flight in this process are made once. Raises as `ops.workers.types.Client` says.
+        are stored, as is the reply of a content filter. Identical calls in flight in this process are made once.
+        Raises as `ops.workers.types.Client` says.
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
@@ -90,7 +92,7 @@ class WorkerClient:
                 self._count(cached=1)
                 if (seat := self._seats.get(worker.name)) is not None:
                     seat.rejections = 0  # the worker did answer requests of this kind
-                return hit
+                return stored(worker, hit)
             with self._lock:
                 flight = self._flights.get(key)
                 if flight is None:
@@ -130,7 +132,7 @@ class WorkerClient:
                 claim = await self.cache.claim(request.key)
             if isinstance(claim, Response):
                 self._count(cached=1)
-                return claim
+                return stored(seat.worker, claim)
             try:
                 return await self._caller.call(seat, request)
             except ClaimLost:

@@ -19,6 +19,7 @@ SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
 """What providers put behind a model's name: a release."""
 _BROKEN = ("error", "no_choices")
+_WITHHELD = "content_filter"
 
 
 def read_reply(
@@ -48,8 +49,8 @@ def judge(
     `max_tokens` (finish_reason "length") is the response even where it is blank: the next one would be cut off too.
     `last`: no attempt follows. Then a blank reply for which tokens were made is the response as well.
     """
-    if response.finish_reason == "content_filter":
-        return WorkerRefused(f"worker {worker.name!r}: the provider's content filter withheld the answer")
+    if response.finish_reason == _WITHHELD:
+        return _withheld(worker)
     if (other := _other_model(worker, reply)) is not None:
         return _impostor(worker, other, worked, file)
     is_final = response.finish_reason == "length" or (last and response.completion_tokens > 0)
@@ -58,6 +59,18 @@ def judge(
     if len(response.text) > _most_chars(worker):
         return Transient(f"a reply of {len(response.text)} characters, more than max_tokens can make")
     return None
+
+
+def stored(worker: Worker, response: Response) -> Response:
+    """A response from the cache. Raises `WorkerRefused` where the provider's content filter withheld the answer: that
+    was paid for as well, and is not asked again."""
+    if response.finish_reason == _WITHHELD:
+        raise _withheld(worker)
+    return response
+
+
+def _withheld(worker: Worker) -> WorkerRefused:
+    return WorkerRefused(f"worker {worker.name!r}: the provider's content filter withheld the answer")
 
 
 def _content(reply: Any) -> tuple[str, str]:

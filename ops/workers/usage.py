@@ -20,7 +20,9 @@ OVERRUN_TOKENS = 64
 COUNTED_CHARS = 100_000
 """The longest text that a tokenizer counts here: their time grows with the square of a text without spaces."""
 _COUNTS_DIFFER = 4
-"""How many times as many tokens another tokenizer than the model's makes, at most."""
+"""How many times as many tokens another tokenizer than the model's makes of ASCII text, at most."""
+_CHARS_OF_MOST_TOKENS = 8
+"""A claim of fewer tokens than one to so many characters is compared with our own count: words are shorter."""
 
 
 class Usage(NamedTuple):
@@ -42,11 +44,9 @@ def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str,
     most = most_tokens(messages)
     prompt = _checked(
         "prompt", getattr(claim, "prompt_tokens", None),
-        low=_fewest(sum(len(message["content"]) for message in messages)), high=most + HIDDEN_PROMPT_TOKENS,
+        text="".join(message["content"] for message in messages), high=most + HIDDEN_PROMPT_TOKENS,
     )  # fmt: skip
-    completion = _checked(
-        "completion", _completion(claim), low=_fewest(len(text)), high=worker.max_tokens + OVERRUN_TOKENS
-    )
+    completion = _checked("completion", _completion(claim), text=text, high=worker.max_tokens + OVERRUN_TOKENS)
     impossible = [each for each in (prompt, completion) if isinstance(each, str)]
     if prompt is None:
         prompt = min(_counted(messages), most)
@@ -87,10 +87,14 @@ def _is_count(claim: object) -> TypeGuard[int]:
     return isinstance(claim, int) and not isinstance(claim, bool)
 
 
-def _checked(side: str, claim: object, *, low: int, high: int) -> int | str | None:
-    """The claim; None where there is none (LiteLLM makes 0 of a missing one); else why it is impossible."""
+def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | None:
+    """The claim of the tokens of `text`; None where there is none (LiteLLM makes 0 of a missing one); else why it is
+    impossible."""
     if claim is None or (_is_count(claim) and claim == 0):
         return None
+    low = _fewest(len(text))
+    if _is_count(claim) and low <= claim < len(text) / _CHARS_OF_MOST_TOKENS:
+        low = max(low, _counted(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
     if _is_count(claim) and low <= claim <= high:
         return int(claim)
     shown = repr(claim)

@@ -76,6 +76,28 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
     assert client.ledger.spent("run") < 0.01
 
 
+LONG = "The answer follows from the sum of both sides. " * 40
+"""1,880 characters, of about 400 tokens."""
+
+
+@pytest.mark.parametrize(("text", "claim", "believed"), [
+    (LONG, 400, True), (LONG, 200, True), (LONG, 15, False), (LONG, 60, False), (" " * 1920, 20, True),
+    ("\u1019\u103c\u1014\u103a\u1019\u102c\u1005\u102c" * 40, 60, True), ("=" * 1920, 40, True),
+])  # fmt: skip
+def test_a_claim_of_too_few_tokens_is_compared_with_our_own_count(text: str, claim: int, believed: bool) -> None:
+    """Of other alphabets tokenizers differ by more, and a run of spaces may be one token."""
+    price = {"input": 1, "output": 2}
+    asked = Worker.model_validate({"name": "a", "model": "openai/x", "max_tokens": 500, "price": price})
+    for side, question, answer in (("prompt", text, "four"), ("completion", "2+2?", text)):
+        stated = {"prompt_tokens": 10, "completion_tokens": 1, f"{side}_tokens": claim}
+        reply = SimpleNamespace(usage=SimpleNamespace(completion_tokens_details=None, **stated))
+        usage = usage_of(asked, [{"role": "user", "content": question}], reply, answer, "stop")
+        assert (usage.impossible is None) == believed, (side, usage)
+        if not believed:
+            assert f"{claim} {side} tokens" in str(usage.impossible)
+            assert getattr(usage, f"{side}_tokens") >= 400
+
+
 @pytest.mark.parametrize("claim", ["none", None, {}, {"total_tokens": 15}, counts(None, None), counts(0, 0)])
 def test_a_provider_that_states_no_usage_is_counted_here(
     server: FaultServer, client: WorkerClient, claim: object

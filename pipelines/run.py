@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from rich.console import Console
 
-from ops.config import Snapshot
+from ops.config import Snapshot, load_alerts
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import WHOLE_LIFE, Need
@@ -170,7 +170,8 @@ def _attended() -> bool:
 
 
 def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
-    """What the run is asked to do. Raises `ConfigError`, and `NotReady` with everything that is missing."""
+    """What the run is asked to do. Raises `ConfigError`, also for settings of alerts, and `NotReady` with everything
+    that is missing."""
     from ops.core.servers import check_addresses
     from ops.grading import configure
     from ops.planning.readiness import check_ready
@@ -178,6 +179,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     from ops.workers.unsent import check_pools
 
     check_addresses(mlflow=not workspace.rehearsal)
+    load_alerts(workspace.config)
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root)
     if needs:

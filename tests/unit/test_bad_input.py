@@ -149,6 +149,22 @@ def test_what_is_no_text_file_is_refused(root: Path, place: str, what: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("place", [
+    "config/recipes/quickstart.yaml", "config/pools/quickstart.yaml", "config/promotion.yaml", "config/alerts.yaml",
+    "config/retraining.yaml", "config/revisions.yaml", "data/few_shots/in_distribution.yaml",
+])  # fmt: skip
+def test_a_run_reads_each_file_before_anything_is_spent(
+    root: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = root / place
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    assert podium("run") == 1
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"error: {re.escape(str(file))}: \(file\): is a pipe[^\n]+\n", said), said
+    assert not (root / ".podium" / "ledger.sqlite").exists()
+
+
 @pytest.mark.parametrize("what", ["a folder", "a pipe", "a loop of links", "not UTF-8", "a list"])
 def test_a_table_of_revisions_that_is_no_file_is_refused(root: Path, what: str) -> None:
     spoilt_by(NO_FILES[what][0])(root / "config" / "revisions.yaml")

@@ -67,9 +67,13 @@ def commit(workspace: Workspace, *stages: str) -> str:
     with recording(workspace):
         said = _dvc(workspace, "commit", "--force", *stages)
         if said is not None:
-            remedy = "Materialize the stage's files first, then commit again"
-            where = f"stage {stages[-1]!r}"
-            raise DataError(workspace.root / "dvc.yaml", where, f"cannot be committed ({said})", remedy)
+            if invalid := re.search(r"'\./(dvc\.(?:yaml|lock))' is invalid", said):
+                remedy = "Correct it, or restore it with git or from a backup"
+                raise DataError(workspace.root / invalid[1], "(file)", "is invalid by DVC's own check", remedy)
+            missing = "does not exist" in said or "missing" in said
+            remedy = "Materialize the stage's files first" if missing else "Correct that"
+            where, problem = f"stage {stages[-1]!r}", f"cannot be committed ({said})"
+            raise DataError(workspace.root / "dvc.yaml", where, problem, f"{remedy}, then commit again")
         return version(workspace, stages[-1])
 
 

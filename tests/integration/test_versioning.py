@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import threading
@@ -141,6 +142,14 @@ def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
     (workspace.root / "dvc.lock").write_text("stages: {}\n", encoding="utf-8")
     with pytest.raises(DataError, match="'one': is not recorded"):
         version(workspace, "one")
+
+
+@pytest.mark.parametrize("name", ["dvc.yaml", "dvc.lock"])
+def test_a_broken_file_of_dvc_is_named(workspace: Workspace, name: str) -> None:
+    file = workspace.root / name
+    file.write_text("stages: [\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{re.escape(str(file))}: \(file\): is invalid .*Correct it"):
+        commit(workspace, "one")
 
 
 def test_no_repository_says_what_to_do(workspace: Workspace) -> None:

@@ -1,10 +1,9 @@
-"""Claims of usage that a provider may make, and `python -m tests.faults.claims`: what becomes of each."""
+"""Claims of usage that a provider may make, and what becomes of each."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +50,8 @@ OTHERS = {
     "strings of digits": counts("10", "5"), "true": counts(True, True), "words": counts("ten", 5),
     "a fraction": counts(10.7, 5), "cached 10^9": counts(10, 5, prompt_tokens_details={"cached_tokens": 10**9}),
 }  # fmt: skip
+LONG = "The answer follows from the sum of both sides. " * 4
+"""188 characters."""
 TEN_TIMES = "word " * 640
 OVERLONG = {
     "ignores max_tokens, honest": counts(10, 640), "ignores max_tokens, none": "none",
@@ -64,6 +65,7 @@ def table() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     orders = {name: reply(claim) for name, (claim, _, _) in IMPOSSIBLE.items()}
     orders |= {name: reply(claim) for name, claim in OTHERS.items()}
+    orders |= {"5 tokens for 188 characters": reply(counts(10, 5), LONG)}
     orders |= {name: reply(claim, TEN_TIMES) for name, claim in OVERLONG.items()}
     with TemporaryDirectory() as folder, FaultServer(Path(folder)) as server:
         for name, order in orders.items():
@@ -92,8 +94,3 @@ async def _line(name: str, order: str, server: FaultServer, folder: Path) -> str
     ledger.close()
     return line
 
-
-if __name__ == "__main__":
-    os.environ["REMOTE_KEY"] = "nothing"
-    for line in table():
-        print(line, flush=True)

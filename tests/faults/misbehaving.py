@@ -1,13 +1,14 @@
 """What becomes of run, ledger, cap and cache when a provider misbehaves.
 
-`python -m tests.faults.misbehaving` prints the table: every reply of `CASES` over real HTTP, in a run and in the one
-that resumes it.
+`python -m tests.faults.misbehaving` prints two tables: every reply of `CASES` over real HTTP, in a run and in the one
+that resumes it; and what becomes of each claim of usage (`tests.faults.claims`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
 from collections import Counter
 from contextlib import suppress
@@ -24,6 +25,7 @@ from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
+from tests.faults.claims import table
 from tests.faults.provider_errors import SENT
 from tests.faults.remote import FaultServer
 
@@ -163,13 +165,20 @@ def _ends(client: WorkerClient, worker: Any, limit_s: float | None = None) -> st
 
 
 def main() -> None:
-    """Print the table."""
-    print("| reply | run | attempts | booked | reserved after | cached | resumed run |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    """Print the tables."""
+    print(f"| reply | run | attempts | booked | USD of a cap of ${CAP_USD} | reserved after | cached | resumed run |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     cases = [*CASES, *(Case(f"{sent.name}", sent.step, "", waits=sent.meaning == "later") for sent in SENT)]
     for case in cases:
         with tempfile.TemporaryDirectory() as name, FaultServer(Path(name)) as server:
-            print(f"| {case.name} | " + " | ".join(map(str, observe(server, Path(name), case))) + " |", flush=True)
+            seen = observe(server, Path(name), case)
+        usd = f"{seen.paid * PAID_USD:.6f}"
+        cells = [case.name, seen.ends, seen.attempts, seen.paid, usd, seen.open_reservations, seen.cached, seen.resumed]
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print()
+    os.environ["REMOTE_KEY"] = "nothing"
+    for line in table():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Every target of the Makefile and every command of the README runs once, on a project with a tiny quickstart.
 
-Targets that cannot run here are listed with the reason; a new target is in one of the two lists.
+Targets and commands that cannot run here are listed with the reason; a new one is in one of the two lists.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from ops.core.workspace import Workspace
+from pipelines.commands.main import podium
 from tests.integration.test_lifecycle import GATE, RECIPE
-
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
@@ -69,6 +69,16 @@ PODIUM = (
     "pools diff quickstart open", "retrain --plan", "probe", "completion bash", "--help",
 )  # fmt: skip
 """What the README shows besides, after `make run`."""
+ELSEWHERE = {
+    "run": "by `make run`",
+    "ask": "by `make ask`",
+    "init": "tests/integration/test_wheel.py",
+    "serve": "serves until it is stopped: tests/integration/test_serving.py",
+    "dev": "serves until it is stopped: tests/browser",
+    "retrain": "tests/integration/test_pool_changed.py",
+    "team start": "needs a team's databases: tests/team",
+}
+"""Commands of the README that run in other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +116,29 @@ def test_every_target_is_listed() -> None:
     assert targets == MAKE.keys() | NOT_HERE.keys()
 
 
+def command_of(line: str) -> str:
+    """The command's name, with those of its groups, and without arguments."""
+    path: list[str] = []
+    command: click.Command | None = podium
+    for word in line.split():
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        command = command.get_command(click.Context(command), word)
+        assert command is not None, f"podium {line} is no command"
+        path.append(word)
+    return " ".join(path)
+
+
+def test_every_command_of_the_readme_is_listed() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = {command_of(line) for line in re.findall(r"(?:`|^)podium ([a-z][^`#\n]*)", readme, re.MULTILINE)}
+    assert {"plan", "pools diff", "data responses"} <= shown
+    assert shown <= {command_of(line) for line in PODIUM} | ELSEWHERE.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("target", MAKE)
 def test_a_target_of_the_makefile(project: Path, target: str) -> None:
     if target in OF_SHARED_ROWS and not SHARED.is_dir():

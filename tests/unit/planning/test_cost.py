@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -290,6 +291,16 @@ def test_published_rows_caps_and_files_say_how_many_questions(tmp_path: Path) ->
     assert counted == {
         "math500": 100, "mmlu": 50, "rlpr": 7, "aime25": 12, "bigcodebench": None, "gpqa_diamond": 100,
     }  # fmt: skip
+
+
+def test_the_quickstarts_plan_is_within_a_quarter_of_its_ledger(tmp_path: Path) -> None:
+    """Of what the run in the README spent; `test_lifecycle` compares a small run's plan with its own ledger."""
+    readme = (CONFIG.parent / "README.md").read_text(encoding="utf-8")
+    [spent] = re.findall(r"\$([0-9.]+) spent in this run", readme)
+    setup = Setup(Workspace(tmp_path), load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart"))
+    planned = total(make_plan(setup, MACHINE, {}).stages).usd
+    assert planned.expected == pytest.approx(float(spent), rel=0.25)
+    assert planned.low < float(spent) < planned.high
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in (CONFIG / "recipes").glob("*.yaml")))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
@@ -294,9 +294,9 @@ def test_published_rows_caps_and_files_say_how_many_questions(tmp_path: Path) ->
 
 
 def test_the_quickstarts_plan_is_within_a_quarter_of_its_ledger(tmp_path: Path) -> None:
-    """Of what the run in the README spent; `test_lifecycle` compares a small run's plan with its own ledger."""
-    readme = (CONFIG.parent / "README.md").read_text(encoding="utf-8")
-    [spent] = re.findall(r"\$([0-9.]+) spent in this run", readme)
+    """Of what `make run` spent; `test_lifecycle` compares a small run's plan with its own ledger."""
+    figures = yaml.safe_load((CONFIG.parent / "docs" / "reference" / "figures.yaml").read_text(encoding="utf-8"))
+    spent = figures["run_spent_usd"]["value"]
     setup = Setup(Workspace(tmp_path), load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart"))
     planned = total(make_plan(setup, MACHINE, {}).stages).usd
     assert planned.expected == pytest.approx(float(spent), rel=0.25)

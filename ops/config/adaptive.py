@@ -33,8 +33,10 @@ class Adaptive(Stage):
     def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
         """The ordinals of `workers` that the problem of this key offers in this epoch: the same whenever it is asked.
 
-        How many are offered is drawn first, every size alike. In order, or shuffled where the stage reshuffles.
+        How many are offered is drawn first, every size alike; of fewer workers than a size names, all of them. In
+        order, or shuffled where the stage reshuffles.
         """
         random = Random(f"{seed} {epoch} {problem}")
-        ordinals = random.sample(range(workers), random.randint(self.smallest, self.largest or workers))
+        most = min(self.largest or workers, workers)
+        ordinals = random.sample(range(workers), random.randint(min(self.smallest, most), most))
         return tuple(ordinals if self.reshuffle else sorted(ordinals))

@@ -8,7 +8,7 @@ from ops.config.base import Settings
 
 
 class Guards(Settings):
-    """When a finished training run is warned of. A guard changes nothing of the run and is in no run's key.
+    """When a finished training run is warned of. The guards change no result and are in no run's key.
 
     The last `window` steps are looked at, and held against the first as many. Shares are in [0, 1].
     """
@@ -18,6 +18,9 @@ class Guards(Settings):
     max_invalid: float = Field(default=0.1, ge=0, le=1)
     """Share of completions that are no workflow. Twice what the gate allows, since training samples and serving is
     greedy."""
+    max_invalid_first_step: float = Field(default=0.5, ge=0, le=1)
+    """Completions that are no workflow in the first step of fine-tuning a champion. Above it the training stops before
+    a worker is asked; 1: it never does. The only guard that acts."""
     max_worker_share: float = Field(default=0.75, ge=0, le=1)
     """Share of steps given to one worker, in the domain that uses it least."""
     max_worker_gap: float = Field(default=0.15, ge=0, le=1)

@@ -12,7 +12,7 @@ from ops.core.rows import ResponseRow
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import Interval, score_interval
 from ops.release.promotion import Check, GateDecision, decide
-from ops.retraining.plan import Plan
+from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, Plan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 COSTS = ("cost ratio to the champion", "latency ratio to the champion")
@@ -29,6 +29,13 @@ class Decision:
     """The champion on the pool as it is now, judged by the gate against itself on the pool as it was."""
     pays: tuple[Check, ...] = ()
     """By what a new worker could pay; one that passes is enough."""
+    train_anew: bool = False
+    """Whether a new worker pays that the champion, without worker descriptions, cannot use: a person decides."""
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """Names of the gate's checks that the champion fails, those of cost and latency aside."""
+        return tuple(check.name for check in self.standing.failed if check.name not in COSTS)
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -43,13 +50,15 @@ class Decision:
             "why": self.why,
             "standing": standing,
             "pays": [vars(check) for check in self.pays],
+            "train_anew": self.train_anew,
         }
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Decision:
         """What `as_dict` gave."""
         pays = tuple(Check(**check) for check in facts["pays"])
-        return cls(facts["fine_tune"], facts["why"], GateDecision.of(facts["standing"]), pays)
+        standing = GateDecision.of(facts["standing"])
+        return cls(facts["fine_tune"], facts["why"], standing, pays, facts["train_anew"])
 
 
 @dataclass(frozen=True)
@@ -69,25 +78,36 @@ def decision(
     """What a plan's evidence asks for.
 
     *Below*: on the pool as it is now the champion does not pass the gate that a challenger of it would have to pass
-    (checks of cost and latency aside: training is not asked to mend a price). *Pays*: with the newcomers on offer the
+    (checks of cost and latency aside: a price is no reason to train). *Pays*: with the newcomers on offer the
     champion gains, or the oracle over single workers gains `min_oracle_rise`, on the training problems; in both cases
-    the lower end of the interval counts. Raises `ValueError` without rows.
+    the lower end of the interval counts. To a champion without worker descriptions newcomers are not on offer: the
+    oracle alone tells whether they pay, and training from the champion cannot use them. Raises `ValueError` without
+    rows.
     """
     standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
-    pays = _pays(evidence, newcomers, settings) if newcomers else ()
-    below = [check.name for check in standing.failed if check.name not in COSTS]
+    pays = _pays(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
+    made = Decision(False, "", standing, pays)
     paying = [check.name for check in pays if check.passed]
-    if plan.fine_tune == "never":
-        return Decision(False, _costs_in_words(standing), standing, pays)
+    train_anew = bool(paying) and not plan.offers_newcomers
+    said = f"{', '.join(sorted(newcomers))}: {' and '.join(paying)}"
     reasons = []
-    if below and plan.fine_tune != "if a newcomer pays":
-        reasons.append(f"below the gate ({', '.join(below)})")
-    if paying:
-        reasons.append(f"{', '.join(sorted(newcomers))}: {' and '.join(paying)}")
+    if made.below and plan.fine_tune in (BELOW, BELOW_OR_PAYS):
+        reasons.append(f"below the gate ({', '.join(made.below)})")
+    if paying and plan.offers_newcomers:
+        reasons.append(said)
     if reasons:
-        return Decision(True, "; ".join(reasons), standing, pays)
-    held = "the champion holds" if not below else f"no newcomer pays (below the gate: {', '.join(below)})"
-    return Decision(False, held if not pays or below else f"{held}, no newcomer pays", standing, pays)
+        why = "; ".join(reasons)
+    elif plan.fine_tune == NEVER and not newcomers:
+        why = _costs_in_words(standing)
+    elif made.below:
+        why = f"below the gate as before the change ({', '.join(made.below)})"
+    else:
+        why = "the champion holds"
+    if newcomers and not paying:
+        why += ", no newcomer pays"
+    if train_anew:
+        why += f"; {said}, and the champion has no worker descriptions to use it by"
+    return Decision(bool(reasons), why, standing, pays, train_anew)
 
 
 def _costs_in_words(standing: GateDecision) -> str:
@@ -95,9 +115,11 @@ def _costs_in_words(standing: GateDecision) -> str:
     return f"the champion is dearer than the gate allows ({'; '.join(dear)})" if dear else "the champion holds"
 
 
-def _pays(evidence: Evidence, newcomers: Collection[str], settings: Retraining) -> tuple[Check, ...]:
+def _pays(
+    evidence: Evidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
+) -> tuple[Check, ...]:
     checks = []
-    if gained := paired(evidence.now, evidence.before):
+    if offered and (gained := paired(evidence.now, evidence.before)):
         checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
     if risen := oracle_rise(evidence.responses, newcomers):
         checks.append(_gain(ORACLE, risen, settings.min_oracle_rise, settings.confidence))

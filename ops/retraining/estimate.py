@@ -22,7 +22,7 @@ from ops.planning.stored import Left, left, share_of_run, unscored
 from ops.precaching.estimate import Ask, Share, cost_estimate, measured_usage, precache_asks
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
-from ops.retraining.plan import Plan
+from ops.retraining.plan import NEVER, Plan
 from ops.retraining.probes import Record, precached, tonight
 from ops.retraining.slices import questions_of
 from ops.retraining.standing import decided
@@ -31,8 +31,6 @@ from ops.spending.money import usd
 from ops.stages.responses import estimate_responses
 from ops.training.run.plan import RunPlan
 from ops.workers.client import WorkerClient
-
-NO_TRAINING = "never"
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def estimate(setup: Setup, plan: Plan, client: WorkerClient, snapshot: Snapshot 
         parts.append(Part("alone", f"{alone.to_make:,} answers to the evaluation", _span(alone)))
     once = one_policy(setup, priced.evaluation())
     parts.append(Part("evaluation", once.what, Span(0.0, once.usd.expected, once.usd.high)))
-    if plan.fine_tune != NO_TRAINING and not stored.holds:
+    if plan.fine_tune != NEVER and not stored.holds:
         grpo = setup.recipe.fine_tune.grpo(setup.recipe.grpo)
         tuned = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
         training = stages(tuned, Left(training=stored.training)).training()

@@ -1,4 +1,4 @@
-"""What a difference between two pools requires: the least work that makes the champion true again."""
+"""What a difference between two pools requires: the least work that brings the champion up to date."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Literal
 from ops.workers.pool import PoolDifference
 
 Training = Literal["never", "if it falls below the gate", "if a newcomer pays", "if below or if a newcomer pays"]
+NEVER: Training = "never"
+BELOW: Training = "if it falls below the gate"
+PAYS: Training = "if a newcomer pays"
+BELOW_OR_PAYS: Training = "if below or if a newcomer pays"
+DESCRIBED, UNDESCRIBED = "fine-tune if it pays", "not offered: the champion has no worker descriptions"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, and why in words. Every field False or empty: nothing.
+    """What to do, and why in words. Every field False or empty: nothing is to be done.
 
     `precache` names the workers whose column of responses must be made; `evaluate` scores the champion on the pool as
     it is now; `costs` computes what recorded tokens cost at the new prices and judges by them; `fine_tune` says when
@@ -30,6 +35,11 @@ class Plan:
         return not (self.precache or self.evaluate or self.costs)
 
     @property
+    def offers_newcomers(self) -> bool:
+        """Whether new workers are on offer to the champion, and to a training that goes on from it."""
+        return self.fine_tune in (PAYS, BELOW_OR_PAYS)
+
+    @property
     def costs_only(self) -> bool:
         """Whether no answer can have changed: nothing is asked, written or trained again."""
         return self.costs and not self.evaluate
@@ -39,18 +49,19 @@ class Plan:
         return "; ".join(self.reasons) or "nothing"
 
 
-def plan(difference: PoolDifference) -> Plan:
+def plan(difference: PoolDifference, *, described: bool) -> Plan:
     """The least that suffices for a pool's difference (docs/retraining.md); names in alphabetical order.
 
     A removed worker: evaluate what is left, fine-tune if that is below the gate. A new one: precache its column,
-    evaluate with it on offer, fine-tune if it pays. One that can answer differently: precache again, evaluate,
-    fine-tune if below. Another price changes no answer, so costs are computed again and nothing is asked or trained.
-    Order, tags and limits require nothing.
+    evaluate, and fine-tune if it pays where the champion was trained with worker descriptions (`described`); a
+    champion without them cannot use a new worker, and only training from the start can. One that can answer
+    differently: precache again, evaluate, fine-tune if below. Another price changes no answer, so costs are computed
+    again and nothing is asked or trained. Order, tags and limits require nothing.
     """
     groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
     added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)
     reasons = {
-        f"new: {', '.join(added)} (precache, evaluate, fine-tune if it pays)": added,
+        f"new: {', '.join(added)} (precache, evaluate, {DESCRIBED if described else UNDESCRIBED})": added,
         f"changed: {', '.join(changed)} (precache, evaluate, fine-tune if below the gate)": changed,
         f"removed: {', '.join(removed)} (evaluate, fine-tune if below the gate)": removed,
         f"another price: {', '.join(repriced)} (costs)": repriced,
@@ -59,12 +70,12 @@ def plan(difference: PoolDifference) -> Plan:
         precache=tuple(sorted(added + changed)),
         evaluate=bool(added or removed or changed),
         costs=bool(repriced),
-        fine_tune=_training(below=bool(removed or changed), pays=bool(added)),
+        fine_tune=_training(below=bool(removed or changed), pays=described and bool(added)),
         reasons=tuple(reason for reason, names in reasons.items() if names),
     )
 
 
 def _training(*, below: bool, pays: bool) -> Training:
     if below:
-        return "if below or if a newcomer pays" if pays else "if it falls below the gate"
-    return "if a newcomer pays" if pays else "never"
+        return BELOW_OR_PAYS if pays else BELOW
+    return PAYS if pays else NEVER

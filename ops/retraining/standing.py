@@ -25,8 +25,10 @@ from ops.workers.pool import difference
 
 
 def required(snapshot: Snapshot) -> Plan:
-    """What the change that a run is about requires; nothing for a run that is about none."""
-    return plan(difference(snapshot.change.before, snapshot.pool)) if snapshot.change is not None else Plan()
+    """What the change of a run's pool requires; an empty plan for a run without one."""
+    if snapshot.change is None:
+        return Plan()
+    return plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
 
 
 def unscored(setup: Setup, policy: Path) -> list[str]:

@@ -31,13 +31,15 @@ def champion_folder(workspace: Workspace, change: Change) -> Path:
 
 
 def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
-    """The champion's card for training on `pool`: every worker keeps its ordinal, newcomers get the next ones.
+    """The champion's card for training on `pool`: every worker keeps its ordinal and what the champion sees is offered.
 
-    Workers that the pool lacks stay known by their ordinals and are never offered. The cards of newcomers, and of
-    workers that answer otherwise now, are read from `data/profiles.json`; the others' stay what the policy learned
-    with. Raises `DataError`.
+    To a champion with worker descriptions newcomers are offered by the next ordinals. One without cannot tell a new
+    ordinal from another, and forgets its format on meeting one: newcomers are left out, as where it is evaluated
+    (`PolicyCard.with_newcomers`). Workers that the pool lacks stay known by their ordinals and are never offered. The
+    descriptions of newcomers, and of workers that answer otherwise now, are read from `data/profiles.json`; the
+    others' stay what the policy learned with. Raises `DataError`.
     """
-    new = tuple(name for name in pool.names if name not in card.offered)
+    new = tuple(name for name in pool.names if name not in card.offered) if card.cards else ()
     others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
     measured = dict(zip((*others, *new), load_cards(data, (*others, *new)), strict=True)) if card.cards else {}
     absent = set(card.offered) - set(pool.names)
@@ -102,7 +104,7 @@ def fine_tuned_run(setup: Setup, change: Change, deepspeed: Mapping[str, Any] | 
     It is the recipe's last stage of training once more (in rounds, on subsets, or plain), with what
     `fine_tune` says differently. Its key holds where it starts. Raises as `write_run` does.
     """
-    return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed))
+    return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
 
 
 def stored_fine_tuning(

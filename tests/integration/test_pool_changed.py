@@ -205,7 +205,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
         (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
         (
             lambda pool: pool["workers"].append(NOVICE),
-            "new: novice (precache, evaluate, fine-tune if it pays)", "precaching",
+            "new: novice (precache, evaluate, not offered: the champion has no worker descriptions)", "precaching",
         ),
     ],
     ids=["price", "remove", "model", "add"],

@@ -24,6 +24,7 @@ from ops.training.grpo.configuration import configuration, longest_sequence, pat
 from ops.training.grpo.curve import Curve, Report
 from ops.training.grpo.dataset import dataset, row_maker
 from ops.training.grpo.lost_signal import SignalStop
+from ops.training.rewards.first_step import FirstStep
 from ops.training.rewards.outage import Patience
 from ops.training.rewards.reward import reward_function
 from ops.training.rewards.worker_samples import WorkerSamples
@@ -51,8 +52,8 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    go on), `Outage` when workers stay away, `Divergence` for numbers that are not finite, and
-    `Stopped` after SIGTERM or SIGINT.
+    go on), `Outage` when workers stay away, `Divergence` for numbers that are not finite, `InvalidFirstStep` for a
+    champion that writes no workflows any more, and `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
@@ -76,7 +77,11 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     guard, request = DivergenceGuard(grpo), StopRequest()
     stop = SignalStop(grpo.stop_without_signal, lambda: curve.rows) if grpo.stop_without_signal else None
     fits = partial(_fits, tokenizer, room, grpo.max_completion_tokens)
-    make = _trainer(plan, problems, team, curve, ends, fits, replace(patience(plan), sleep=request.sleep))
+    checkpoint = last_checkpoint(folder / CHECKPOINTS)
+    first = None
+    if plan.from_champion and checkpoint is None:
+        first = FirstStep(plan.recipe.guards.max_invalid_first_step, plan.recipe.name, plan.recipe.seed)
+    make = _trainer(plan, problems, team, curve, ends, fits, replace(patience(plan), sleep=request.sleep), first)
     trainer = make(
         model=model,
         args=configuration(plan, folder, ends),
@@ -87,7 +92,6 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     trainer.asking, trainer.guard = asking, guard
     trainer.remove_callback(PrinterCallback)
     curve.trainer = trainer
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
     if trainer.is_world_process_zero():
         remove_half_written(folder / CHECKPOINTS)
         curve.start(step_of(checkpoint) if checkpoint else 0)
@@ -121,7 +125,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
 
 def _trainer(
     plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits,
-    waiting: Patience,
+    waiting: Patience, first: FirstStep | None,
 ) -> Callable[..., TimedTrainer]:  # fmt: skip
     """The trainer of the plan's stage, which lacks what every trainer takes."""
     grpo = plan.recipe.grpo
@@ -129,11 +133,12 @@ def _trainer(
         rounds = RoundRewards(
             problems, team, plan.recursive, curve.batch, weights=grpo.reward_terms,
             worker_samples=WorkerSamples.wanted(grpo), ends=ends, patience=waiting, fits=fits,
+            first_step=first,
         )  # fmt: skip
         return partial(RoundsTrainer, rounds=rounds)
     reward = reward_function(
         problems, team, curve.batch, grpo.reward_terms, WorkerSamples.wanted(grpo), ends, waiting,
-        renumbered=plan.adaptive is not None and plan.adaptive.reshuffle,
+        renumbered=plan.adaptive is not None and plan.adaptive.reshuffle, first_step=first,
     )  # fmt: skip
     return partial(trainer_class(grpo), reward_funcs=reward)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ops.conductor.rollout import REWARDS, Rollout
 from ops.core.problem import Problem
+from ops.training.rewards.first_step import FirstStep
 from ops.training.rewards.outage import Patience, roll_out_patiently
 from ops.training.rewards.reward_term import contributions
 from ops.training.rewards.round_counts import shares
@@ -182,6 +183,7 @@ def reward_function(
     patience: Patience = IMPATIENT,
     *,
     renumbered: bool = False,
+    first_step: FirstStep | None = None,
 ) -> RewardFunction:
     """An async function for TRL's `reward_funcs`; the data set must have columns `problem` of keys and `epoch`.
 
@@ -191,7 +193,7 @@ def reward_function(
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that end a
     completion. One without an end was cut off and is no workflow: where a text that goes on after its lists earns
     as much, nothing teaches the policy to end it, and soon it does not. None named: all ended. Raises `Outage` when
-    workers are away for longer than `patience` lasts.
+    workers are away for longer than `patience` lasts, and `InvalidFirstStep` as `first_step` does; None: any is taken.
 
     `on_batch` is told what a batch showed, unless whoever asks names another as `seen`: of two batches under way
     either may come first.
@@ -208,10 +210,12 @@ def reward_function(
     ) -> list[float | None]:
         started = time.perf_counter()
         samples = worker_samples.of(epoch[0], range(len(problem)))  # a step lies in one epoch
-        teams = team if offered is None else [team.offering(each, renumbered=renumbered) for each in offered]
+        teams = [team] * len(problem) if offered is None else [team.offering(e, renumbered=renumbered) for e in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
+        if first_step is not None:
+            first_step.check(texts, teams, cut_off)
         rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=samples, cut_off=cut_off)
         added = [contributions(rollout, weights or {}) for rollout in rollouts]
         seen(summarize(rollouts, batch, time.perf_counter() - started, added))

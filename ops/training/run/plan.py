@@ -52,6 +52,8 @@ class RunPlan(Settings):
     """Which part of the workers each question offers; None: all of them."""
     recursive: Recursive | None = None
     """The recursive rounds; None: first rounds only."""
+    from_champion: bool = False
+    """Whether it fine-tunes a champion, whose first step must be valid workflows (`guards.max_invalid_first_step`)."""
     problems: Path
     """The training mix."""
     few_shots: Path
@@ -113,12 +115,14 @@ def write_run(
     deepspeed: Mapping[str, Any] | None = None,
     adaptive: Adaptive | None = None,
     recursive: Recursive | None = None,
+    *,
+    from_champion: bool = False,
 ) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 
     `deepspeed`: what the file that the recipe names says. `adaptive`: the stage that goes on from another run's policy,
-    on subsets of the workers; `recursive`: the one that goes on in rounds. Raises `ConfigError` for subsets that the
-    pool does not have, `DiskFull`.
+    on subsets of the workers; `recursive`: the one that goes on in rounds. `from_champion`: as in the plan. Raises
+    `ConfigError` for subsets that the pool does not have, `DiskFull`.
 
     A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
     one that has finished is kept as it is and not run again.
@@ -140,6 +144,7 @@ def write_run(
         base_policy=base_policy,
         adaptive=adaptive,
         recursive=recursive,
+        from_champion=from_champion,
         problems=mix,
         few_shots=workspace.texts,
         mlflow_uri=workspace.mlflow_uri,

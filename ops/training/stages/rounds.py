@@ -21,6 +21,7 @@ from ops.conductor.rollout import Rollout
 from ops.config import Recursive
 from ops.core.problem import Problem
 from ops.core.response import Message
+from ops.training.rewards.first_step import FirstStep
 from ops.training.rewards.outage import Patience, roll_out_patiently
 from ops.training.rewards.reward import StepStatistics, summarize
 from ops.training.rewards.reward_term import contributions
@@ -104,10 +105,11 @@ class RoundRewards:
         ends: Collection[int],
         patience: Patience,
         fits: Fits,
+        first_step: FirstStep | None = None,
     ) -> None:
         self._problems, self._team, self._recursive, self._on_batch = problems, team, recursive, on_batch
         self._weights, self._worker_samples, self._ends = weights, worker_samples, ends
-        self._patience, self._fits = patience, fits
+        self._patience, self._fits, self._first_step = patience, fits, first_step
         self._begun: _Begun | None = None
 
     async def begin(
@@ -182,17 +184,20 @@ class RoundRewards:
         after: Mapping[int, Rollout],
     ) -> dict[int, Rollout]:
         places = list(texts)
+        cut_off = {
+            index
+            for index, place in enumerate(places)
+            if self._ends and (not ids[place] or ids[place][-1] not in self._ends)
+        }
+        if self._first_step is not None and not after:
+            self._first_step.check([texts[place] for place in places], [self._team] * len(places), cut_off)
         rollouts = await roll_out_patiently(
             [texts[place] for place in places],
             [self._problems[questions[place]] for place in places],
             self._team,
             self._patience,
             sample=self._worker_samples.of(epoch, places, len(questions)),
-            cut_off={
-                index
-                for index, place in enumerate(places)
-                if self._ends and (not ids[place] or ids[place][-1] not in self._ends)
-            },
+            cut_off=cut_off,
             after=[after.get(place) for place in places],
         )
         return dict(zip(places, rollouts, strict=True))

@@ -18,6 +18,8 @@ SETTINGS = Retraining(min_oracle_rise=0.02)
 REMOVED = Plan(evaluate=True, fine_tune="if it falls below the gate")
 NEW = Plan(precache=("new",), evaluate=True, fine_tune="if a newcomer pays")
 PRICE = Plan(costs=True)
+UNDESCRIBED = Plan(precache=("new",), evaluate=True)
+"""The plan of a new worker for a champion without worker descriptions."""
 BENCHMARKS = ("math500", "mmlu")
 
 
@@ -83,6 +85,18 @@ def test_a_newcomer_pays_where_the_oracle_rises_by_more_than_the_margin() -> Non
 def test_a_newcomer_pays_where_the_champion_gains_with_it_on_offer() -> None:
     made = decision(NEW, evidence(now=0.9), ("new",), GATE, SETTINGS)
     assert (made.fine_tune, made.why) == (True, f"new: {ZERO_SHOT}")
+
+
+def test_a_newcomer_that_pays_and_cannot_be_described_asks_for_a_training_from_the_start() -> None:
+    known = [*responses("old", range(150)), *responses("new", range(140, 180))]
+    made = decision(UNDESCRIBED, evidence(responses=known), ("new",), GATE, SETTINGS)
+    assert (made.fine_tune, made.train_anew) == (False, True)
+    assert f"new: {ORACLE}" in made.why and "no worker descriptions" in made.why
+    assert [check.name for check in made.pays] == [ORACLE], "it was not on offer"
+    assert Decision.of(made.as_dict()) == made
+    useless = [*responses("old", range(150)), *responses("new", range(100))]
+    made = decision(UNDESCRIBED, evidence(responses=useless), ("new",), GATE, SETTINGS)
+    assert (made.train_anew, made.why) == (False, "the champion holds, no newcomer pays")
 
 
 def test_a_newcomers_arrival_is_no_reason_to_mend_what_was_below_before() -> None:

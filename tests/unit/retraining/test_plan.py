@@ -42,7 +42,7 @@ def pool(*workers: Worker) -> Pool:
 def test_the_least_that_suffices(
     new: Pool, precache: tuple[str, ...], fine_tune: str, evaluate: bool, costs: bool, reason: str
 ) -> None:
-    needed = plan(difference(pool(A, B), new))
+    needed = plan(difference(pool(A, B), new), described=True)
     assert (needed.precache, needed.fine_tune, needed.evaluate, needed.costs) == (precache, fine_tune, evaluate, costs)
     assert reason in needed.reasons
     assert needed.costs_only == (pool(A, B).answers_key == new.answers_key)
@@ -50,7 +50,7 @@ def test_the_least_that_suffices(
 
 def test_the_plan_names_workers_in_alphabetical_order() -> None:
     new = pool(*(Worker(name=name, model=f"local/{name}") for name in "zyx"))
-    needed = plan(difference(pool(A, B), new))
+    needed = plan(difference(pool(A, B), new), described=True)
     assert needed.precache == ("x", "y", "z")
     assert str(needed) == (
         "new: x, y, z (precache, evaluate, fine-tune if it pays); removed: a, b (evaluate, fine-tune if below the gate)"
@@ -67,6 +67,13 @@ def test_the_plan_names_workers_in_alphabetical_order() -> None:
     ids=["order", "limits", "tags"],
 )
 def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
-    needed = plan(difference(pool(A, B), same))
+    needed = plan(difference(pool(A, B), same), described=True)
     assert needed == Plan() and needed.is_empty
     assert (pool(A, B).answers_key, pool(A, B).prices_key) == (same.answers_key, same.prices_key)
+
+
+def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker() -> None:
+    new = pool(A, B, Worker(name="c", model="local/c"))
+    needed = plan(difference(pool(A, B), new), described=False)
+    assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, "never")
+    assert str(needed) == "new: c (precache, evaluate, not offered: the champion has no worker descriptions)"

@@ -75,12 +75,13 @@ def test_a_newcomer_is_offered_to_a_policy_that_reads_cards_alone(tmp_path: Path
         reading.with_newcomers(reading.team(pool, DATA, Execution()), pool, measured(tmp_path, c=0.1))
 
 
-def test_the_card_for_training_knows_the_old_the_new_and_the_gone(tmp_path: Path) -> None:
+def test_training_offers_what_the_champion_sees(tmp_path: Path) -> None:
+    """The old, the gone, and new workers to a champion with descriptions alone."""
     pool = Pool(name="p", workers=(D, C, B.model_copy(update={"revision": "2"})))
     known = known_card(card(), pool, tmp_path)
-    assert known.offered == ("c", "a", "b", "d")
+    assert known.offered == ("c", "a", "b")
     assert known.pool.worker("b").revision == "2" and known.pool.worker("a") == A
-    assert list(known.team(pool, DATA, Execution()).ordinals) == [0, 2, 3]
+    assert list(known.team(pool, DATA, Execution()).ordinals) == [0, 2]
     with_cards = known_card(card(cards=shown(0.1, 0.2, 0.3)), pool, measured(tmp_path, b=0.8, c=0.7, d=0.9))
     # Of b, who answers otherwise now, what it is now; of c what the policy learned with.
     assert [each.accuracy["math"] for each in with_cards.cards] == [0.1, 0.2, 0.8, 0.9]
@@ -114,7 +115,7 @@ def test_the_same_change_starts_from_the_same_folder_and_another_from_another(li
     assert (one / "model.safetensors").read_bytes() == b"weights"
     assert start_folder(lineage.setup(C, B), lineage.change) == one
     other = start_folder(lineage.setup(B, C, D), lineage.change)
-    assert other != one and PolicyCard.read(other).offered == ("c", "a", "b", "d")
+    assert other != one and PolicyCard.read(other).offered == ("c", "a", "b")
     assert PolicyCard.read(lineage.policy).offered == ("c", "a", "b")  # the champion stays as it is
     assert not list(lineage.workspace.policies.glob("*.partial"))
 
@@ -125,7 +126,7 @@ def test_the_run_that_goes_on_has_a_key_of_where_it_starts(lineage: Lineage) -> 
     plan = RunPlan.read(run)
     assert plan.base_policy == start_folder(setup, lineage.change)
     assert (plan.recipe.grpo.steps, plan.recipe.grpo.learning_rate) == (7, 1e-5)
-    assert plan.adaptive is None and plan.recursive is None
+    assert plan.adaptive is None and plan.recursive is None and plan.from_champion
     assert fine_tuned_run(setup, lineage.change) == run
     (lineage.workspace.runs / "small-another" / "policy").mkdir(parents=True)
     card(trained_steps=3).write(lineage.workspace.runs / "small-another" / "policy")

@@ -10,6 +10,8 @@ from assets.promotion import promotion
 from assets.raw_problems import raw_problems
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
+from ops.alerts import notify
+from ops.alerts.catalogue import NIGHT_BELOW
 from ops.core.errors import PodiumError
 from ops.evaluation.report import percent
 from ops.evaluation.runner import summarize
@@ -57,6 +59,9 @@ def champion_slice(
     if gain is not None:
         words = f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}) on {night.questions} questions"
     passed = gain is None or gain.high >= 0
+    if not passed:
+        title = f"champion version {known.version} answers worse than it was scored"
+        notify(setup.workspace, NIGHT_BELOW.notice(title, words, occasion=f"night {now.date()} {known.version}"))
     return dg.MaterializeResult(
         metadata={
             "champion": known.version,

@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata
 from assets.leaderboard import leaderboard
 from assets.resources import Podium
-from ops.retraining.standing import required, stand
+from ops.retraining.standing import alert_on_standing, required, stand
 
 
 @dg.asset(
@@ -20,7 +20,9 @@ def champion_standing(podium: Podium) -> dg.MaterializeResult:
     Materialized by the job `retraining`, whose run says what changed.
     """
     snapshot = podium.snapshot()
-    made = stand(podium.load(), snapshot)
+    setup = podium.load()
+    made = stand(setup, snapshot)
+    alert_on_standing(setup.workspace, snapshot, made)
     checks = [
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in made.checks

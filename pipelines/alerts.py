@@ -1,4 +1,4 @@
-"""Telling people that a run has failed."""
+"""Alerts of failed runs: what failed, why, and the command that goes on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any
 import dagster as dg
 
 from assets.resources import Podium
-from ops.alerts import Notice, notify
+from ops.alerts import notify
+from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
 from ops.config import load_alerts
 from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
 from ops.spending.ledger import NEXT_CALL
+from ops.training.run.ending import INVALID_FIRST_STEP
 from pipelines.home import PROCESS, bury_dead_runs
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 
 def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
-    """One notice for each run that fails. It costs nothing, so it is on.
+    """One alert for each run that fails. It costs nothing, so it is on.
 
-    Left out are runs of which somebody else tells: a stage's own run, for the job that it belongs to fails with it, and
-    a command's, which needs no daemon for it.
+    It leaves out a stage's own run, since the job that it belongs to fails with it, and a command's run, since the
+    command sends the alert itself and needs no daemon.
     """
 
     @dg.run_failure_sensor(
@@ -29,14 +31,14 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
         monitor_all_code_locations=False,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tell people of failed runs, as config/alerts.yaml says",
+        description="Send an alert of each failed run through the channels of config/alerts.yaml",
     )
     def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         if LIFECYCLE_RUN in run.tags:
             return dg.SkipReason(f"run {run.run_id[:8]} belongs to {run.tags[LIFECYCLE_RUN][:8]}")
         if PROCESS in run.tags:
-            return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which tells of it")
+            return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which sends the alert")
         tell_of_failure(podium.workspace(), context.instance, run)
         return None
 
@@ -44,25 +46,42 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
 
 
 def tell_of_failure(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """One notice that the run has failed, of kind `budget` where a cap ended it. Raises nothing."""
+    """One alert that the run has failed, of kind `budget` where a cap ended it. Raises nothing."""
     errors = list(_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
     name = _named(run.asset_selection) if run.asset_selection else run.job_name
     text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
     text += _cause(errors) or _last_words(instance, run)
-    title = f"{name} {'reached its budget' if budget else 'failed'}"
-    notify(workspace, Notice("budget" if budget else "failure", title, text, run_page(workspace, run.run_id)))
+    page = run_page(workspace, run.run_id)
+    recipe, _, seed = run.tags.get("podium/recipe", "").partition(", seed ")
+    if any(INVALID_FIRST_STEP in error.message for error in errors):
+        title = f"{name} stopped in its first step of training"
+        notify(workspace, FIRST_STEP_INVALID.notice(title, text, page, recipe=recipe, seed=seed))
+        return
+    alert, what = (CAP_REACHED, "reached its budget") if budget else (RUN_FAILED, "failed")
+    again = the_same_command(run.job_name, recipe, seed)
+    notify(workspace, alert.notice(f"{name} {what}", text, page, the_same_command=again))
+
+
+def the_same_command(job: str, recipe: str, seed: str = "") -> str:
+    """What to type to go on with a run of this job; of one that no command starts, where to go on."""
+    of_recipe = {"lifecycle": "run", "lifecycle_team": "team start", "train": "train", "evaluate": "evaluate"}
+    if job in of_recipe:
+        return " ".join(["podium", of_recipe[job], *filter(None, [recipe, f"--seed {seed}" if seed else ""])])
+    alone = {"retraining": "podium retrain", "probes": "podium probe"}
+    decided = {"promote": "podium promote VERSION --by NAME --reason WHY", "rollback": "podium rollback --reason WHY"}
+    return (alone | decided).get(job, "podium dev, then Re-execute on the run's page")
 
 
 def bury_and_tell(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Mark the runs of killed processes as failed and tell of those of which nobody else does. Raises nothing."""
+    """Mark the runs of killed processes as failed and send their alerts. Raises nothing."""
     for run in bury_dead_runs(instance):
         if LIFECYCLE_RUN not in run.tags:
             tell_of_failure(workspace, instance, run)
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:
-    """Where people see a run, if `config/alerts.yaml` says where the UI is; else nothing."""
+    """The run's page, if `config/alerts.yaml` says where the UI is; else empty."""
     try:
         ui = load_alerts(workspace.config).ui_url
     except ConfigError:  # `notify` says so

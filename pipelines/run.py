@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +83,7 @@ class Here:
         tags: Mapping[str, str] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """People are told of a run that fails (`pipelines/alerts.py`), and of one that is stopped where nobody sees it.
+        """An alert is sent of a run that fails (`pipelines/alerts.py`), and of one that is stopped without a terminal.
         `tags`: further ones of the run; `settings`: of its ops. Raises `PodiumError`, and `KeyboardInterrupt` after
         Ctrl-C."""
         import dagster as dg
@@ -158,10 +159,12 @@ def _here(
 
 
 def _tell_unattended(workspace: Workspace, recipe: str, error: PodiumError) -> None:
-    from ops.alerts import Notice, notify
+    from ops.alerts import notify
+    from ops.alerts.catalogue import RUN_NOT_STARTED
 
     if not _attended():
-        notify(workspace, Notice("failure", f"recipe {recipe} did not begin", str(error)))
+        again = shlex.join(["podium", *sys.argv[1:]])
+        notify(workspace, RUN_NOT_STARTED.notice(f"recipe {recipe} did not begin", str(error), the_same_command=again))
 
 
 def _attended() -> bool:

@@ -1,7 +1,7 @@
-"""Telling people what has happened: `notify(workspace, Notice(...))`, by log, Slack webhook and e-mail.
+"""Alerts: the table of all of them (`catalogue`), and sending one (`notify`) by log, Slack webhook and e-mail.
 
-What belongs here: the channels, and that none of them ever fails the run that it reports on. What does not: when to
-tell (`pipelines`, and whoever decides something), what happened.
+What belongs here: the states and their commands, the channels, and that no channel fails the run that it reports on.
+What does not: finding out that a state holds (`pipelines`, `ops.stages`, `ops.retraining`).
 """
 
 from ops.alerts.channel import Delivery

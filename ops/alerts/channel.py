@@ -24,7 +24,7 @@ class TryAgain(NotDelivered):
 
 
 class Channel(Protocol):
-    """One way to tell somebody."""
+    """One way to send a notice."""
 
     @property
     def name(self) -> str:

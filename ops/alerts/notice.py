@@ -1,4 +1,4 @@
-"""What is told."""
+"""What an alert says."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from ops.config import AlertKind
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing that has happened, in words a person reads on a telephone."""
+    """One thing that happened, in words that a person reads on a telephone."""
 
     kind: AlertKind
     title: str
     """One line: `promotion: version 7 is champion`."""
     text: str = ""
-    """What a reader needs to decide whether to get up."""
+    """What a reader needs to decide whether to act now."""
     link: str = ""
-    """Where more stands: a run's page, a file."""
+    """Where the details are: a run's page, a file."""
+    command: str = ""
+    """What to type; of several commands the first."""
+    occasion: str = ""
+    """What happened, as a key: of one occasion one notice is sent. Empty: every notice is its own occasion."""
 
     @property
     def heading(self) -> str:
@@ -26,5 +30,6 @@ class Notice:
 
     @property
     def body(self) -> str:
-        """Text and link."""
-        return "\n\n".join(part for part in (self.text.strip(), self.link.strip()) if part)
+        """Text, command and link."""
+        command = f"Command: {self.command}" if self.command else ""
+        return "\n\n".join(part for part in (self.text.strip(), command, self.link.strip()) if part)

@@ -1,4 +1,4 @@
-"""The one interface: `notify`."""
+"""Sending a notice: `notify`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ops.alerts.channel import Channel, Delivery, NotDelivered, attempt
 from ops.alerts.mail import MailChannel
 from ops.alerts.notice import Notice
-from ops.alerts.record import keep
+from ops.alerts.record import keep, told
 from ops.alerts.slack import SlackChannel
 from ops.config import Alerts, load_alerts
 from ops.core.errors import ConfigError
@@ -18,12 +18,14 @@ log = logging.getLogger("podium.alerts")
 
 
 def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
-    """Tell it in every channel of `config/alerts.yaml` that wants its kind; what became of it, channel by channel.
+    """Send it through every channel of `config/alerts.yaml` that wants its kind; the result of each channel.
 
-    Returns when every channel has taken it or was tried `attempts` times. Raises nothing that telling can cause, for
-    no run fails because nobody could be told of it: a mistake in the file, a channel that is away or a full disk is
-    a warning in the log (`podium.alerts`).
+    A notice of an occasion that there was a notice of is not sent again. Returns when every channel has taken it or
+    was tried `attempts` times. Raises nothing that sending can cause, since no run fails because its alert could not
+    be sent: a mistake in the file, a channel that is away or a full disk is a warning in the log (`podium.alerts`).
     """
+    if notice.occasion and told(workspace, notice.occasion):
+        return []
     try:
         settings = load_alerts(workspace.config)
     except ConfigError as error:
@@ -38,7 +40,7 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     log.info("%s", notice.heading)
     for delivery in deliveries:
         if not delivery.taken:
-            log.warning("nobody was told of %r: %s", notice.heading, delivery.problem)
+            log.warning("the alert %r was not sent: %s", notice.heading, delivery.problem)
     return deliveries
 
 

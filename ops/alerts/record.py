@@ -1,9 +1,10 @@
-"""Every notice on disk, whoever else was told."""
+"""Every notice on disk, whatever channels there are."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,8 +37,13 @@ def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -
         os.close(handle)
 
 
+def told(workspace: Workspace, occasion: str) -> bool:
+    """Whether there was a notice of that occasion."""
+    return any(entry.notice.occasion == occasion for entry in kept(workspace, sys.maxsize))
+
+
 def kept(workspace: Workspace, count: int) -> list[Kept]:
-    """The newest so many, newest first. A line that a crash cut is passed over."""
+    """The newest `count` notices, newest first. Lines that a crash cut are skipped."""
     file = _file(workspace)
     if not file.is_file():
         return []
@@ -47,8 +53,8 @@ def kept(workspace: Workspace, count: int) -> list[Kept]:
             facts = json.loads(line)
         except ValueError:
             continue
-        notice = Notice(facts["kind"], facts["title"], facts["text"], facts["link"])
-        found.append(Kept(facts["at"], notice, tuple(facts["problems"])))
+        at, problems = facts.pop("at"), facts.pop("problems")
+        found.append(Kept(at, Notice(**facts), tuple(problems)))
         if len(found) == count:
             break
     return found

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ops.config.base import Settings
 
-AlertKind = Literal["failure", "budget", "drift", "promotion"]
+AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
 KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 _VARIABLE = r"^[A-Z][A-Z0-9_]*$"
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from ops.alerts import Notice, notify
+from ops.alerts import notify
+from ops.alerts.catalogue import WORKER_DRIFTED
 from ops.config import Worker
 from ops.config.revisions import FILE, Revisions
 from ops.core.workspace import Workspace
@@ -33,7 +34,7 @@ def tell(workspace: Workspace, revisions: Mapping[str, str]) -> None:
     if revisions:
         noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
         text = (
-            f"Its provider answers otherwise under the same name. New revisions, in config/{FILE}:\n{noted}\n"
-            "Answers of before are set aside. The sensor pool_changed plans what follows, or podium retrain --plan"
+            f"A provider answers otherwise under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
+            "Earlier answers are not used any more. The sensor pool_changed plans what follows, if it is on"
         )
-        notify(workspace, Notice("drift", f"{', '.join(revisions)} drifted", text))
+        notify(workspace, WORKER_DRIFTED.notice(f"{', '.join(revisions)} drifted", text))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ops.alerts import notify
+from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
 from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import PolicyCard
 from ops.config import Change, Setup, Snapshot
@@ -82,8 +84,29 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
     return made
 
 
+def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:
+    """An alert where the champion does not hold, and where a new worker pays that it cannot use; once a change."""
+    change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
+    assert change is not None
+    failed = made.standing.failed
+    text = "\n".join([made.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
+    names, occasion = ", ".join(check.name for check in failed), snapshot.key
+    title = f"champion version {change.version} does not hold ({names})"
+    if failed and made.fine_tune:
+        notify(workspace, CHAMPION_FALLS.notice(f"{title}: fine-tuning follows", text, occasion=f"falls {occasion}"))
+    elif failed and not made.train_anew:
+        text += "\nIt stays champion. Train another, accept it (config/promotion.yaml), or podium rollback --reason WHY"
+        notify(workspace, CHAMPION_STAYS_BELOW.notice(
+            f"{title}: nothing follows", text, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
+        ))  # fmt: skip
+    if made.train_anew:
+        title = "a new worker pays, and needs a training from the start"
+        values = {"recipe": recipe, "seed": str(seed)}
+        notify(workspace, TRAIN_ANEW.notice(title, text, occasion=f"anew {occasion}", **values))
+
+
 def newcomers(setup: Setup, change: Change) -> tuple[str, ...]:
-    """Workers that neither the pool before nor the champion knows: one that comes back is no newcomer."""
+    """Workers that neither the pool before nor the champion has: one that comes back is not new."""
     known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
 

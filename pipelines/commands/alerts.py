@@ -1,4 +1,4 @@
-"""`podium alerts`: whether anybody is told, and what was."""
+"""`podium alerts`: test the channels, list the alerts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipelines.commands.lazy import OrderedGroup
 
 @click.group(cls=OrderedGroup)
 def alerts() -> None:
-    """Who is told of failures and promotions, and of what."""
+    """Test the channels of alerts, list alerts."""
 
 
 @alerts.command()
@@ -42,7 +42,10 @@ def test() -> None:
 @alerts.command(name="list")
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
 def list_(count: int) -> None:
-    """List what was told, newest first, with who could not be."""
+    """List the alerts, newest first.
+
+    Each with its command, and with the channels that failed.
+    """
     from datetime import UTC, datetime
 
     from ops.alerts.record import kept
@@ -50,5 +53,7 @@ def list_(count: int) -> None:
     for entry in kept(Workspace.find(), count):
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
+        if entry.notice.command:
+            click.echo(f"                     command: {entry.notice.command}")
         for problem in entry.problems:
-            click.echo(f"                     not told: {problem}")
+            click.echo(f"                     not sent: {problem}")

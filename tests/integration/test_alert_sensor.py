@@ -14,7 +14,8 @@ from ops.alerts.record import kept
 from ops.core.errors import OverBudget, PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from pipelines.alerts import alert_on_failure
+from ops.training.run.ending import INVALID_FIRST_STEP
+from pipelines.alerts import alert_on_failure, the_same_command
 from pipelines.definitions import definitions
 from pipelines.lifecycle import LIFECYCLE_RUN
 
@@ -69,14 +70,16 @@ def refused() -> str:
         (PodiumError("config/x.yaml: field: is wrong. Mend it"), "failure", "lifecycle failed"),
         (OverBudget("stopped at the cap"), "budget", "lifecycle reached its budget"),
         (PodiumError(f"training failed: {refused()}"), "budget", "lifecycle reached its budget"),
+        (PodiumError(f"{INVALID_FIRST_STEP}, before"), "failure", "lifecycle stopped in its first step of training"),
     ],
 )
 def test_a_run_that_fails_is_told_once(
     workspace: Workspace, instance: dg.DagsterInstance, error: Exception, kind: str, title: str
 ) -> None:
-    run_id = failed_run(workspace, instance, error)
+    run_id = failed_run(workspace, instance, error, **{"podium/recipe": "small, seed 3"})
     [entry] = kept(workspace, 9)
     assert (entry.notice.kind, entry.notice.title) == (kind, title)
+    assert entry.notice.command == "podium run small --seed 3" and "Command: podium run" in entry.notice.body
     assert str(error) in entry.notice.text and run_id in entry.notice.text
     assert entry.notice.link == f"https://dagster.example.org/runs/{run_id}"
 
@@ -89,3 +92,16 @@ def test_a_stages_own_run_is_not_told_beside_its_jobs(workspace: Workspace, inst
 def test_it_is_on_from_the_start() -> None:
     sensor = definitions().resolve_sensor_def("alert_on_failure")
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("job", "command"),
+    [
+        ("lifecycle_team", "podium team start small --seed 3"),
+        ("retraining", "podium retrain"),
+        ("probes", "podium probe"),
+        ("__ASSET_JOB", "podium dev, then Re-execute on the run's page"),
+    ],
+)
+def test_the_command_that_goes_on_with_a_run(job: str, command: str) -> None:
+    assert the_same_command(job, "small", "3") == command

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from ops.conductor.rollout import CUT_OFF
 from ops.core.errors import PodiumError
+from ops.training.run.ending import INVALID_FIRST_STEP
 from ops.workflow.team import Team
 
 
@@ -38,8 +39,8 @@ class FirstStep:
         if share > self._max_invalid:
             causes = ", ".join(f"{name} {count}" for name, count in failures.most_common(3))
             raise InvalidFirstStep(
-                f"training stopped in its first step, before a worker was asked: {failures.total()} of its "
-                f"{len(parsed)} completions ({share:.0%}) are no workflow ({causes}), and "
+                f"{INVALID_FIRST_STEP}, before a worker was asked: {failures.total()} of its {len(parsed)} "
+                f"completions ({share:.0%}) are no workflow ({causes}), and "
                 f"guards.max_invalid_first_step allows {self._max_invalid:.0%}. The champion that it starts from "
                 f"does not understand this prompt. Train from the start: `{self._anew}`"
             )

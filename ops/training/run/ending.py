@@ -1,4 +1,4 @@
-"""How a trainer that failed is told to a person: in one line wherever the cause is known.
+"""How a failed training is reported: in one line wherever the cause is known.
 
 Nothing here imports torch.
 """
@@ -14,6 +14,8 @@ from ops.config import Grpo
 
 ERROR = "error: "
 """How the trainer's entry point begins the line of an error that it knows."""
+INVALID_FIRST_STEP = "training stopped in its first step"
+"""How the error begins of fine-tuning that writes no workflows (`ops.training.rewards.first_step`)."""
 _LAST_LINES = 8
 _FULL_BYTES = 2**20
 """With less free, a trainer may not have been able to say so."""

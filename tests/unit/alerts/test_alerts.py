@@ -356,7 +356,7 @@ def test_the_command_sends_one_and_says_what_became_of_it(
     assert "slack: the webhook answered 404" in capsys.readouterr().out
     assert len(hook.taken) == 1
     assert podium("alerts", "list", "--count", "1") == 0
-    assert "not told: slack: the webhook answered 404" in capsys.readouterr().out
+    assert "not sent: slack: the webhook answered 404" in capsys.readouterr().out
     configure(workspace, slack={"kinds": ["nothing"]})
     assert podium("alerts", "test") == 1
     assert capsys.readouterr().err.startswith("error: ")

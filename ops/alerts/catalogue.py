@@ -1,0 +1,85 @@
+"""Every alert: the state that a person should know of, and the command to type. docs/alerts.md holds this table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import Formatter
+
+from ops.alerts.notice import Notice
+from ops.config import AlertKind
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One state. `command` may have placeholders, which `notice` fills in."""
+
+    kind: AlertKind
+    state: str
+    command: str
+
+    def notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
+        """The notice of this state. Raises `KeyError` where a placeholder of the command has no value."""
+        return Notice(self.kind, title, text, link, self.command.format_map(values), occasion)
+
+    @property
+    def example(self) -> str:
+        """The command with its placeholders in capitals."""
+        names = [name for _, name, _, _ in Formatter().parse(self.command) if name]
+        return self.command.format_map({name: name.upper().replace("_", " ") for name in names})
+
+
+RUN_FAILED = Alert(
+    "failure", "A run failed: of the UI, a schedule, a sensor or a command; its process may have been killed",
+    "{the_same_command}",
+)  # fmt: skip
+FIRST_STEP_INVALID = Alert(
+    "failure", "Fine-tuning stopped in its first step: the champion writes no workflows for the pool as it is",
+    "podium run {recipe} --seed {seed}",
+)  # fmt: skip
+RUN_NOT_STARTED = Alert(
+    "failure", "A command without a terminal did not start its run: configuration, a key, another run",
+    "{the_same_command}",
+)  # fmt: skip
+CAP_REACHED = Alert(
+    "budget", "A run reached its cap or that of the month: raise `budget` in the recipe, or stop here",
+    "{the_same_command}",
+)  # fmt: skip
+WORKER_DRIFTED = Alert(
+    "drift", "Probes found that a worker answers otherwise: its model was swapped", "podium retrain --plan"
+)
+NIGHT_BELOW = Alert(
+    "drift", "The nightly evaluation is below the champion's scores (one night in forty is by chance)", "podium probe"
+)
+CHAMPION_FALLS = Alert(
+    "decision", "The champion does not pass the gate on the pool as it is now; fine-tuning follows", "podium retrain"
+)
+CHAMPION_STAYS_BELOW = Alert(
+    "decision", "The champion does not pass the gate at the pool or the prices as they are now; nothing follows",
+    "podium run {recipe} --seed {another_seed}",
+)  # fmt: skip
+TRAIN_ANEW = Alert(
+    "decision", "A new worker pays, and the champion cannot use it: it has no worker descriptions",
+    "podium run {recipe} --seed {seed}",
+)  # fmt: skip
+PLAN_WAITS = Alert(
+    "decision", "The pool changed, and the plan costs more than `retraining.budget_usd`", "podium retrain"
+)
+POOL_UNHANDLED = Alert(
+    "decision", "The pool changed, and neither `pool_changed` nor `monthly_check` is on", "podium retrain --plan"
+)
+WORKER_RETIRES = Alert(
+    "decision", "A provider retires, within 60 days or already, the model of a worker of the champion's pool",
+    "podium retrain --plan",
+)  # fmt: skip
+KEPT_BACK = Alert("promotion", "The gate kept a version back", "podium promote {version} --by NAME --reason WHY")
+PROMOTED = Alert("promotion", "A version became champion, by the gate or by a person", "podium rollback --reason WHY")
+ROLLED_BACK = Alert("promotion", "The champion was rolled back", "podium promote {version} --by NAME --reason WHY")
+
+CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
+"""By name, in the order above."""
+
+
+def catalogue_rows() -> Sequence[tuple[str, str, str]]:
+    """The table of docs/alerts.md: kind, state, command."""
+    return [(each.kind, each.state, f"`{each.example}`") for each in CATALOGUE.values()]

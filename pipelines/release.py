@@ -1,8 +1,11 @@
 """The jobs `promote` and `rollback`: a person's decisions, from the launchpad; the commands of those names do the same.
 
-They read neither recipe nor pool: a mistake there does not prevent a rollback.
+They read neither recipe nor pool: a mistake there does not prevent a rollback. Either leaves an observation on the page
+of the asset `promotion`.
 """
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,9 +13,15 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from assets.placement import TEAM
 from assets.resources import Podium
 from ops.core.errors import ConfigError, PodiumError
-from ops.stages.release import promote_by_hand, roll_back
+from ops.core.workspace import Workspace
+from ops.release.registry import Registered
+from ops.stages.release import Outcome, promote_by_hand, roll_back
+from pipelines.home import prepare
+
+log = logging.getLogger("podium.release")
 
 
 class Decided(dg.Config):
@@ -34,6 +43,39 @@ class Promoted(Decided):
     version: str = Field(default="", description="A version of the model conductor; empty: the challenger.")
 
 
+def promotion_seen(outcome: Outcome) -> dg.AssetObservation:
+    """The asset `promotion` after a person promoted a version."""
+    facts: dict[str, Any] = {
+        "champion": outcome.version,
+        "decision": "overridden",
+        "report": dg.MetadataValue.path(outcome.page),
+    }
+    if (by := outcome.decision.override) is not None:
+        facts |= {"by": by.name, "reason": by.reason}
+    return dg.AssetObservation("promotion", description=f"version {outcome.version} promoted by hand", metadata=facts)
+
+
+def rollback_seen(back: Registered, by: str, reason: str) -> dg.AssetObservation:
+    """The asset `promotion` after a rollback to version `back`."""
+    facts = {"champion": back.version, "decision": "rolled back", "by": by, "reason": reason}
+    return dg.AssetObservation("promotion", description=f"rolled back to version {back.version}", metadata=facts)
+
+
+def observe(workspace: Workspace, seen: dg.AssetObservation) -> None:
+    """Report a command's observation to the Dagster instance of the workspace, where it has one.
+
+    The champion has moved already: an instance that does not take the observation is a warning in the log.
+    """
+    if not (os.environ.get(TEAM) or workspace.dagster_home.is_dir()):
+        return
+    try:
+        prepare(workspace)
+        with dg.DagsterInstance.get() as instance:
+            instance.report_runless_asset_event(seen)
+    except Exception as error:  # noqa: BLE001 - of whatever store the instance has
+        log.warning("Dagster did not take the observation of `promotion`: %s: %s", type(error).__name__, error)
+
+
 def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
     """Both jobs, over the registry of the checkout that `podium` names."""
 
@@ -43,6 +85,8 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
             config.check("promote")
             outcome = promote_by_hand(podium.workspace(), config.version or None, config.by, config.reason)
         context.log.info(f"models:/conductor@champion is version {outcome.version}")
+        if outcome.changed:
+            context.log_event(promotion_seen(outcome))
         context.add_output_metadata({"champion": outcome.version, "report": dg.MetadataValue.path(outcome.page)})
 
     @dg.op(name="roll_back_champion", description="Move the alias champion to previous")
@@ -51,6 +95,7 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
             config.check("rollback")
             back = roll_back(podium.workspace(), config.reason, config.by, context.run_id)
         context.log.info(f"models:/conductor@champion is version {back.version}")
+        context.log_event(rollback_seen(back, config.by, config.reason))
         context.add_output_metadata({"champion": back.version})
 
     @dg.job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ops.core.errors import ConfigError
@@ -38,12 +39,15 @@ class Overtaken(RegistryError):
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
-    """Log the verdict with the version and, when it says so, make the version champion; whether it did.
+    """Log the verdict with the version and, when it says so, make the version champion; whether it is champion now.
 
-    A version that was rolled back comes back by a named override only. The champion stays what it is, and
-    nothing is written. Raises `RegistryError` when there is no such version, `Overtaken` when the champion is no
-    longer the one in `verdict.against`, `Refused` when the version's lineage is incomplete or a file of it is not what
-    was registered, override or not, `Locked`.
+    The tag `verdict` is the gate's. An override leaves it and adds the tags `decision` ("overridden"), `override` (who
+    and why) and `overridden_at`. A version that was rolled back comes back by a named override only. For a version
+    that is the champion already nothing is written.
+
+    Raises `RegistryError` when there is no such version, `Overtaken` when the champion is no longer the
+    one in `verdict.against`, `Refused` when the version's lineage is incomplete or a file of it is not what was
+    registered, override or not, `Locked`.
     """
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version)
@@ -65,11 +69,17 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
             check_complete(version, known.tags)
             with fetched(workspace, known):
                 pass
-        outcome = "promoted" if promoted else f"kept back: {', '.join(obstacles)}"
-        client.set_model_version_tag(MODEL, version, "verdict", outcome)
-        if verdict.override is not None:
-            person = f"{verdict.override.name}: {verdict.override.reason}"
-            client.set_model_version_tag(MODEL, version, "override", person)
+        if verdict.override is None:
+            tags = {"verdict": "promoted" if promoted else f"kept back: {', '.join(obstacles)}"}
+        else:
+            tags = {
+                "verdict": known.tags.get("verdict", "not judged"),
+                "decision": "overridden",
+                "override": f"{verdict.override.name}: {verdict.override.reason}",
+                "overridden_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+        for name, value in tags.items():
+            client.set_model_version_tag(MODEL, version, name, value)
         if promoted:
             _move(client, known, now)
     return promoted
@@ -123,7 +133,7 @@ def _before(client: MlflowClient, now: Registered) -> Registered | None:
 
 
 def _move(client: MlflowClient, to: Registered, before: Registered | None) -> None:
-    """The champion last: whoever reads meanwhile finds the one before, whole."""
+    """Move the champion last: a reader meanwhile finds the one before, whole."""
     if before is not None:
         client.set_model_version_tag(MODEL, to.version, "replaced", before.version)
         client.set_registered_model_alias(MODEL, PREVIOUS, before.version)

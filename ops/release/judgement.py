@@ -120,7 +120,7 @@ def _title(champion: registry.Registered) -> str:
 
 
 def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[ScoreRow]:
-    """The champion's rows at the pool's prices; those of questions that have changed since pair with nobody's."""
+    """The champion's rows at the pool's prices; those of questions that have changed since have no pair."""
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
     others = set(_changed(champion, tested))
     return [

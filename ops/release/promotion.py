@@ -38,9 +38,10 @@ class Override:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The decision with everything that it rests on."""
+    """The gate's decision with everything that it rests on, and a person's override."""
 
     promote: bool
+    """The gate's: an override does not change it."""
     checks: tuple[Check, ...]
     override: Override | None = None
     look: int = 1
@@ -90,11 +91,12 @@ def decide(
 
 
 def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
-    """Promote in spite of the checks: who decided so, and why. Raises `ConfigError` when either is blank."""
+    """The gate's verdict with a person's decision to promote all the same. Raises `ConfigError` when the name or the
+    reason is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():
-            raise ConfigError("promotion override", field, "is empty", "Say who overrides the gate and why")
-    return replace(verdict, promote=True, override=Override(name.strip(), reason.strip()))
+            raise ConfigError("promotion override", field, "is empty", "Give both `--by NAME` and `--reason WHY`")
+    return replace(verdict, override=Override(name.strip(), reason.strip()))
 
 
 def _format(rows: Sequence[ScoreRow], gate: PromotionGate) -> Check:

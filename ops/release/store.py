@@ -120,7 +120,7 @@ def _model_version(client: MlflowClient, version: str) -> ModelVersion:
     try:
         return client.get_model_version(MODEL, version)
     except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
         remedy = "The MLflow UI of `podium dev` lists its versions"
         raise RegistryError(f"There is no version {version} of {MODEL}. {remedy}") from None

@@ -1,4 +1,4 @@
-"""The moves of the champion, whoever makes them (asset, job, command): decide, move, write the page, tell people."""
+"""Moving the champion, from an asset, a job or a command: decide, move, write the page, send the alert."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ops.alerts import Notice, notify
+from ops.alerts import notify
+from ops.alerts.catalogue import KEPT_BACK, PROMOTED, ROLLED_BACK
 from ops.config import PromotionGate, Setup
 from ops.core.atomic import write_text
+from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import stored_comparison
 from ops.release import aliases, registry
@@ -21,15 +23,19 @@ from ops.reports.verdict import Fate, verdict_page
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has become of a version."""
+    """The result of judging or promoting a version."""
 
     version: str
     promoted: bool
     """Whether it is the champion now."""
+    verdict: str
+    """The gate's, in words: "promoted", "kept back: …", "not judged"."""
     decision: GateDecision
     dossier: Dossier | None
     page: Path
     """The report, which the version's artifacts hold too."""
+    changed: bool = True
+    """False: a person promoted the version that is the champion already, and nothing was written."""
 
 
 def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
@@ -45,17 +51,23 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
 
 
 def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
-    """Make a version (None: the challenger) champion in spite of the gate; who wanted it and why is recorded.
+    """Make a version (None: the challenger) champion in spite of the gate; who decided so and why is recorded.
 
-    Raises `RegistryError` when there is no such version, `Refused`, `Overtaken`, `ConfigError` when nobody or nothing
-    is named.
+    Raises `RegistryError` when there is no such version, `Refused`, `Overtaken`, `ConfigError` when the name or the
+    reason is blank.
     """
     before = registry.champion(workspace)
-    known = registry.named(workspace, version) if version else registry.challenger(workspace)
+    if version is not None and not version.strip():
+        raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
+    known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
     if known is None:
         raise registry.RegistryError("There is no challenger: `podium run` registers one")
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
     decision = replace(decision, against=before.version if before else NOBODY)
+    if before is not None and before.version == known.version:
+        page = _publish(workspace, known)
+        said = known.tags.get("verdict", "")
+        return Outcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
     return _told(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
@@ -71,19 +83,22 @@ def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") ->
         _publish(workspace, gone)
         text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
         title = f"rolled back: version {back.version} is champion again"
-        notify(workspace, Notice("promotion", title, text, _link(workspace, gone)))
+        notify(workspace, ROLLED_BACK.notice(title, text, _link(workspace, gone), version=gone.version))
     return back
 
 
 def _told(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
-    """Write the page of a version as it is now; tell people where something has changed."""
+    """Write the page of a version as it is now; send an alert where something changed."""
     now = registry.named(workspace, before.version)
     page = _publish(workspace, now)
-    said = now.tags.get("verdict", "")
-    if (said, now.aliases) != (before.tags.get("verdict"), before.aliases) or decision.override is not None:
-        title = f"version {now.version} {'is champion' if promoted else 'was ' + said}"
-        notify(workspace, Notice("promotion", title, _summary(now, decision), _link(workspace, now)))
-    return Outcome(now.version, promoted, decision, registry.recorded(workspace, now.version), page)
+    said, facts = now.tags.get("verdict", ""), (_summary(now, decision), _link(workspace, now))
+    if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
+        pass  # judged again, with the same result
+    elif promoted:
+        notify(workspace, PROMOTED.notice(f"version {now.version} is champion", *facts))
+    else:
+        notify(workspace, KEPT_BACK.notice(f"version {now.version} was {said}", *facts, version=now.version))
+    return Outcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
 
 
 def _publish(workspace: Workspace, registered: registry.Registered) -> Path:

@@ -10,31 +10,46 @@ from ops.core.workspace import Workspace
 @click.command()
 @click.argument("version", required=False)
 @click.option("--by", "name", required=True, help="Who decides so.")
-@click.option("--reason", required=True, help="Why; both are recorded with the version.")
+@click.option("--reason", required=True, help="Why. Both are recorded with the version.")
 def promote(version: str | None, name: str, reason: str) -> None:
     """Make a version champion in spite of the gate.
 
     VERSION is the challenger's when none is named. Without an override the gate alone promotes, in `podium run`.
-    The verdict that was recorded with the version stays, and says who overrode it.
+    The gate's verdict stays with the version, beside the override: who, why and when.
     """
     from ops.stages.release import promote_by_hand
+    from pipelines.release import observe, promotion_seen
 
-    outcome = promote_by_hand(Workspace.find(), version, name, reason)
-    click.echo(f"models:/conductor@champion is version {outcome.version}; its report: {outcome.page}")
+    workspace = Workspace.find()
+    outcome = promote_by_hand(workspace, version, name, reason)
+    if not outcome.changed:
+        click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
+        return
+    observe(workspace, promotion_seen(outcome))
+    click.echo(f"Champion    models:/conductor@champion is version {outcome.version}, promoted by {name.strip()}")
+    click.echo(f"Verdict     of the gate: {outcome.verdict}; report: {outcome.page}")
+    click.echo("Go back     podium rollback --reason WHY")
 
 
 @click.command()
 @click.option("--by", "name", default="", help="Who decides so.")
-@click.option("--reason", required=True, help="Why; both are recorded with the version that goes.")
+@click.option("--reason", required=True, help="Why. Both are recorded with the version that goes.")
 def rollback(name: str, reason: str) -> None:
     """Make the version before champion again.
 
-    The one that goes comes back by `podium promote` only.
+    The version that goes returns by `podium promote` only.
     """
+    from ops.release import registry
     from ops.stages.release import roll_back
+    from pipelines.release import observe, rollback_seen
 
-    back = roll_back(Workspace.find(), reason, name)
-    click.echo(f"models:/conductor@champion is version {back.version}")
+    workspace = Workspace.find()
+    gone = registry.champion(workspace)
+    back = roll_back(workspace, reason, name)
+    observe(workspace, rollback_seen(back, name, reason))
+    click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
+    if gone is not None:
+        click.echo(f"Undo        podium promote {gone.version} --by NAME --reason WHY")
 
 
 @click.command()

@@ -24,6 +24,7 @@ from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
 from ops.release.promotion import NOBODY, override
 from ops.stages.release import promote_by_hand, roll_back
+from pipelines.home import prepare
 from pipelines.release import release_jobs
 from tests.command import podium
 from tests.releases import NO, POLICY, YES, checkout, model_folder, scored, shared_store, version
@@ -268,6 +269,35 @@ def test_a_page_for_a_version_that_was_never_judged(workspace: Workspace) -> Non
     assert "before its comparisons were kept" in outcome.page.read_text(encoding="utf-8")
 
 
+def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: Workspace) -> None:
+    first = version(workspace)
+    aliases.promote(workspace, first.version, YES)
+    second = version(workspace)
+    assert not aliases.promote(workspace, second.version, NO)
+    kept_back = registry.named(workspace, second.version).tags["verdict"]
+    assert kept_back == "kept back: cost"
+    outcome = promote_by_hand(workspace, None, *ADA)
+    tags = registry.named(workspace, second.version).tags
+    assert (outcome.verdict, tags["verdict"], tags["decision"]) == (kept_back, kept_back, "overridden")
+    assert tags["override"] == ": ".join(ADA) and tags["overridden_at"].endswith("+00:00")
+    assert not registry.recorded_decision(workspace, second.version).promote, "the gate's decision"
+    assert "decision" not in registry.named(workspace, first.version).tags
+    third = version(workspace)
+    promote_by_hand(workspace, None, *ADA)
+    assert registry.named(workspace, third.version).tags["verdict"] == "not judged"
+
+
+def test_each_move_of_the_champion_is_an_alert_with_the_command_that_follows(workspace: Workspace) -> None:
+    for _ in range(2):
+        version(workspace)
+        promote_by_hand(workspace, None, *ADA)
+    assert not promote_by_hand(workspace, "2", *ADA).changed, "no alert: it is the champion already"
+    roll_back(workspace, "slow")
+    assert [entry.notice.command for entry in kept(workspace, 9)] == [
+        "podium promote 2 --by NAME --reason WHY", *["podium rollback --reason WHY"] * 2,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " ")])
 def test_nobody_and_nothing_override_nothing(workspace: Workspace, by: str, reason: str) -> None:
     version(workspace)
@@ -284,11 +314,74 @@ def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) 
     for _ in range(2):
         version(workspace)
         assert podium("promote", "--by", "Ada", "--reason", "first") == 0
-    assert capsys.readouterr().out.startswith("models:/conductor@champion is version 1; its report: ")
+    told = capsys.readouterr().out
+    assert told.startswith("Champion    models:/conductor@champion is version 1, promoted by Ada\n")
+    assert "Verdict     of the gate: not judged" in told and "Go back     podium rollback --reason WHY" in told
+    assert podium("promote", "2", "--by", "Ada", "--reason", "again") == 0
+    assert "version 2 is the champion already" in capsys.readouterr().out
     assert podium("rollback", "--by", "Ada", "--reason", "dear") == 0
-    assert capsys.readouterr().out == "models:/conductor@champion is version 1\n"
+    told = capsys.readouterr().out
+    assert told.splitlines() == [
+        "Champion    models:/conductor@champion is version 1 again",
+        "Undo        podium promote 2 --by NAME --reason WHY",
+    ]
     assert podium("rollback", "--reason", "dear") == 1
     assert "nothing to go back to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("promote", "--by", " ", "--reason", "why"), "name: is empty"),
+        (("promote", "--by", "Ada", "--reason", " "), "reason: is empty"),
+        (("promote", " ", "--by", "Ada", "--reason", "why"), "version: is blank"),
+        (("promote", "seven", "--by", "Ada", "--reason", "why"), "no version seven"),
+        (("promote", "7", "--by", "Ada", "--reason", "why"), "no version 7"),
+        (("promote", "-1", "--by", "Ada", "--reason", "why"), ""),
+        (("rollback", "--reason", " "), "reason: is empty"),
+    ],
+)
+def test_a_mistake_is_one_line_and_changes_nothing(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    for _ in range(2):
+        version(workspace)
+        promote_by_hand(workspace, None, *ADA)
+    capsys.readouterr()
+    assert podium(*arguments) in (1, 2)
+    error = capsys.readouterr().err
+    assert said in error and "Traceback" not in error
+    assert error.startswith("error: ") == bool(said) and (not said or error.count("\n") == 1)
+    assert bearers(workspace)["champion"] == "2"
+
+
+def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
+    """The observations of the asset `promotion`, oldest first: (decision, champion)."""
+    records = instance.fetch_observations(dg.AssetKey("promotion"), limit=9).records
+    seen = [record.asset_observation for record in reversed(records)]
+    return [(str(each.metadata["decision"].value), str(each.metadata["champion"].value)) for each in seen if each]
+
+
+def test_the_asset_promotion_shows_what_the_commands_and_the_jobs_did(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    (workspace.root / "dagster.yaml").write_text("", encoding="utf-8")
+    version(workspace)
+    assert podium("promote", "--by", "Ada", "--reason", "first") == 0
+    assert not workspace.dagster_home.exists(), "without an instance none is made"
+    prepare(workspace)
+    version(workspace)
+    assert podium("promote", "--by", "Ada", "--reason", "first") == 0
+    assert podium("rollback", "--by", "Ada", "--reason", "dear") == 0
+    promote, rollback = release_jobs(Podium(root=str(workspace.root)))
+    with dg.DagsterInstance.get() as instance:
+        for job, op, given in (
+            (promote, "promote_version", {"version": "2"}), (rollback, "roll_back_champion", {}),
+        ):  # fmt: skip
+            config = {"ops": {op: {"config": {"by": "Ada", "reason": "needed", **given}}}}
+            assert job.execute_in_process(config, instance=instance).success
+        assert observed(instance) == [("overridden", "2"), ("rolled back", "1")] * 2
 
 
 def test_the_jobs(workspace: Workspace) -> None:

@@ -118,9 +118,9 @@ def test_nothing_to_judge_is_not_promoted() -> None:
     assert failed(verdict) == ["format compliance", "questions shared with the best single worker"]
 
 
-def test_an_override_is_recorded() -> None:
+def test_an_override_is_recorded_beside_the_gates_verdict() -> None:
     verdict = override(decide(rows(0.3), None, rows(0.4), GATE), "Ada", "demonstration on Friday")
-    assert verdict.promote and verdict.failed
+    assert not verdict.promote and verdict.failed
     record = json.loads(json.dumps(verdict.as_dict()))
     assert record["override"] == {"name": "Ada", "reason": "demonstration on Friday"}
 

@@ -16,7 +16,7 @@ from pipelines.quiet import quiet
 from pipelines.release import release_jobs
 from pipelines.retraining.job import retraining_job
 from pipelines.retraining.schedules import clock_jobs, schedules
-from pipelines.retraining.sensor import pool_changed
+from pipelines.retraining.sensor import alert_on_pool, pool_changed
 from pipelines.team import team_job
 
 _STEP_S = 4 * 3600.0
@@ -68,7 +68,7 @@ def definitions(
         dg.Definitions(
             jobs=[*jobs.values(), retraining, *clock_jobs(), *release_jobs(chosen), team_job(catalogue)],
             schedules=schedules(),
-            sensors=[pool_changed(retraining), alert_on_failure(chosen)],
+            sensors=[pool_changed(retraining), alert_on_pool(), alert_on_failure(chosen)],
         ),
     )
 

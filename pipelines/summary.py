@@ -1,4 +1,4 @@
-"""The end of a lifecycle, told to a person: the table, what training did, where to look, how to ask."""
+"""The summary at a run's end: the table, the training, the promotion, and the commands that come next."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from rich.console import Console
 from assets.recursive_conductor import final_run, training_runs
 from assets.resources import Calls, Podium
 from ops.benchmarks.registry import training_benchmarks
+from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import leaderboard_table, percent
 from ops.release import registry
@@ -30,7 +31,7 @@ def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float
         _training(console, podium)
     champion = registry.champion(podium.load().workspace)
     if job == "lifecycle":
-        _promotion(console, podium, champion)
+        print_promotion(console, podium.load().workspace)
     live = f"{calls.live:,} calls made" if calls.live else "no call made"
     console.print(
         f"Workers     {live}, {calls.cached:,} answered from the cache, {calls.replayed:,} replayed, "
@@ -79,10 +80,16 @@ def _training(console: Console, podium: Podium) -> None:
                 console.print(line, style="yellow", markup=False)
 
 
-def _promotion(console: Console, podium: Podium, champion: registry.Registered | None) -> None:
-    challenger = registry.challenger(podium.load().workspace)
-    if champion is None or challenger is None or champion.version != challenger.version:
-        kept = challenger.tags.get("verdict", "") if challenger else ""
-        console.print(f"Promotion   not promoted: {kept}", style="yellow")
+def print_promotion(console: Console, workspace: Workspace) -> None:
+    """Whether the challenger is champion or why not, who is champion, and the command that changes it."""
+    champion, challenger = registry.champion(workspace), registry.challenger(workspace)
+    if challenger is not None and (champion is None or champion.version != challenger.version):
+        verdict = challenger.tags.get("verdict", "not judged")
+        console.print(f"Promotion   version {challenger.version} {verdict}", style="yellow", markup=False)
+        again = f"podium promote {challenger.version} --by NAME --reason WHY"
+        console.print(f"            `{again}` promotes it in spite of that", markup=False)
+    elif champion is not None and champion.tags.get("replaced"):
+        console.print(f"Promotion   version {champion.version} replaced version {champion.tags['replaced']}")
+        console.print("            `podium rollback --reason WHY` goes back", markup=False)
     if champion is not None:
         console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
-from ops.config import Setup, Snapshot, load_deepspeed, load_retraining
+from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses
 from ops.evaluation.stored import CONDUCTOR
 from ops.planning import lengths
 from ops.planning.cost import StageCost, Stages
 from ops.planning.prices import NOTHING, Span
-from ops.planning.stored import Left, left, share_of_run, unscored
+from ops.planning.stored import Left, share_of_run, unscored
 from ops.precaching.estimate import Ask, Share, cost_estimate, measured_usage, precache_asks
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
@@ -57,7 +57,7 @@ class Estimate:
     def __str__(self) -> str:
         """One line, for a run's tag."""
         if not self.parts:
-            return "nothing to pay: nobody is asked"
+            return "nothing to pay: no worker is asked"
         listed = ", ".join(
             f"{part.name} {usd(part.usd.expected)}{' if it comes to that' * part.conditional}" for part in self.parts
         )
@@ -146,12 +146,6 @@ def slice_of(setup: Setup, per_benchmark: int) -> Estimate:
     """What one night's evaluation costs: every workflow's workers are asked. Raises `ConfigError`."""
     questions = sum(map(len, questions_of(setup, per_benchmark, 0).values()))
     return Estimate((Part("evaluation", f"{questions:,} questions", stages(setup).workflow_usd().times(questions)),))
-
-
-def life(setup: Setup) -> Estimate:
-    """What a whole run costs beyond what is stored. Raises `ConfigError`."""
-    stored = left(setup, lengths.stored_shortlist(setup), load_deepspeed(setup.workspace.config, setup.recipe))
-    return Estimate(tuple(Part(each.name, each.what, each.usd) for each in stages(setup, stored).all()))
 
 
 def stages(setup: Setup, stored: Left | None = None) -> Stages:

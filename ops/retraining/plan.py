@@ -12,7 +12,7 @@ NEVER: Training = "never"
 BELOW: Training = "if it falls below the gate"
 PAYS: Training = "if a newcomer pays"
 BELOW_OR_PAYS: Training = "if below or if a newcomer pays"
-DESCRIBED, UNDESCRIBED = "fine-tune if it pays", "not offered: the champion has no worker descriptions"
+DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion has no worker descriptions"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def plan(difference: PoolDifference, *, described: bool) -> Plan:
     groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
     added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)
     reasons = {
-        f"new: {', '.join(added)} (precache, evaluate, {DESCRIBED if described else UNDESCRIBED})": added,
+        f"new: {', '.join(added)} (precache, evaluate{DESCRIBED if described else UNDESCRIBED})": added,
         f"changed: {', '.join(changed)} (precache, evaluate, fine-tune if below the gate)": changed,
         f"removed: {', '.join(removed)} (evaluate, fine-tune if below the gate)": removed,
         f"another price: {', '.join(repriced)} (costs)": repriced,

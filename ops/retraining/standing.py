@@ -17,12 +17,13 @@ from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, stored_answers
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
-from ops.evaluation.stored import CONDUCTOR, stored_scores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import kept
 from ops.release import registry
 from ops.retraining.decision import Decision, Evidence, decision
 from ops.retraining.plan import Plan, plan
 from ops.retraining.start import champion_folder
+from ops.training.run.plan import PLAN, RunPlan
 from ops.workers.pool import difference
 
 
@@ -43,6 +44,22 @@ def unscored(setup: Setup, policy: Path) -> list[str]:
             except DataError:
                 missing.append(name)
     return missing
+
+
+def scored_cold_start(setup: Setup, change: Change) -> Path | None:
+    """The folder of what the champion's training began with, where its scores on the pool as it is are stored."""
+    folder = setup.workspace.runs / change.policy
+    try:
+        while (folder / PLAN).is_file():  # of a later stage, a fine-tuning: each goes on from the policy of another
+            start = RunPlan.read(folder).base_policy
+            if start.name != "policy" or not (start.parent / PLAN).is_file():
+                stored_scores(setup, start, COLD_START, [name for name, own in evaluation_questions(
+                    setup.workspace, setup.recipe).items() if own])  # fmt: skip
+                return start
+            folder = start.parent
+    except DataError:
+        pass
+    return None
 
 
 def unanswered(setup: Setup) -> list[str]:

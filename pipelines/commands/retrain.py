@@ -9,12 +9,12 @@ from pipelines.ending import stopped_midway
 
 
 @click.command()
-@click.option("--plan", "plan_only", is_flag=True, help="Say what it requires and costs; do nothing.")
+@click.option("--plan", "plan_only", is_flag=True, help="Print what it requires and costs; do nothing.")
 def retrain(plan_only: bool) -> None:
     """Do what a change of the champion's pool requires.
 
-    Precache new and changed workers, evaluate the champion on the pool as it is, train on from it if that is worth it,
-    and let the gate judge. What the sensor `pool_changed` starts by itself, without its limit on cost.
+    Precache new and changed workers, evaluate the champion on the pool as it is, fine-tune it where that is needed,
+    and let the gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd.
     """
     from pipelines.retraining import by_hand
 
@@ -28,8 +28,8 @@ def retrain(plan_only: bool) -> None:
 
 
 @click.command()
-@click.option("--simulate", is_flag=True, help="Ask nobody: print what the test finds in simulated years.")
-@click.option("--simulations", default=500, show_default=True, help="How many of them a provider.")
+@click.option("--simulate", is_flag=True, help="Ask no worker: print what the test finds in simulated years.")
+@click.option("--simulations", default=500, show_default=True, help="How many years for each kind of provider.")
 def probe(simulate: bool, simulations: int) -> None:
     """Ask every worker a few questions again.
 

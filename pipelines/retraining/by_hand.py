@@ -1,4 +1,4 @@
-"""What `podium retrain` does: the sensor's plan, told or executed in this process."""
+"""What `podium retrain` and `podium probe` do in this process: print or execute the plan, probe the workers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
+from ops.config import Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
+from ops.retraining.standing import decided
 from ops.spending.money import usd
 from ops.workers.pool import difference
 from pipelines.retraining.change import Due, NoChampion, due
-from pipelines.retraining.sensor import change_tags, estimated
+from pipelines.retraining.launch import change_tags, estimated
 
 
 def tell(workspace: Workspace) -> bool:
-    """Print what the champion's pool requires and costs; nothing is done. Whether it requires anything.
+    """Print what the champion's pool requires and costs, and do nothing; returns whether it requires anything.
 
     Raises `PodiumError`.
     """
@@ -39,9 +41,10 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
     console.print(f"Champion    version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
     for line in str(difference(change.before, snapshot.pool)).splitlines():
         console.print(f"Pool        {line}", markup=False)
-    console.print(f"Plan        {found.plan}", markup=False)
     if priced is None:
+        console.print("Plan        nothing to do: the pool is as its last run left it")
         return
+    console.print(f"Plan        {found.plan}", markup=False)
     if priced.parts:
         table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
         for part in priced.parts:
@@ -50,7 +53,7 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
         console.print(table)
     console.print(f"Estimate    {priced}", markup=False, soft_wrap=True)
     if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
-        console.print(f"            more than retraining.budget_usd ({budget:g}): the sensor waits for a person")
+        console.print(f"            more than retraining.budget_usd ({usd(budget)}): the sensor does not start it")
 
 
 def retrain(workspace: Workspace) -> None:
@@ -71,10 +74,23 @@ def retrain(workspace: Workspace) -> None:
         show(console, found, priced)
         job = place.definitions.resolve_job_def("retraining")
         place.of(found.podium).execute(job, tags=change_tags(found, priced) | {"podium/cause": "podium retrain"})
-    end = registry.champion(workspace)
-    assert end is not None
-    was = " as before" if end.version == known.version else f" (it was {known.version})"
-    console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {end.version}{was}")
+    print_decision(console, workspace, found.snapshot)
+
+
+def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> None:
+    """What was decided, what became of it, and the command to type next. Raises `DataError`."""
+    from pipelines.summary import print_promotion
+
+    made = decided(workspace, asked.model_copy(update={"conductor": "champion"}).key)
+    console.print()
+    console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
+    if made.fine_tune:
+        print_promotion(console, workspace)
+    elif (champion := registry.champion(workspace)) is not None:
+        console.print(f"Champion    version {champion.version}, as before")
+    seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
+    if made.train_anew or (made.standing.failed and not made.fine_tune):
+        console.print(f"Next        `podium run {asked.recipe_file} --seed {seed}` trains from the start", markup=False)
 
 
 def probe(workspace: Workspace) -> None:

@@ -1,21 +1,20 @@
-"""What the clock starts. All of it starts stopped, because all of it spends money, and says beforehand how much."""
+"""What the clock starts. Every schedule is off at first, since it spends money, and says beforehand how much."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import dagster as dg
 
-from assets.placement import TEAM
 from assets.resources import Podium
 from ops.config import Setup, load_retraining
 from ops.precaching.opening import open_client
 from ops.retraining import estimate
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
-from pipelines.retraining.sensor import ESTIMATE
+from pipelines.retraining.change import RETRAINING, NoChampion, due
+from pipelines.retraining.launch import ESTIMATE, MONTHLY_CHECK, launch, unfinished
 
 PROBES, NIGHTLY = "probes", "nightly_evaluation"
 
@@ -44,8 +43,6 @@ def _slice(setup: Setup) -> Estimate:
 CLOCKS = (
     _Clock("nightly_evaluation", NIGHTLY, "0 3 * * *", "The champion on the next part of its questions", _slice),
     _Clock("nightly_probes", PROBES, "0 4 * * *", "Ask every worker a few questions again: has it changed?", _probing),
-    _Clock("monthly_retraining", "lifecycle", "0 2 1 * *", "The whole lifecycle; what has not changed is cached",
-           estimate.life),
 )  # fmt: skip
 """Times are UTC."""
 
@@ -59,10 +56,39 @@ def clock_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
-    """All of `CLOCKS`, for the champion's recipe; where there is no champion yet, for the recipe of the resource. A
-    team's life is one on all of its machines."""
-    elsewhere = {"lifecycle": "lifecycle_team"} if os.environ.get(TEAM) else {}
-    return [_schedule(clock._replace(job=elsewhere.get(clock.job, clock.job))) for clock in CLOCKS]
+    """All of `CLOCKS`, for the champion's recipe (where there is no champion yet, for the resource's), and
+    `monthly_check`."""
+    return [*map(_schedule, CLOCKS), monthly_check()]
+
+
+def monthly_check() -> dg.ScheduleDefinition:
+    """What the sensor `pool_changed` does at once, once a month, for changes that may wait."""
+
+    @dg.schedule(
+        name=MONTHLY_CHECK,
+        job_name=RETRAINING,
+        cron_schedule="0 2 1 * *",
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="Retrain only what the champion's pool requires since the last run: edits, models that drifted. "
+        "When nothing changed, no run starts; above retraining.budget_usd an alert asks a person",
+    )
+    def schedule(context: dg.ScheduleEvaluationContext, podium: Podium) -> dg.RunRequest | dg.SkipReason:
+        instance, workspace = context.instance, podium.workspace()
+        if why := unfinished(instance):
+            return dg.SkipReason(f"{why}: the next check is in a month, `podium retrain` is one now")
+        try:
+            found = due(podium, workspace, instance)
+        except NoChampion as error:
+            return dg.SkipReason(str(error))
+        if found.plan.is_empty:
+            return dg.SkipReason(f"nothing changed in the pool {found.snapshot.pool.name}: the champion stays")
+        made = launch(workspace, instance, found, "schedule")
+        for note in made.notes:
+            instance.report_runless_asset_event(note)
+        return made.request or dg.SkipReason(made.why)
+
+    return schedule
 
 
 def _schedule(clock: _Clock) -> dg.ScheduleDefinition:

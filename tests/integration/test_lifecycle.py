@@ -36,7 +36,6 @@ from ops.planning.plan import make_plan
 from ops.planning.prices import Span
 from ops.release import registry
 from ops.release.champion import champion_of
-from ops.retraining import estimate
 from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
 from ops.training.run.plan import RESULT, RunResult
@@ -302,10 +301,8 @@ def test_the_plan_is_within_a_quarter_of_the_ledger(life: Life) -> None:
 
 
 def test_what_is_finished_costs_nothing_more(life: Life) -> None:
-    """At ten times the prices by now: neither the plan nor the monthly schedule counts what is stored."""
+    """At ten times the prices by now: the plan does not count what is stored."""
     assert planned(life.workspace).usd == Span.of(0.0)
-    monthly = estimate.life(Setup.read(life.workspace, "mini"))
-    assert monthly.usd == Span.of(0.0)
 
 
 def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:

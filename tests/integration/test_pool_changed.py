@@ -9,35 +9,57 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.execution.backfill import BulkActionStatus
+from dagster._core.remote_origin import (
+    InProcessCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    SensorInstigatorData,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from rich.console import Console
 
+from assets.base_policy import base_of
 from assets.resources import SNAPSHOT, Podium
+from ops.alerts.record import kept
 from ops.benchmarks.raw import evaluation_questions
-from ops.config import Snapshot
+from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
+from ops.evaluation.comparison import Comparison
+from ops.evaluation.report import Leaderboard
 from ops.evaluation.scores import save_rows
-from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.planning.prices import Span
+from ops.release import aliases
+from ops.release.judgement import judge
 from ops.release.promotion import GateDecision
 from ops.retraining.decision import Decision
 from ops.retraining.estimate import Estimate
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
+from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
-from pipelines.retraining.by_hand import tell
+from pipelines.retraining.by_hand import print_decision, tell
 from pipelines.retraining.change import CHANGE, DEALING, RETRAINING, due
-from pipelines.retraining.schedules import CLOCKS
-from pipelines.retraining.sensor import ESTIMATE, estimated, pool_changed
+from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
+from pipelines.retraining.schedules import CLOCKS, monthly_check
+from pipelines.retraining.sensor import alert_on_pool, pool_changed
 from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
-from tests.releases import shared_store
+from tests.releases import POLICY, scored, shared_store, version
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -71,6 +93,7 @@ class Ticking:
         self.job = definitions(podium).resolve_job_def(RETRAINING)
         self.sensor = pool_changed(self.job, self.clock)
         self.cursor: str | None = None
+        self.watched: str | None = None
         self.file = workspace.config / "pools" / "quickstart.yaml"
 
     def tick(self, after_s: float = 0.0) -> dg.SensorResult:
@@ -100,6 +123,26 @@ class Ticking:
     def settled(self) -> dg.RunRequest:
         assert "settling" in self.said()
         return self.asked(SETTLE_S)
+
+    def alerts(self, kind: str) -> list[str]:
+        """The commands of the alerts of that kind, oldest first."""
+        return [entry.notice.command for entry in reversed(kept(self.workspace, 99)) if entry.notice.kind == kind]
+
+    def watch(self, after_s: float = 0.0) -> None:
+        """A tick of the sensor that sends alerts."""
+        self.clock.now += after_s
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.watched, resources={"podium": self.podium}
+        )  # fmt: skip
+        result = alert_on_pool(self.clock)(context)
+        assert isinstance(result, dg.SensorResult) and not result.run_requests
+        self.watched = result.cursor
+
+    def monthly(self) -> dg.RunRequest | str:
+        """What the monthly check asks for, or why it asks for nothing."""
+        context = dg.build_schedule_context(instance=self.instance, resources={"podium": self.podium})
+        made = monthly_check()(context)
+        return made if isinstance(made, dg.RunRequest) else str(made.skip_message)
 
     def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
         pool = yaml.safe_load(self.file.read_text(encoding="utf-8"))
@@ -157,7 +200,8 @@ def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture
 def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
-    """With a champion of recipe `small`, while the resource is of another one."""
+    """With a champion of recipe `small`, while the resource is of another one, and no alerts."""
+    (workspace.outcome / "alerts.jsonl").unlink(missing_ok=True)
     crown(workspace, Podium(root=str(workspace.root), recipe="small"))
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         yield Ticking(workspace, instance, Podium(root=str(workspace.root), recipe="other"))
@@ -205,7 +249,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
         (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
         (
             lambda pool: pool["workers"].append(NOVICE),
-            "new: novice (precache, evaluate, not offered: the champion has no worker descriptions)", "precaching",
+            "new: novice (precache, evaluate; not offered: the champion has no worker descriptions)", "precaching",
         ),
     ],
     ids=["price", "remove", "model", "add"],
@@ -302,7 +346,7 @@ def test_a_file_that_is_being_edited_is_told_and_waited_for(ticking: Ticking) ->
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
-def test_above_the_budget_it_waits_for_a_person_and_says_so_once_on_the_assets_page(ticking: Ticking) -> None:
+def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observation(ticking: Ticking) -> None:
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 0.0\n", encoding="utf-8")
     ticking.change(another_model)
     assert "settling" in ticking.said()
@@ -315,6 +359,7 @@ def test_above_the_budget_it_waits_for_a_person_and_says_so_once_on_the_assets_p
     assert "precaching" in str(note.metadata["estimate"].value)
     again = ticking.tick(SETTLE_S)
     assert not again.asset_events and "waits for a person" in str(again.skip_reason.skip_message)
+    assert ticking.alerts("decision") == ["podium retrain"], "one alert, however often it ticks"
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 1000\n", encoding="utf-8")
     assert ticking.asked(SETTLE_S).tags["podium/plan"].startswith("changed: ")
 
@@ -368,6 +413,142 @@ def test_the_command_tells_the_plan_and_does_nothing(ticking: Ticking, capsys: p
     assert not ticking.workspace.ledger.exists() or "Traceback" not in told
 
 
+def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:
+    ticking.watch()
+    ticking.change(dearer)
+    ticking.watch(300)
+    assert ticking.alerts("decision") == [], "it has not settled"
+    for _ in range(3):
+        ticking.watch(300)
+    assert ticking.alerts("decision") == ["podium retrain --plan"]
+    ticking.change(dearer)
+    ticking.watch(300)
+    ticking.watch(300)
+    assert ticking.alerts("decision") == ["podium retrain --plan"] * 2, "another change is another alert"
+
+
+def test_a_change_that_the_sensor_handles_is_no_alert(ticking: Ticking) -> None:
+    code = definitions(ticking.podium)
+    repository = code.get_repository_def()
+    ticking.instance.add_instigator_state(
+        InstigatorState(
+            RemoteInstigatorOrigin(
+                RemoteRepositoryOrigin(
+                    InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file=__file__)), repository.name
+                ),
+                POOL_CHANGED,
+            ),
+            InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData(),
+        )
+    )  # fmt: skip
+    ticking.change(dearer)
+    for _ in range(3):
+        ticking.watch(300)
+    assert ticking.alerts("decision") == []
+
+
+def test_a_worker_that_retires_is_one_alert_a_date(ticking: Ticking) -> None:
+    today = datetime.fromtimestamp(ticking.clock.now, UTC).date()
+
+    def retire(days: int) -> Callable[[dict[str, Any]], object]:
+        return lambda pool: pool["workers"][0].update(retired=today + timedelta(days=days))
+
+    ticking.change(retire(days=90))
+    ticking.watch()
+    assert ticking.alerts("decision") == [], "too early"
+    ticking.change(retire(days=30))
+    for _ in range(3):
+        ticking.watch(300)
+    assert ticking.alerts("decision") == ["podium retrain --plan"]
+    [entry] = kept(ticking.workspace, 9)
+    assert "algebraist" in entry.notice.title and "config/pools/quickstart.yaml" in entry.notice.text
+
+
+def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> None:
+    assert "nothing changed" in str(ticking.monthly())
+    ticking.change(dearer)
+    request = ticking.monthly()
+    assert isinstance(request, dg.RunRequest)
+    assert request.tags["podium/plan"] == "another price: algebraist (costs)"
+    assert request.tags["podium/recipe"].startswith("small,") and "nothing to pay" in request.tags[ESTIMATE]
+    run = launch(ticking.instance, ticking.job, request)
+    assert "is not finished" in str(ticking.monthly())
+    succeed(ticking.instance, run)
+    assert "nothing changed" in str(ticking.monthly())
+    (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 0.0\n", encoding="utf-8")
+    ticking.change(another_model)
+    for _ in range(2):
+        assert "waits for a person" in str(ticking.monthly())
+    assert ticking.alerts("decision") == ["podium retrain"]
+
+
+@pytest.mark.parametrize(("right", "promoted"), [(1, False), (9, True)])
+def test_what_was_fine_tuned_is_judged_against_its_champion_on_the_pool_as_it_is(
+    ticking: Ticking, right: int, promoted: bool
+) -> None:
+    ticking.change(without_the_last)
+    found = due(ticking.podium, ticking.workspace, ticking.instance)
+    change, setup = found.snapshot.change, found.podium.load()
+    assert change is not None
+    policy = ticking.workspace.runs / change.policy / "policy"
+    lenient = {"min_gain_over_best_worker": -1.0, "min_paired_share": 0.2, "max_loss_against_champion": 0.5}
+    try:
+        for name, questions in evaluation_questions(ticking.workspace, setup.recipe).items():
+            file = score_file(ticking.workspace, CONDUCTOR, policy, name)
+            save_rows(scored(9, (name,)), file, origin=scores_origin(setup.asked_on(name), policy, questions))
+        tuned = version(ticking.workspace, right, pool_answers_key=setup.pool.answers_key, evaluation="origin-1")
+        tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), origin="origin-1")
+        judged = judge(setup, tuned, tested, PromotionGate(**lenient))
+        assert judged.dossier is not None and judged.dossier.opponents[0].note == "Scored again with this pool."
+        assert judged.decision.against == change.version
+        assert ("difference to the champion" not in [check.name for check in judged.decision.failed]) == promoted
+        assert aliases.promote(ticking.workspace, tuned.version, judged.decision) == promoted
+    finally:
+        shutil.rmtree(ticking.workspace.scores)
+
+
+@pytest.mark.parametrize("train_anew", [False, True])
+def test_the_command_ends_with_the_decision_and_what_to_type_next(
+    ticking: Ticking, capsys: pytest.CaptureFixture[str], train_anew: bool
+) -> None:
+    asked = due(ticking.podium, ticking.workspace, ticking.instance).snapshot
+    made = Decision(False, "the champion holds", GateDecision(True, ()), train_anew=train_anew)
+    kept_as = asked.model_copy(update={"conductor": "champion"}).key
+    write_text(ticking.workspace.outcome / "retraining" / f"{kept_as}.json", json.dumps(made.as_dict()))
+    print_decision(Console(width=120), ticking.workspace, asked)
+    said = capsys.readouterr().out.split("\n")
+    assert said[1] == "Decision    not trained: the champion holds"
+    assert said[2].startswith("Champion    version ") and said[2].endswith(", as before")
+    following = f"Next        `podium run small --seed {asked.recipe.seed}` trains from the start"
+    assert said[3:] == ([following, ""] if train_anew else [""])
+
+
+def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) -> None:
+    """Its scores are of the same answers; a pool that answers otherwise has none."""
+    found = due(ticking.podium, ticking.workspace, ticking.instance)
+    change, setup = found.snapshot.change, found.podium.load()
+    assert change is not None
+    run, base = ticking.workspace.runs / change.policy, ticking.workspace.policies / "small-base"
+    plan = RunPlan(
+        root=setup.workspace.root, recipe=setup.recipe, pool=setup.pool, offered=setup.pool.names, base_policy=base,
+        problems=run, few_shots=run,
+    )  # fmt: skip
+    run.mkdir(parents=True)
+    (run / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    try:
+        for name, questions in evaluation_questions(ticking.workspace, setup.recipe).items():
+            file = score_file(ticking.workspace, COLD_START, base, name)
+            save_rows([], file, origin=scores_origin(setup.asked_on(name), base, questions))
+        for edit, shown in ((dearer, base), (without_the_last, None)):
+            ticking.change(edit)
+            found = due(ticking.podium, ticking.workspace, ticking.instance)
+            champions = found.snapshot.model_copy(update={"conductor": "champion"})
+            assert base_of(found.podium.of(champions)) == shown
+    finally:
+        shutil.rmtree(ticking.workspace.scores)
+        shutil.rmtree(run)
+
+
 @pytest.mark.parametrize("clock", CLOCKS, ids=lambda clock: clock.name)
 def test_schedules_start_the_champions_recipe_and_say_what_it_costs(ticking: Ticking, clock: Any) -> None:
     code = definitions(ticking.podium)
@@ -382,5 +563,5 @@ def test_schedules_start_the_champions_recipe_and_say_what_it_costs(ticking: Tic
 
 
 def test_an_estimate_of_nothing_says_so() -> None:
-    assert str(Estimate()) == "nothing to pay: nobody is asked"
+    assert str(Estimate()) == "nothing to pay: no worker is asked"
     assert CHANGE.startswith("podium/")

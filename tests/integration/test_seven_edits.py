@@ -22,6 +22,7 @@ import pytest
 import yaml
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
+from ops.alerts.record import kept
 from ops.core.workspace import Workspace
 from ops.curation.card import markdown_table
 from ops.release import registry
@@ -50,6 +51,7 @@ RECIPE: dict[str, Any] = {
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
     },
     "fine_tune": {"steps": 1},
+    "guards": {"max_invalid_first_step": 1},  # so short a cold start teaches too little for the guard
     "evaluation": {"batch": 32},
 }  # fmt: skip
 ANYTHING = {
@@ -288,4 +290,11 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     assert meanwhile.runs == 2
     first, second = meanwhile.plan.split("; another price")
     assert first.startswith("removed: ") and second
+    alerts = [entry.notice for entry in kept(watched.workspace, 99)]
+    assert all(notice.command for notice in alerts), alerts
+    occasions = [notice.occasion for notice in alerts if notice.occasion]
+    assert len(occasions) == len(set(occasions)), "an alert of one occasion came twice"
+    assert any(notice.title.endswith("fine-tuning follows") for notice in alerts)
+    assert f"podium promote {challenger.version} --by NAME --reason WHY" in [notice.command for notice in alerts]
     print(f"\n{watched.log.table()}")
+    print("\n".join(f"{notice.heading}: {notice.command}" for notice in reversed(alerts)))

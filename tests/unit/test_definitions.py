@@ -153,7 +153,7 @@ def test_the_lifecycle_holds_every_asset_but_experiments_once_and_after_its_pare
         assert all(place[parent] < place[name] for parent in parents - set(EXPERIMENTS)), name
 
 
-JOB_OF = {"nightly_evaluation": "nightly_evaluation", "nightly_probes": "probes", "monthly_retraining": "lifecycle"}
+JOB_OF = {"nightly_evaluation": "nightly_evaluation", "nightly_probes": "probes", "monthly_check": "retraining"}
 """Schedule → the job that it starts."""
 
 

@@ -169,13 +169,6 @@ def test_a_life_in_one_process_and_a_teams_refuse_each_other(project: Workspace)
         assert not project.data.joinpath("raw").exists(), "nothing was done"
 
 
-def test_the_month_of_a_team_is_a_teams_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(placement.TEAM, "1")
-    repository = definitions().get_repository_def()
-    jobs = {schedule.name: schedule.job_name for schedule in repository.schedule_defs}
-    assert jobs["monthly_retraining"] == "lifecycle_team" and jobs["nightly_probes"] == "probes"
-
-
 # ── where work is done ───────────────────────────────────────────────────────
 
 

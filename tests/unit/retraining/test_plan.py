@@ -76,4 +76,4 @@ def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker(
     new = pool(A, B, Worker(name="c", model="local/c"))
     needed = plan(difference(pool(A, B), new), described=False)
     assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, "never")
-    assert str(needed) == "new: c (precache, evaluate, not offered: the champion has no worker descriptions)"
+    assert str(needed) == "new: c (precache, evaluate; not offered: the champion has no worker descriptions)"

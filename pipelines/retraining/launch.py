@@ -1,0 +1,104 @@
+"""From a change to the run that executes its plan, or to the reason why none is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from ops.alerts import notify
+from ops.alerts.catalogue import PLAN_WAITS
+from ops.alerts.record import told
+from ops.core.workspace import Workspace
+from ops.precaching.opening import open_client
+from ops.retraining.estimate import Estimate, estimate
+from ops.spending.money import usd
+from pipelines.lives import team_life, unfinished_runs
+from pipelines.retraining.change import CHANGE, DEALING, Due
+
+POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
+"""The sensor and the schedule that execute a change's plan."""
+APPROVE = "`podium retrain`, or the job `retraining` from its launchpad, starts it"
+ESTIMATE = "podium/estimate"
+"""Run tag: what the run is expected to cost."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A run to request, or why there is none, with what the assets' pages then show."""
+
+    request: dg.RunRequest | None = None
+    why: str = ""
+    notes: Sequence[dg.AssetObservation] = ()
+
+
+def unfinished(instance: dg.DagsterInstance) -> str:
+    """The run, or the team's life, that deals with the pool now; empty: there is none."""
+    if runs := unfinished_runs(instance, DEALING):
+        return f"{runs[0].job_name} run {runs[0].run_id[:8]} is not finished"
+    life = team_life(instance)
+    return f"the team's life {life.backfill_id} is not finished" if life is not None else ""
+
+
+def failed_run(instance: dg.DagsterInstance, found: Due) -> str:
+    """The id of the run that was about this change and did not end well; empty: there was none."""
+    runs = instance.get_runs(dg.RunsFilter(tags={CHANGE: found.key}), limit=1)
+    return runs[0].run_id if runs else ""
+
+
+def automation_is_on(instance: dg.DagsterInstance) -> bool:
+    """Whether sensor or schedule handle changes of the pool."""
+    return any(
+        state.status.value == "RUNNING"
+        for state in instance.all_instigator_state()
+        if state.name in (POOL_CHANGED, MONTHLY_CHECK)
+    )
+
+
+def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause: str) -> Launch:
+    """The run of a change's plan, within `retraining.budget_usd` and unless one failed. A plan above the budget waits
+    for a person: an alert and an observation of `worker_pool`, once. Raises `DataError`, `ConfigError`."""
+    if failed := failed_run(instance, found):
+        return Launch(why=f"{found.plan}: run {failed[:8]} did not end well. Retry it; or {APPROVE} again")
+    priced, budget = estimated(found), found.snapshot.retraining.budget_usd
+    if priced.usd.expected <= budget:
+        request = dg.RunRequest(
+            run_key=found.key,
+            run_config=found.podium.run_config(),
+            tags=change_tags(found, priced) | {"podium/cause": cause},
+        )
+        return Launch(request)
+    why = f"waits for a person: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVE}"
+    occasion = f"plan waits {found.key}"
+    if told(workspace, occasion):
+        return Launch(why=why)
+    parts = "\n".join(f"* {part.name}: {part.what}, {usd(part.usd.expected)}" for part in priced.parts)
+    title = f"retraining for about {usd(priced.usd.expected)} waits for a person"
+    text = f"{found.plan}\n{priced}\nretraining.budget_usd is {budget:g}"
+    notify(workspace, PLAN_WAITS.notice(title, text, occasion=occasion))
+    facts = {
+        "waits_for_a_person": why, "plan": str(found.plan), "estimate": dg.MetadataValue.md(parts), "approve": APPROVE,
+    }  # fmt: skip
+    return Launch(why=why, notes=[dg.AssetObservation(dg.AssetKey("worker_pool"), metadata=facts)])
+
+
+def change_tags(found: Due, priced: Estimate) -> dict[str, str]:
+    """Run tags: the snapshot, the change, its plan and what that will cost."""
+    return {
+        **found.podium.launch_tags(),
+        CHANGE: found.key,
+        "podium/plan": str(found.plan),
+        ESTIMATE: str(priced),
+    }
+
+
+def estimated(found: Due) -> Estimate:
+    """What its plan costs, at the checkout's cache: no call is made. Raises `DataError`, `ConfigError`."""
+    setup = found.podium.load()
+    client = open_client(setup, "precache")
+    try:
+        return estimate(setup, found.plan, client, found.snapshot)
+    finally:
+        client.cache.close()
+        client.ledger.close()

@@ -264,5 +264,5 @@ def _span(span: Span) -> str:
 
 
 if __name__ == "__main__":
-    for written in write(resources()):
-        click.echo(written.relative_to(resources()))
+    for written in write(root := Workspace.find().root):
+        click.echo(written.relative_to(root))

@@ -37,7 +37,7 @@ def show(pool: str | None) -> None:
     from ops.config.secret import key_problem
     from ops.workers.pool import pool_rows
     from ops.workers.unsent import unsent
-    from pipelines.commands.shown import console, table
+    from pipelines.commands.shown import console, fits, table
 
     config = workspace_or_defaults().config
     if pool is None:
@@ -48,7 +48,14 @@ def show(pool: str | None) -> None:
     console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
     console().print(chosen.description, markup=False)
     console().print()
-    console().print(table(*pool_rows(chosen)))
+    head, rows = pool_rows(chosen)
+    whole, on = table(head, rows), console()
+    names = {"worker", "model", "tags"}
+    columns = [place for place, name in enumerate(head) if name in names]
+    others = [0, *(place for place in range(len(head)) if place not in columns)]
+    for part in [range(len(head))] if fits(whole, on) else [columns, others]:
+        on.print(table([head[place] for place in part], [[row[place] for place in part] for row in rows]))
+        on.print()
     for name, variable in chosen.missing_keys().items():
         click.echo(f"{name}: {variable} {key_problem(variable)}")
     for worker in chosen.workers:

@@ -21,17 +21,24 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = "",
-          caption: str = "") -> Table:  # fmt: skip
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = ""
+) -> Table:
     """A table whose first column is never cut and whose others wrap; `numbers`: heads of columns that are aligned
     right."""
     from rich.table import Table
 
     right = set(numbers)
-    made = Table(box=None, padding=(0, 2, 0, 0), title=title or None, caption=caption or None, title_justify="left",
-                 caption_justify="left", show_edge=False)  # fmt: skip
+    made = Table(box=None, padding=(0, 2, 0, 0), title=title or None, title_justify="left", show_edge=False)
     for place, name in enumerate(head):
         made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=place == 0)
     for row in rows:
         made.add_row(*map(str, row))
     return made
+
+
+def fits(made: Table, on: Console) -> bool:
+    """Whether no cell of the table has to wrap."""
+    from rich.measure import Measurement
+
+    return Measurement.get(on, on.options.update(max_width=10_000), made).maximum <= on.width

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from ops.core.errors import ConfigError
 from ops.core.installation import make
+from ops.grading.system_calls import filter_descriptors
 
 Wall = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
@@ -159,15 +160,16 @@ def readable(chosen: Libraries) -> tuple[str, ...]:
     return (*_SYSTEM, sys.base_prefix, *chosen.folders, *commands)
 
 
-def bubblewrap(chosen: Libraries) -> list[str]:
+def bubblewrap(chosen: Libraries, filters: Iterable[int] = ()) -> list[str]:
     """The command's beginning: what is readable read-only, `INSIDE` writable, no network, no other processes.
 
-    Where Podium runs as root and the machine allows it, each program runs as a user of its own.
+    Where Podium runs as root and the machine allows it, each program runs as a user of its own. `filters` are the
+    descriptors of `system_calls.filter_descriptors`.
     """
-    return _command(chosen, secrets.choice(_USERS) if _is_root() and not _root_kept(chosen) else None)
+    return _command(chosen, secrets.choice(_USERS) if _is_root() and not _root_kept(chosen) else None, filters)
 
 
-def _command(chosen: Libraries, user: int | None) -> list[str]:
+def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> list[str]:
     places = readable(chosen)
     binds = [part for place in places for part in ("--ro-bind-try", place, place)]
     # A project below /usr stays hidden, but for its libraries.
@@ -184,9 +186,9 @@ def _command(chosen: Libraries, user: int | None) -> list[str]:
         *own, "/tmp", "--perms", "0777", "--dir", INSIDE,
         *_open_parents(places), *binds[:system], *hidden, *binds[system:],
         # As root bubblewrap itself leaves /proc/sys writable, which decides what the machine's kernel executes.
-        "--proc", "/proc", "--ro-bind-try", "/proc/sys", "/proc/sys",
+        "--proc", "/proc", "--remount-ro", "/proc",
         "--dev", "/dev", *own, "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE,
-        *change_user,
+        *(part for descriptor in filters for part in ("--seccomp", str(descriptor))), *change_user,
     ]  # fmt: skip
 
 
@@ -194,22 +196,13 @@ def _namespaces(user: int | None) -> list[str]:
     """All of them; root takes another user's id only outside of a user namespace."""
     if user is not None:
         return [f"--unshare-{name}" for name in ("pid", "ipc", "net", "uts", "cgroup-try")]
-    if not _supports("--disable-userns"):
-        return ["--unshare-all"]
-    # Without a namespace of users inside its own, a program reaches less of the kernel.
-    return ["--unshare-all", "--unshare-user", "--disable-userns"]
+    return ["--unshare-all"]
 
 
 def _open_parents(places: Iterable[str]) -> list[str]:
     """Make the folders above `places` as any user can pass them; bubblewrap copies the modes of the originals."""
     parents = {str(parent): None for place in places for parent in reversed(Path(place).parents[:-1])}
     return [part for parent in parents for part in ("--dir", parent)]
-
-
-@lru_cache(maxsize=8)
-def _supports(option: str) -> bool:
-    said = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, timeout=10, check=False)
-    return option in said.stdout + said.stderr
 
 
 def _is_root() -> bool:
@@ -235,11 +228,13 @@ def _root_kept(chosen: Libraries) -> str:
 def _tried(chosen: Libraries, user: int | None) -> str:
     """Why a first program fails that reads its libraries and writes in its folder, "" where it does not."""
     program = f"import os; [os.listdir(place) for place in {chosen.folders!r}]; os.mkdir('written')"
-    command = [*_command(chosen, user), os.path.realpath(sys.executable), "-I", "-S", "-c", program]
     try:
-        ended = subprocess.run(
-            command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
-        )
+        with filter_descriptors() as filters:
+            ended = subprocess.run(
+                [*_command(chosen, user, filters), os.path.realpath(sys.executable), "-I", "-S", "-c", program],
+                env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False,
+                pass_fds=filters,
+            )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "`bwrap` did not end within 10 s"
     return "" if ended.returncode == 0 else (ended.stderr.strip().splitlines() or ["`bwrap` fails"])[-1]

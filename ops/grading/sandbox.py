@@ -22,6 +22,7 @@ from typing import Any, Literal
 from ops.grading.controls import classes_of_tests
 from ops.grading.folders import sandbox_folder
 from ops.grading.isolation import INSIDE, Libraries, Wall, accepted_wall, bubblewrap, own_libraries, readable
+from ops.grading.system_calls import filter_descriptors, namespace_filter
 
 Kind = Literal["stdin", "call", "unittest"]
 _BOOT = """
@@ -102,18 +103,20 @@ def run(
         "report_bytes": limits.report_bytes // 4, "processes": limits.processes, "may_exec": limits.processes > 0,
         "user_processes": _tasks_of_user(int(time.monotonic() / 20)) + 256,
         "path": list(given.folders), "shown": list(readable(given)), "walled": wall == "bubblewrap",
+        "filter": b"" if wall == "bubblewrap" else namespace_filter(),
     }  # fmt: skip
     try:
         message = marshal.dumps((_harness(kind), job))
     except ValueError:  # lone surrogates and the like
         return Run(None, "the program is not valid text", 0.0)
     started, wall_s = time.monotonic(), limits.wall_s + (5 if source else 0)
-    with _folder(wall) as folder, tempfile.TemporaryFile() as stdin:
+    filtered = filter_descriptors() if wall == "bubblewrap" else nullcontext(())
+    with _folder(wall) as folder, tempfile.TemporaryFile() as stdin, filtered as filters:
         stdin.write(len(message).to_bytes(8, "little") + message)
         stdin.seek(0)
-        command, environment = _command(wall, given), _environment(folder, given)
+        command, environment = _command(wall, given, filters), _environment(folder, given)
         cwd = "/" if wall == "bubblewrap" else folder
-        report, why, overran = _supervise(command, environment, cwd, stdin.fileno(), limits, wall_s)
+        report, why, overran = _supervise(command, environment, cwd, (stdin.fileno(), *filters), limits, wall_s)
         if wall == "resource_limits":
             _kill_left_behind(folder)
     return _read(report, nonce, why, time.monotonic() - started, overran)
@@ -124,14 +127,23 @@ def _folder(wall: Wall) -> AbstractContextManager[str]:
 
 
 def _supervise(
-    command: list[str], environment: dict[str, str], folder: str, stdin: int, limits: ProgramLimits, wall_s: float
+    command: list[str],
+    environment: dict[str, str],
+    folder: str,
+    descriptors: tuple[int, ...],
+    limits: ProgramLimits,
+    wall_s: float,
 ) -> tuple[bytes, str, bool]:
-    """Start, read the report up to its bound or the deadline, kill the whole process group."""
+    """Start, read the report up to its bound or the deadline, kill the whole process group.
+
+    The first of `descriptors` is the program's stdin, the others stay open in it.
+    """
     process = subprocess.Popen(
         command,
         cwd=folder,
         env=environment,
-        stdin=stdin,
+        stdin=descriptors[0],
+        pass_fds=descriptors[1:],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -266,11 +278,11 @@ def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
     }
 
 
-def _command(wall: Wall, chosen: Libraries) -> list[str]:
+def _command(wall: Wall, chosen: Libraries, filters: tuple[int, ...]) -> list[str]:
     # -I but for -E, whose purpose the environment above serves. `-S` skips site and its .pth files, which cost
     # more than the interpreter.
     python = [_python(), "-s", "-P", "-S", "-c", _BOOT]
-    return [*bubblewrap(chosen), *python] if wall == "bubblewrap" else python
+    return [*bubblewrap(chosen, filters), *python] if wall == "bubblewrap" else python
 
 
 @lru_cache(maxsize=2)

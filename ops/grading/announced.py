@@ -46,7 +46,7 @@ _TAG = re.compile(
 _BOX = re.compile(r"\\(?:f|frame)?box(?:ed)?[ \t]*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}\}){0,500}\}){0,500})\}")
 _ASIDE = re.compile(
     r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|"
-    r"people|"
+    r"people|(?:common|typical|frequent|usual|easy) (?:mistake|error)|"
     r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|"
     r"format)\b",
     re.IGNORECASE,

@@ -23,6 +23,8 @@ _TAILS = (
     re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
     re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
 )
+_STOP = _TAILS[1]
+_CONDITION = re.compile(r"\b(?:if|unless|otherwise|would|could|might|suppos\w+)\b", re.IGNORECASE)
 _LINKED = re.compile(
     r"\b(?:is|was|are|were|be|equals?|called|named|becomes?|known as)[\s:]+"
     r"(?:(?:therefore|thus|hence|then|simply|clearly)\s+)?(?=\S)",
@@ -33,7 +35,8 @@ _LINKED = re.compile(
 def reductions(answer: str) -> Iterator[str]:
     """Shorter readings of an answer that is a sentence: without its reason, an aside, or what leads up to it.
 
-    None where the sentence denies, hedges or takes itself back.
+    None where the sentence denies, hedges or takes itself back. Of several sentences only the first one that states
+    something is read, and none that states another case.
     """
     if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
         return
@@ -42,5 +45,9 @@ def reductions(answer: str) -> Iterator[str]:
     for sentence in (answer, *short):
         if DENIED.search(sentence):
             continue
-        for match in list(_LINKED.finditer(sentence))[:4]:
+        links = list(_LINKED.finditer(sentence))[:4]
+        for match in links:
+            before = sentence[: match.start()]
+            if _STOP.search(before, links[0].end()) or _CONDITION.search(_STOP.split(before)[-1]):
+                break
             yield sentence[match.end() :]

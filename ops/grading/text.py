@@ -186,7 +186,7 @@ def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
     if label is not None and letter in "abcdefgh" and label[0] in "abcdefgh":
         return label[0] == letter and not _contradict(text, label[1])
     if label is not None and not label[1]:
-        return label[0] == letter
+        return label[0] == letter and letter in "abcdefgh0123456789"
     if not text:
         return False
     inner = _label(text)

@@ -154,6 +154,7 @@ def test_a_denial_or_a_list_of_quoted_choices_is_no_answer(response: str) -> Non
         "There is no river in a cat. Option B would be correct for the Thames.",
         "A common mistake is to say that the answer is B.",
         "No other city is meant; B would be right for England.",
+        "A common mistake is to choose B.",
     ],
 )
 def test_a_remark_does_not_replace_an_announced_letter(behind: str) -> None:

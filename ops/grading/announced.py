@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-TAIL = 60_000
-"""Characters of a response that are read: the answer stands at its end."""
+from ops.grading import extract
+
 MAX_STATEMENT = 1_000
 """Longer statements are cut, in characters."""
 MOST = 20
 """How many announcements of each kind are told."""
 
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", re.IGNORECASE)
@@ -43,7 +42,6 @@ _TOLD = re.compile(
 _TAG = re.compile(
     r"<((?:final[_ -]?|correct[_ -]?)?(?:answer|choice|option|letter))>(.{0,2000}?)(?:</\1>|\Z)", re.I | re.S
 )
-_BOX = re.compile(r"\\(?:f|frame)?box(?:ed)?[ \t]*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]{0,500}\}){0,500}\}){0,500})\}")
 _ASIDE = re.compile(
     r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|"
     r"people|(?:common|typical|frequent|usual|easy) (?:mistake|error)|"
@@ -79,9 +77,7 @@ class Statement(NamedTuple):
 
 def spoken(response: str) -> str:
     """The end of the response: what follows a thought where anything does, without marks of emphasis in HTML."""
-    text = response[-TAIL:]
-    said = _THOUGHT.split(text)[-1]
-    text = said if said.strip() else text
+    text = extract.after_thought(extract.tail(response))
     if "<" in text or "~~" in text:
         text = _STRUCK.sub(" ", _BREAK.sub("\n", _FORMATTING.sub("", text)))
     return text
@@ -95,12 +91,18 @@ def statements(text: str) -> list[Statement]:
     formal = [_line(text, match, True) for match in _matches(_FORM, text)]
     formal += [_line(text, match, True) for match in _matches(_HEADING, text)]
     formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
-    if "box" in text:
-        formal += [Statement(m.start(), m.end(), m[1].strip()[:MAX_STATEMENT], True) for m in _matches(_BOX, text)]
+    boxes = extract.boxes(text)[-MOST:]
+    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in boxes]
     spans = [(statement.start, statement.end) for statement in formal]
     sentences = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
     sentences = [statement for statement in sentences if not _within(statement.start, spans)]
     return sorted((s for s in (*formal, *sentences) if s.text), key=lambda statement: (statement.start, statement.end))
+
+
+def following(text: str) -> str:
+    """All that follows the last "Answer:" or "the answer is"; "" where there is neither."""
+    matches = _matches(_FORM, text) or _matches(_TOLD, text)
+    return text[matches[-1].end() :].strip() if matches else ""
 
 
 def clause(text: str, position: int, most: int = 160) -> str:

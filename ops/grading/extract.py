@@ -1,4 +1,4 @@
-r"""Finding the answer inside a response: the last `\boxed{…}`, "Answer:" line, formula."""
+r"""Parts of a response: what follows its thought, `\boxed{…}`, formulas, the last line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ TAIL = 60_000
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
-_NOUN = r"\b(?:answer|(?:option|choice)(?=[ \t*_]{0,6}(?::|is)))[ \t*_\"]{0,6}"
-_SAID = re.compile(_NOUN + r"[:=][ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
-_TOLD = re.compile(_NOUN + r"\bis\b:?[ \t*_]{0,6}(?=([^\n]*))", re.IGNORECASE)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 FORMULA = re.compile(
     r"(?<!\\)\$\$((?:\\.|[^$\\]){1,2000})\$\$|(?<!\\)\$((?:\\[^\n]|[^$\\\n]){1,2000})\$"
     r"|\\\(((?:\\\\|(?!\\[()])[^\n]){1,2000})\\\)|\\\[((?:\\\\|(?!\\[\[\]]).){1,2000})\\\]",
@@ -24,6 +22,12 @@ FORMULA = re.compile(
 def tail(response: str) -> str:
     """The last `TAIL` characters."""
     return response[-TAIL:]
+
+
+def after_thought(text: str) -> str:
+    """What follows a thought, all of the text where nothing does."""
+    said = _THOUGHT.split(text)[-1]
+    return said if said.strip() else text
 
 
 class Box(NamedTuple):
@@ -67,17 +71,6 @@ def boxed(response: str) -> str | None:
     for bare in _BOXED_BARE.finditer(text):  # noqa: B007 (the last match is wanted)
         pass
     return bare.group(1) if bare else None
-
-
-def answer_tail(response: str) -> str:
-    """All that follows the last "Answer:"; "" where there is none."""
-    text = tail(response)
-    matches = _announcements(text)
-    return text[matches[-1].end() :].strip() if matches else ""
-
-
-def _announcements(text: str) -> list[re.Match[str]]:
-    return list(_SAID.finditer(text)) or list(_TOLD.finditer(text))
 
 
 def last_line(response: str) -> str:

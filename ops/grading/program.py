@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeGuard
 
 from ops.core.problem import CodeTest
 from ops.core.syntax import parse
+from ops.grading.extract import after_thought
 
 _FENCE = re.compile(
     r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE
@@ -32,7 +33,6 @@ _TAG = re.compile(
 )
 _TAG_ENDS = ("</{}>", "[/{}]", "\\end{{{}}}")
 _INNER_TAG = re.compile(r"\s*</?(?:code|pre|python)\b[^>\n]{0,80}>\s*?", re.IGNORECASE)
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _CODE_LINE = re.compile(
     r"^(?:def |class |import |from \w|print\(|for .+:|while .+:|if .+:|try:|async def |with .+:|@\w|\w+ *=[^=])",
     re.MULTILINE,
@@ -84,7 +84,7 @@ def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
     then the program would do nothing. A block that is never closed runs to the end of the response. Where no block
     holds Python, strings in JSON count as blocks.
     """
-    spoken = _THOUGHT.split(response)[-1]
+    spoken = after_thought(response)
     blocks = _blocks(spoken) or _blocks(response)
     candidates = [block for block in blocks if block.is_python] or [
         block for block in blocks if not block.language and _CODE_LINE.search(block.body)

@@ -193,9 +193,8 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
 
 
 def _spoken(text: str) -> str:
-    """What follows a thought, where anything does; aligned equations as the last of them."""
-    _, mark, rest = text.rpartition("</think>")
-    text = rest if mark and rest.strip() else text
+    """What follows a thought, aligned equations as the last of them."""
+    text = extract.after_thought(text)
     return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
 
 

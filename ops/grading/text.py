@@ -86,7 +86,7 @@ def extracted(problem: Problem, response: str) -> str:
     A later sentence that corrects it replaces it. Where the gold answer has several lines, all that follows is meant.
     """
     text = announced.spoken(response)
-    if "\n" in problem.answer.strip() and (several := extract.answer_tail(text)):
+    if "\n" in problem.answer.strip() and (several := announced.following(text)):
         return several
     statements = announced.statements(text)
     formal = [statement for statement in statements if statement.formal]

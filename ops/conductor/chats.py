@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.conductor.policy import PolicyCard, chat_text, chat_tokens, check_lengths, context_tokens, end_of_turn, weights
+from ops.conductor.policy import PolicyCard, chat_fits, chat_text, check_lengths, context_tokens, end_of_turn, weights
 from ops.core.response import Message
 
 
@@ -45,10 +45,14 @@ class Chats:
         check_lengths([len(prompt) for prompt in tokens], completion, self.context)
         return tokens
 
+    @property
+    def prompt_limit(self) -> int | None:
+        """The most tokens of a chat that leaves room for a completion of the card's length; None: unknown."""
+        return None if self.context is None else self.context - self.card.max_completion_tokens
+
     def fits(self, chat: Sequence[Message]) -> bool:
-        """Whether a chat leaves room for a completion of the card's length."""
-        room = None if self.context is None else self.context - self.card.max_completion_tokens
-        return room is None or chat_tokens(self.tokenizer, chat) <= room
+        """Whether a chat keeps to `prompt_limit`."""
+        return chat_fits(self.tokenizer, chat, self.prompt_limit)
 
     def texts(self, completions: Sequence[Sequence[int]]) -> list[str]:
         """Completions as they are read: without the token that ended them."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -23,6 +26,8 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NOBODY, Team
 
 CARD = "podium.json"
+_SLICE, _CUT = 4096, 16
+"""Characters of a slice, and the most tokens that a cut adds."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
@@ -170,6 +175,26 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
     return len(tokenizer(chat_text(tokenizer, messages), add_special_tokens=False)["input_ids"])
 
 
+def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) -> bool:
+    """Whether a chat has at most `limit` tokens (None: any number).
+
+    A chat of a million characters costs no more than one at the limit: its text is tokenized in slices, until they
+    exceed the limit. The cut between two slices adds a few tokens, which are allowed for; only a chat that is near the
+    limit or below it is tokenized as a whole.
+    """
+    if limit is None:
+        return True
+    text = chat_text(tokenizer, messages)
+    if len(text.encode()) < limit:  # a token is at least one byte
+        return True
+    count = 0
+    for start in range(0, len(text), _SLICE):
+        count += len(tokenizer(text[start : start + _SLICE], add_special_tokens=False)["input_ids"]) - _CUT
+        if count > limit:
+            return False
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= limit
+
+
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """A chat in its template, up to the opening of the answer; control tokens in its contents are plain text."""
     shown = plain_messages(tokenizer, messages)
@@ -231,6 +256,7 @@ class Conductor:
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
         self._ends = end_of_turn(model.generation_config, tokenizer)
+        self._counting = Lock()
 
     @classmethod
     def load(cls, folder: Path, card: PolicyCard | None = None) -> Conductor:
@@ -295,10 +321,22 @@ class Conductor:
         texts = self._tokenizer.batch_decode(new, skip_special_tokens=True)
         return [Completion(*each) for each in zip(texts, ended, strict=True)]
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
-        """Whether the prompt leaves room for a completion of the card's length."""
+    @property
+    def prompt_limit(self) -> int | None:
+        """The most tokens of a prompt that leaves room for a completion of the card's length; None: unknown."""
         context = context_tokens(self._model.config)
-        return context is None or chat_tokens(self._tokenizer, prompt) <= context - self.card.max_completion_tokens
+        return None if context is None else context - self.card.max_completion_tokens
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """Whether the prompt keeps to `prompt_limit`; from any thread, also while another one writes."""
+        with self._counting:
+            return chat_fits(self._counter, prompt, self.prompt_limit)
+
+    @cached_property
+    def _counter(self) -> Any:
+        # A tokenizer of its own: padding changes the state of the one that writes, which another thread may not use
+        # meanwhile ("Already borrowed", tokenizers 0.23).
+        return copy.deepcopy(self._tokenizer)
 
     def close(self) -> None:
         """Its memory is free when nobody holds it."""

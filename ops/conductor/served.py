@@ -161,6 +161,11 @@ class ServedConductor:
             raise WriterAway(f"{self.url} gives no tokens back: it has to be a vLLM server of 0.11 or later")
         return list(tokens)
 
+    @property
+    def prompt_limit(self) -> int | None:
+        """As `Conductor.prompt_limit`."""
+        return self._chats.prompt_limit
+
     def fits(self, prompt: Sequence[Message]) -> bool:
         """As `Conductor.fits`."""
         return self._chats.fits(prompt)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ops.conductor.policy import Conductor, PolicyCard, chat_text, chat_tokens, context_tokens
+from ops.conductor.policy import Conductor, PolicyCard, chat_fits, chat_text, chat_tokens, context_tokens
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.errors import DataError
 from ops.training.cold_start.supervised import scratch_model
@@ -45,6 +46,44 @@ def test_a_prompt_that_leaves_no_room_is_refused(conductor: Conductor) -> None:
     room = CONTEXT - COMPLETION
     assert (caught.value.index, caught.value.tokens, caught.value.limit) == (1, room + 1, room)
     assert len(conductor.write([chat("7" * (longest + 1))], max_tokens=COMPLETION - 1)) == 1
+
+
+def test_whether_a_prompt_fits_is_exact_and_costs_no_more_than_the_limit(conductor: Conductor) -> None:
+    tokenizer, limit = conductor._tokenizer, conductor.prompt_limit
+    assert limit == CONTEXT - COMPLETION
+    for unit in ("7", "What is 1 + 1? ", "é", " ", "aa"):
+        for n in range(0, 120, 7):
+            text = unit * n
+            assert conductor.fits(chat(text)) == (chat_tokens(tokenizer, chat(text)) <= limit), (unit, n)
+
+    class Counting:
+        """The tokenizer, with the characters that it was given."""
+
+        characters = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+        def __call__(self, text: str, **named: Any) -> Any:
+            self.characters += len(text)
+            return tokenizer(text, **named)
+
+    counting = Counting()
+    assert not chat_fits(counting, chat("ab1 " * 240_000), limit) and counting.characters <= 10_000
+    assert chat_fits(counting, chat("7" * 10), None) and counting.characters <= 10_000
+
+
+def test_prompts_are_counted_while_others_are_written(conductor: Conductor) -> None:
+    def count(number: int) -> bool:
+        return all(conductor.fits(chat(f"What is {number} + {n}?")) for n in range(50))
+
+    def write(number: int) -> int:
+        return len(conductor.write([chat("7"), chat(f"What is 1 + {number}?")], max_tokens=1))
+
+    with ThreadPoolExecutor(3) as threads:
+        counted = threads.map(count, range(2))
+        written = [write(n) for n in range(20)]
+        assert all(counted) and written == [2] * 20
 
 
 def test_a_question_with_control_tokens_is_one_turn(conductor: Conductor) -> None:

@@ -1,42 +1,63 @@
-"""Writing for many questions at once: what arrives while the policy writes is its next batch."""
+"""Writing workflows in micro-batches: prompts that arrive while the policy writes form its next batch."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+from ops.core.errors import PodiumError
 from ops.core.response import Message
 from ops.workflow.prompt import PromptTooLongError
+
+PADDED_CHARACTERS = 65_536
+"""Prompts of one batch, each padded to the longest of them, may have this many characters in any case …"""
+MOST_CHARACTERS = 2_000_000
+"""… and never more than this many, unless the batch is one prompt."""
 
 
 class Writer(Protocol):
     """Anything that writes completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
 
+    @property
+    def prompt_limit(self) -> int | None:
+        """The most tokens of a prompt; None: unknown."""
+        ...
+
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = ..., seed: int = ...) -> list[str]:
         """One completion per prompt, in order."""
         ...
 
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """Whether the prompt keeps to `prompt_limit`; may be called from any thread."""
+        ...
 
-class _Draw(NamedTuple):
+    def close(self) -> None:
+        """Free what the writer holds."""
+        ...
+
+
+class _Sampling(NamedTuple):
     temperature: float
     seed: int
 
 
 class _Prompt(NamedTuple):
     messages: Sequence[Message]
-    draw: _Draw
+    characters: int
+    sampling: _Sampling
     completion: asyncio.Future[str]
 
 
 class BatchWriter:
-    """One writer for any number of tasks of one event loop.
+    """Shares one writer among the tasks of one event loop.
 
-    A question that finds the writer idle is written for at once; those that come meanwhile wait and go together, at
-    most `batch` of them and only with others that are drawn alike. `lanes`: batches in flight (a server takes more
-    than one). `on_batch` is told the size of each.
+    A prompt that finds the writer idle is written for at once. Prompts that arrive meanwhile wait and form the next
+    batch: at most `batch` of them, with the same sampling, and only as long as padding to the longest prompt does not
+    double the work. `lanes`: batches in flight (a server takes more than one). `on_batch` gets the size of each.
     """
 
     def __init__(
@@ -45,63 +66,81 @@ class BatchWriter:
         self._writer, self._batch, self._lanes, self._on_batch = writer, batch, lanes, on_batch
         self._waiting: deque[_Prompt] = deque()
         self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="batch-writer")
-        self._busy = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        self._progress = time.monotonic()
+        """When the writer last began after being idle, or ended a batch."""
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds for which the writer has been at work without ending a batch; 0 where it is idle."""
+        return time.monotonic() - self._progress if self._busy else 0.0
 
     async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> str:
-        """One completion. Raises `PromptTooLongError` and what the writer raises."""
+        """One completion. Raises what the writer raises for this prompt."""
         loop = asyncio.get_running_loop()
-        prompt = _Prompt(messages, _Draw(temperature, seed), loop.create_future())
+        characters = sum(len(message["content"]) for message in messages)
+        prompt = _Prompt(messages, characters, _Sampling(temperature, seed), loop.create_future())
         self._waiting.append(prompt)
         if self._busy < self._lanes:
+            if self._busy == 0:
+                self._progress = time.monotonic()
             self._busy += 1
-            task = loop.create_task(self._write_on())
-            self._tasks.add(task)  # the loop itself holds tasks weakly
+            task = loop.create_task(self._write_batches())
+            self._tasks.add(task)  # the event loop holds only weak references
             task.add_done_callback(self._tasks.discard)
         return await prompt.completion
 
     def close(self) -> None:
-        """Let the threads end; a batch in flight is written to its end."""
+        """End the threads; a batch in flight is completed."""
         self._threads.shutdown(wait=False)
 
-    async def _write_on(self) -> None:
+    async def _write_batches(self) -> None:
         try:
-            while batch := self._next():
-                await self._write_for(batch)
+            while batch := self._next_batch():
+                if self._on_batch is not None:
+                    self._on_batch(len(batch))
+                results = await asyncio.get_running_loop().run_in_executor(self._threads, self._results, batch)
+                self._progress = time.monotonic()
+                for prompt, result in zip(batch, results, strict=True):
+                    if prompt.completion.done():  # its request was cancelled
+                        continue
+                    if isinstance(result, Exception):
+                        prompt.completion.set_exception(result)
+                    else:
+                        prompt.completion.set_result(result)
         finally:
-            self._busy -= 1  # in the same breath as nobody was found waiting: whoever comes next starts another
+            self._busy -= 1  # without an await since the queue was empty: the next prompt starts another task
 
-    async def _write_for(self, batch: Sequence[_Prompt]) -> None:
-        if self._on_batch is not None:
-            self._on_batch(len(batch))
-        written = await asyncio.get_running_loop().run_in_executor(self._threads, self._written, batch)
-        for prompt, text in zip(batch, written, strict=True):
-            if prompt.completion.done():  # its asker has left
+    def _next_batch(self) -> list[_Prompt]:
+        """Take the next batch from the queue, and drop prompts whose requests were cancelled."""
+        batch: list[_Prompt] = []
+        rest: deque[_Prompt] = deque()
+        longest = total = 0
+        for prompt in self._waiting:
+            if prompt.completion.done():
                 continue
-            if isinstance(text, Exception):
-                prompt.completion.set_exception(text)
+            padded = max(longest, prompt.characters) * (len(batch) + 1)
+            most = min(max(2 * (total + prompt.characters), PADDED_CHARACTERS), MOST_CHARACTERS)
+            if not batch or (len(batch) < self._batch and prompt.sampling == batch[0].sampling and padded <= most):
+                batch.append(prompt)
+                longest, total = max(longest, prompt.characters), total + prompt.characters
             else:
-                prompt.completion.set_result(text)
-
-    def _next(self) -> list[_Prompt]:
-        waiting = [prompt for prompt in self._waiting if not prompt.completion.done()]
-        batch = [prompt for prompt in waiting if prompt.draw == waiting[0].draw][: self._batch]
-        taken = set(map(id, batch))
-        self._waiting = deque(prompt for prompt in waiting if id(prompt) not in taken)
+                rest.append(prompt)
+        self._waiting = rest
         return batch
 
-    def _written(self, batch: Sequence[_Prompt]) -> list[str | Exception]:
-        """Each prompt's completion, or why it has none; one that is too long does not spoil the others'."""
-        results: dict[int, str | Exception] = {}
-        left = list(range(len(batch)))
-        while left:
-            try:
-                texts = self._writer.write([batch[i].messages for i in left], **batch[0].draw._asdict())
-            except PromptTooLongError as error:
-                results[left.pop(error.index)] = error
-            except Exception as error:  # noqa: BLE001  (each of those who wait is told)
-                return [results.get(i, error) for i in range(len(batch))]
-            else:
-                results |= dict(zip(left, texts, strict=True))
-                left = []
-        return [results[i] for i in range(len(batch))]
+    def _results(self, batch: Sequence[_Prompt]) -> list[str | Exception]:
+        """Each prompt's completion, or why it has none.
+
+        A batch that fails is halved until the prompts that cause the failure stand alone, so that one bad prompt fails
+        no other. A writer that is unreachable (`PodiumError`) is not called again.
+        """
+        prompts = [prompt.messages for prompt in batch]
+        try:
+            return list(self._writer.write(prompts, **batch[0].sampling._asdict()))
+        except Exception as error:  # noqa: BLE001  (each waiting request gets the error)
+            if len(batch) == 1 or (isinstance(error, PodiumError) and not isinstance(error, PromptTooLongError)):
+                return [error] * len(batch)
+        half = len(batch) // 2
+        return self._results(batch[:half]) + self._results(batch[half:])

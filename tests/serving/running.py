@@ -48,13 +48,15 @@ class Running:
         *completions: str,
         seconds: float = 0.0,
         by_offer: dict[str, str] | None = None,
+        prompt_limit: int | None = None,
         **settings: Any,
     ) -> Self:
         """Lay a version out."""
         folder = self.folder / "versions" / name
         folder.mkdir(parents=True)
         card_of(self._pool).write(folder)
-        script = {"completions": completions, "seconds": seconds, "by_offer": by_offer}
+        script = {"completions": completions, "seconds": seconds, "by_offer": by_offer,
+                  "prompt_limit": prompt_limit}  # fmt: skip
         (folder / "script.json").write_text(json.dumps(script), encoding="utf-8")
         (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         return self

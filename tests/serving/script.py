@@ -1,4 +1,4 @@
-"""A writer that says what it is told, and a version made of it."""
+"""A writer with scripted completions, and a version made of it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,26 @@ from ops.serving.strengths import Strengths
 
 
 class Scripted:
-    """Writes its completions one after the other, and the last one for ever; `by_offer` goes before: what it writes
-    for those prompts that end with these ordinals."""
+    """Writes its completions one after the other, then the last one again; `by_offer` has priority: completions by the
+    ordinals that a prompt ends with. A batch takes `seconds`. A prompt with the word POISON fails its batch.
+    `prompt_limit` counts characters."""
 
-    def __init__(self, *completions: str, seconds: float = 0.0, by_offer: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *completions: str, seconds: float = 0.0, by_offer: Mapping[str, str] | None = None,
+        prompt_limit: int | None = None,
+    ) -> None:  # fmt: skip
         self.completions, self.seconds, self.by_offer = list(completions), seconds, by_offer or {}
+        self.prompt_limit = prompt_limit
         self.temperatures: list[float] = []
         self.batches: list[int] = []
         self.prompts: list[str] = []
         self._lock = threading.Lock()
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        for prompt in prompts:
+            prompt[-1]["content"].encode()  # as a tokenizer does
+        if any("POISON" in prompt[-1]["content"] for prompt in prompts):
+            raise RuntimeError("poisoned")
         with self._lock:
             self.batches.append(len(prompts))
             self.temperatures.append(temperature)
@@ -36,10 +45,16 @@ class Scripted:
         time.sleep(self.seconds)
         return written
 
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        return self.prompt_limit is None or len(prompt[-1]["content"]) <= self.prompt_limit
+
+    def close(self) -> None:
+        pass
+
     def _next(self, prompt: str) -> str:
-        told = self.by_offer.get(prompt.rpartition("Models: ")[2])
-        if told is not None:
-            return told
+        offered = self.by_offer.get(prompt.rpartition("Models: ")[2])
+        if offered is not None:
+            return offered
         return self.completions.pop(0) if len(self.completions) > 1 else self.completions[0]
 
 

@@ -45,7 +45,7 @@ class Files:
 def scripted(policy: Path, *_: Any) -> Scripted:
     """The Conductor of a folder."""
     values = json.loads((policy / "script.json").read_text(encoding="utf-8"))
-    return Scripted(*values["completions"], seconds=values["seconds"], by_offer=values["by_offer"])
+    return Scripted(*values["completions"], **{key: value for key, value in values.items() if key != "completions"})
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Writing for many at once: who waits together is written for together, and one that fails spoils no others."""
+"""Micro-batches: prompts that wait together are written together, and a prompt that fails fails no other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ops.core.errors import PodiumError
 from ops.core.response import Message
 from ops.serving.batching import BatchWriter
 from ops.workflow.prompt import PromptTooLongError
@@ -18,7 +19,7 @@ def chat(text: str) -> list[Message]:
 
 
 class Echo(Scripted):
-    """Writes what it reads, refuses what is too long for it, and breaks when it is told to."""
+    """Writes its prompts, refuses those that begin with "long", and fails at "break"."""
 
     def __init__(self) -> None:
         super().__init__("", seconds=0.05)
@@ -48,28 +49,70 @@ def written(*asked: tuple[str, float], batch: int = 64) -> tuple[list[str | Base
     return asyncio.run(all_at_once()), echo
 
 
-def test_what_comes_together_is_written_together_up_to_a_batch() -> None:
+def test_prompts_that_wait_together_are_one_batch() -> None:
     texts, echo = written(*((str(n), 0.0) for n in range(10)), batch=4)
     assert texts == [f"{n} at 0" for n in range(10)] and echo.batches == [4, 4, 2]
 
 
-def test_other_draws_are_another_batch() -> None:
+def test_other_sampling_is_another_batch() -> None:
     texts, echo = written(("a", 0.0), ("b", 0.7), ("c", 0.0))
     assert texts == ["a at 0", "b at 0.7", "c at 0"] and echo.batches == [2, 1]
 
 
-def test_one_that_is_too_long_spoils_no_others() -> None:
+def test_a_prompt_that_is_too_long_fails_no_other() -> None:
     texts, _ = written(("a", 0.0), ("long one", 0.0), ("b", 0.0), ("long two", 0.0))
     assert (texts[0], texts[2]) == ("a at 0", "b at 0")
     assert [str(texts[i]).partition(":")[0] for i in (1, 3)] == ["long one", "long two"]
 
 
-def test_a_writer_that_breaks_is_told_to_all_of_its_batch_and_to_no_other() -> None:
-    texts, _ = written(("a", 0.0), ("break", 0.0), ("b", 0.7))
-    assert [str(text) for text in texts] == ["broken", "broken", "b at 0.7"]
+def test_an_unexpected_failure_is_that_of_one_prompt() -> None:
+    texts, echo = written(*((str(n), 0.0) for n in range(6)), ("break", 0.0), ("x", 0.0), ("y", 0.7))
+    assert [str(text) for text in texts] == [*(f"{n} at 0" for n in range(6)), "broken", "x at 0", "y at 0.7"]
+    assert sum(echo.batches) == 8 and len(echo.batches) <= 5, "the batch is halved, not written prompt by prompt"
 
 
-def test_who_leaves_is_not_written_for_and_the_others_are() -> None:
+def test_an_unreachable_writer_is_called_once_for_a_batch() -> None:
+    class Away(Echo):
+        calls = 0
+
+        def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+            self.calls += 1
+            raise PodiumError("the server is away")
+
+    echo = Away()
+
+    async def three() -> list[str | BaseException]:
+        writer = BatchWriter(echo, 8)
+        tasks = (writer.write(chat(str(n))) for n in range(3))
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [str(text) for text in asyncio.run(three())] == ["the server is away"] * 3 and echo.calls == 1
+
+
+def test_a_long_prompt_does_not_pad_the_short_ones() -> None:
+    short, long = "s" * 1_000, "l" * 100_000
+    texts, echo = written(
+        *((f"{short}{n}", 0.0) for n in range(30)), (long, 0.0), *((f"{short}{n}", 0.0) for n in "abc")
+    )
+    assert all(str(text).endswith("at 0") for text in texts)
+    assert sorted(echo.batches) == [1, 33]
+
+
+def test_a_writer_that_ends_no_batch_is_stalled() -> None:
+    async def watch() -> list[bool]:
+        writer = BatchWriter(Scripted("done", seconds=0.3), 8)
+        before = writer.stalled_s
+        task = asyncio.create_task(writer.write(chat("x")))
+        await asyncio.sleep(0.15)
+        during = writer.stalled_s
+        await task
+        await asyncio.sleep(0)
+        return [before == 0, during > 0, writer.stalled_s == 0]
+
+    assert asyncio.run(watch()) == [True, True, True]
+
+
+def test_a_cancelled_prompt_is_dropped_and_the_others_are_written() -> None:
     async def leaving() -> list[str]:
         writer = BatchWriter(echo, 1)
         first = asyncio.create_task(writer.write(chat("first")))
@@ -84,7 +127,7 @@ def test_who_leaves_is_not_written_for_and_the_others_are() -> None:
 
 
 @pytest.mark.parametrize("rounds", [50])
-def test_a_question_that_comes_as_a_batch_ends_is_written_for(rounds: int) -> None:
+def test_a_prompt_that_arrives_as_a_batch_ends_is_written(rounds: int) -> None:
     async def one_after_the_other() -> None:
         writer = BatchWriter(Scripted("done"), 8)
         for _ in range(rounds):

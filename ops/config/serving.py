@@ -41,10 +41,21 @@ class Serving(Settings):
     """Seconds between looks at the alias `champion`."""
     drain_s: float = Field(default=30.0, ge=0)
     """Seconds that requests in flight are given when the server is told to end."""
+    stalled_s: float = Field(default=180.0, gt=0)
+    """Seconds after which `/health` is 503 because the Conductor has written nothing although requests wait for it."""
     keep_alive_s: float = Field(default=15.0, gt=0)
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     request_bytes: int = Field(default=1_000_000, ge=1000)
-    """A longer request is refused with 413."""
+    """Bytes of a request's body; a longer one is refused with 413."""
+    held_bytes: int = Field(default=256_000_000, ge=1000)
+    """Bytes of all requests' bodies together; a request that would exceed them is refused with 429."""
+    head_s: float = Field(default=15.0, gt=0)
+    """Seconds in which a client must send the headers of a request, from its connection or their first byte."""
+    body_s: float = Field(default=60.0, gt=0)
+    """Seconds in which a client must send a request's body."""
+    connections: int | None = Field(default=None, ge=1)
+    """Open connections of clients; null: as many as the limit of open files allows, at most 20,000. Beyond them the
+    connection that has been idle for longest is closed; while none is idle, new ones are refused with 503."""
     traced_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the requests to OpenAI's routes whose steps MLflow keeps as traces."""
 

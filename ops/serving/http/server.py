@@ -1,4 +1,4 @@
-"""uvicorn around the application: until Ctrl-C, or SIGTERM; what is in flight ends first."""
+"""uvicorn with the application: until Ctrl-C or SIGTERM, after which requests in flight are completed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,37 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
 from ops.core.errors import PodiumError
 from ops.serving.http.app import ServingApp
+from ops.serving.http.connections import (
+    ACCEPTED_TOGETHER,
+    KEEP_ALIVE_S,
+    QUEUED,
+    Connection,
+    ConnectionLimits,
+    raise_open_files,
+)
 
-KEEP_ALIVE_S = 75
-"""An idle connection stays open so long: longer than proxies and clients keep theirs, or they would ask on one that is
-being closed."""
 GRACE_S = 5
-"""After the drain, what is left is cut off after so long."""
+"""Seconds after the drain until the remaining requests are cut off."""
 
 
 class _Server(uvicorn.Server):
-    """Lets requests in flight end before the sockets close; a second signal does not wait."""
+    """Completes requests in flight before the sockets close; a second signal does not wait."""
 
     def __init__(self, config: uvicorn.Config, app: ServingApp) -> None:
         super().__init__(config)
         self._serving = app
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUED)  # asyncio takes one number for this queue and for the sockets accepted together
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         emptying = asyncio.ensure_future(self._serving.admission.empty(self._serving.engine.settings.drain_s))
@@ -37,7 +49,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal again in the end: a server that ended as it was told to has not failed.
+        # uvicorn's own raises the signal again at the end, as if a server that a signal ends had failed.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -57,7 +69,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
     Raises `PodiumError` where the port is taken, and where the champion cannot be loaded at the start.
     """
     try:
-        listening = socket.create_server((host, port), family=_family(host), backlog=2048)
+        listening = socket.create_server((host, port), family=_family(host))
     except OSError as error:
         raise PodiumError(f"{host}:{port}: {error.strerror}. Choose another with --port") from None
     place = f"http://{host}:{listening.getsockname()[1]}"
@@ -68,9 +80,12 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
 
     app.on_first(loaded)
     print(f"loading the champion; {place}/health says when it is ready", flush=True)
+    limits = ConnectionLimits(app.engine.settings, raise_open_files())
     config = uvicorn.Config(
         app.asgi,
-        log_level="warning",
+        http=cast("Any", partial(Connection, limits)),
+        backlog=ACCEPTED_TOGETHER,
+        log_level="error",  # a client that sends no HTTP is no warning
         access_log=False,
         lifespan="on",
         server_header=False,
@@ -84,9 +99,14 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
 
     app.on_broken(give_up)
     with listening:
-        asyncio.run(server.serve([listening]))
+        asyncio.run(_serve(server, listening, limits))
     if app.broken:
         raise PodiumError(app.broken)
+
+
+async def _serve(server: uvicorn.Server, listening: socket.socket, limits: ConnectionLimits) -> None:
+    asyncio.get_running_loop().set_exception_handler(limits.on_loop_error)
+    await server.serve([listening])
 
 
 def _family(host: str) -> socket.AddressFamily:

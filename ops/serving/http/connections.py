@@ -1,0 +1,187 @@
+"""Connections of clients: how many, and how long a client may take to send a request.
+
+uvicorn bounds neither (only an idle connection that has had a response ends), accepts sockets without TCP_NODELAY where
+they were made by `socket.create_server`, and asyncio logs a traceback for every socket that it cannot accept. This is
+the one place that relies on the insides of its protocols (uvicorn 0.54: `cycle.more_body`, `cycle.response_started`,
+`cycle.response_complete`, `on_response_complete`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import resource
+import socket
+import time
+from http import HTTPStatus
+from typing import Any, Literal
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from ops.config import Serving
+from ops.serving.openai.errors import Failure
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection stays open: longer than proxies and clients keep theirs, or they would send a request
+on a connection that is being closed."""
+MOST = 20_000
+"""Connections at most, whatever the limit of open files allows."""
+OPEN_FILES = 65_536
+RESERVED_FILES = 256
+"""Open files for all else: the cache, the ledger, connections to workers, and sockets that are just being accepted."""
+ACCEPTED_TOGETHER = 16
+"""Sockets that asyncio accepts before it closes others: far fewer than the reserved files."""
+QUEUED = 2048
+"""Connections that the kernel holds until they are accepted."""
+SAID_AGAIN_S = 60.0
+
+Phase = Literal["new", "idle", "body", "working"]
+"""Of a connection: waiting for its first request; for another one; for the rest of a body; for the response."""
+
+
+def raise_open_files() -> int:
+    """Raise this process's limit of open files as far as it may; the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
+
+
+class ConnectionLimits:
+    """The open connections of one server."""
+
+    def __init__(self, settings: Serving, open_files: int) -> None:
+        room = open_files - min(RESERVED_FILES, open_files // 2)
+        self.most = min(settings.connections or MOST, room)
+        self.head_s, self.body_s = settings.head_s, settings.body_s
+        self._phases: dict[Phase, dict[Connection, None]] = {"new": {}, "idle": {}, "body": {}, "working": {}}
+        self._said_at = -SAID_AGAIN_S
+        self._unsaid = 0
+
+    @property
+    def open(self) -> int:
+        """How many are open."""
+        return sum(map(len, self._phases.values()))
+
+    def move(self, connection: Connection, before: Phase | None, after: Phase | None) -> None:
+        """Count a connection in its next phase."""
+        if before is not None:
+            self._phases[before].pop(connection, None)
+        if after is not None:
+            self._phases[after][connection] = None
+
+    def make_room(self) -> bool:
+        """Make room for the newest connection: close those that have waited longest without a complete request, first
+        those that never sent one. Whether that was possible."""
+        if self.open <= self.most:
+            return True
+        self.warn(f"there are more than {self.most} connections: idle ones are closed, and others refused")
+        for waiting in (self._phases["new"], self._phases["idle"], self._phases["body"]):
+            newest = 1 if waiting is self._phases["new"] else 0
+            while self.open > self.most and len(waiting) > newest:
+                next(iter(waiting)).end()
+        return self.open <= self.most
+
+    def warn(self, problem: str) -> None:
+        """Log a problem that may occur thousands of times in a row once a minute."""
+        self._unsaid += 1
+        if time.monotonic() - self._said_at >= SAID_AGAIN_S:
+            log.warning("%s (%d times since the last warning)", problem, self._unsaid)
+            self._said_at, self._unsaid = time.monotonic(), 0
+
+    def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle an error of the event loop: sockets that cannot be accepted are warned of without a traceback."""
+        if isinstance(error := context.get("exception"), OSError) and "socket.accept" in str(context.get("message")):
+            self.warn(f"a connection could not be accepted ({error})")
+        else:
+            loop.default_exception_handler(context)
+
+
+class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """A connection that ends where the client takes too long over a request."""
+
+    def __init__(self, limits: ConnectionLimits, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._limits = limits
+        self._refused = False
+        self._phase: Phase | None = None
+        self._waits_for: Any = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        client = transport.get_extra_info("socket")
+        if client.family in (socket.AF_INET, socket.AF_INET6):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._enter("new", self._limits.head_s)
+        self._refused = not self._limits.make_room()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            self.end(Failure(503, "server_error", "too_many_connections", "too many connections: ask again later"))
+            return
+        before = self._phase
+        super().data_received(data)
+        self._follow(head=before != "body")
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._follow(head=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._enter(None)
+        super().connection_lost(exc)
+
+    def end(self, failure: Failure | None = None) -> None:
+        """Close the connection, with an error if no response has begun."""
+        self._enter(None)
+        if self.transport.is_closing():
+            return
+        if failure is not None and (
+            self.cycle is None or self.cycle.response_complete or not self.cycle.response_started
+        ):
+            self.transport.write(_whole(failure))
+        self.transport.close()
+
+    def _follow(self, *, head: bool) -> None:
+        """Enter the phase of the request in progress; `head`: a part of the next request's headers has come."""
+        cycle = self.cycle
+        if self.transport.is_closing():
+            self._enter(None)
+        elif cycle is None:
+            self._enter("new", self._limits.head_s)
+        elif cycle.more_body:
+            self._enter("body", self._limits.body_s, cycle)
+        elif not cycle.response_complete:
+            self._enter("working")
+        else:
+            self._enter("idle", self._limits.head_s if head else KEEP_ALIVE_S, (cycle, head))
+
+    def _enter(self, phase: Phase | None, seconds: float | None = None, waits_for: Any = None) -> None:
+        """Enter a phase, which may take so long; in the phase that it is in already, the time goes on."""
+        if phase == self._phase and waits_for == self._waits_for:
+            return
+        self._limits.move(self, self._phase, phase)
+        self._phase, self._waits_for = phase, waits_for
+        if self._timer is not None:
+            self._timer.cancel()
+        late = None if phase == "idle" and not waits_for[1] else _LATE
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.end, late)
+
+
+_LATE = Failure(408, "invalid_request_error", "request_timeout", "the request did not arrive in time")
+
+
+def _whole(failure: Failure) -> bytes:
+    """An error as the bytes of a whole response."""
+    body = json.dumps({"error": failure.error}).encode()
+    head = (
+        f"HTTP/1.1 {failure.status} {HTTPStatus(failure.status).phrase}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

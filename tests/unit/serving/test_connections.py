@@ -1,0 +1,158 @@
+"""Connections: the time that a client may take, and how many there may be; uvicorn in this process, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import uvicorn
+
+from ops.config import Serving
+from ops.serving.http.connections import Connection, ConnectionLimits
+
+pytestmark = pytest.mark.timeout(120)
+HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
+WHOLE = HEAD + b"\r\nbody"
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[bytes], Awaitable[Client]]
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers when the body is there."""
+    assert scope["type"] == "http"
+    while (message := await receive())["type"] == "http.request" and message["more_body"]:
+        pass
+    if message["type"] == "http.disconnect":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: ConnectionLimits) -> AsyncIterator[Connect]:
+    config = uvicorn.Config(app, http=cast("Any", partial(Connection, limits)), lifespan="off", log_level="error",
+                            timeout_keep_alive=1)  # fmt: skip
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
+    writers: list[asyncio.StreamWriter] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        task = asyncio.create_task(server.serve([listening]))
+        while not server.started:  # noqa: ASYNC110  (uvicorn sets a flag)
+            await asyncio.sleep(0.01)
+
+        async def connect(data: bytes) -> Client:
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writers.append(writer)
+            writer.write(data)
+            await writer.drain()
+            return reader, writer
+
+        try:
+            yield connect
+        finally:
+            for writer in writers:
+                writer.close()
+            server.should_exit = True
+            await task
+
+
+async def response(reader: asyncio.StreamReader) -> int:
+    """The status of one whole response."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    length = int(head.lower().partition("content-length: ")[2].split()[0])
+    await reader.readexactly(length)
+    return int(head.split()[1])
+
+
+@pytest.mark.parametrize("first", [b"", WHOLE])
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\nbo"])
+def test_a_request_that_does_not_arrive_in_time_ends_its_connection(first: bytes, sent: bytes) -> None:
+    async def wait() -> bytes:
+        async with serving(ConnectionLimits(Serving(head_s=0.3, body_s=0.3), 1000)) as connect:
+            reader, writer = await connect(first)
+            if first:
+                assert await response(reader) == 200
+            writer.write(sent)
+            return await reader.read()  # to the end of the connection
+
+    head, _, body = asyncio.run(wait()).partition(b"\r\n\r\n")
+    if first and not sent:
+        assert head == b"", "an idle connection ends without a response"
+    else:
+        assert head.startswith(b"HTTP/1.1 408 ") and json.loads(body)["error"]["code"] == "request_timeout"
+
+
+def test_slow_requests_that_keep_to_the_limits_are_answered_on_a_kept_connection() -> None:
+    async def ask() -> list[int]:
+        async with serving(ConnectionLimits(Serving(head_s=60, body_s=60), 1000)) as connect:
+            reader, writer = await connect(b"")
+            statuses = []
+            for _ in range(3):
+                for part in (HEAD, b"\r\nbo", b"dy"):
+                    writer.write(part)
+                    await asyncio.sleep(0.05)
+                statuses.append(await response(reader))
+            return statuses
+
+    assert asyncio.run(ask()) == [200, 200, 200]
+
+
+def test_idle_connections_make_room_for_new_ones_and_those_without_a_request_go_first() -> None:
+    async def crowd() -> tuple[int, list[bytes], int, int]:
+        limits = ConnectionLimits(Serving(connections=8), 1000)
+        async with serving(limits) as connect:
+            kept, writer = await connect(WHOLE)
+            assert await response(kept) == 200
+            slow = [await connect(HEAD) for _ in range(20)]
+            late, _ = await connect(WHOLE)
+            status = await response(late)
+            ended = [await asyncio.wait_for(reader.read(), 60) for reader, _ in slow[:14]]
+            most = limits.open
+            writer.write(WHOLE)  # the kept one is still open
+            return status, ended, most, await response(kept)
+
+    status, ended, most, again = asyncio.run(crowd())
+    assert (status, most, again) == (200, 8, 200) and ended == [b""] * 14
+
+
+def test_where_all_connections_work_a_further_one_is_told_to_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def crowd() -> list[int]:
+        limits = ConnectionLimits(Serving(connections=2), 1000)
+        async with serving(limits) as connect:
+            for _ in range(2):
+                await connect(WHOLE)
+            while len(limits._phases["working"]) < 2:  # as if both took long
+                for each in [*limits._phases["new"], *limits._phases["idle"], *limits._phases["body"]]:
+                    limits.move(each, each._phase, "working")
+                    each._phase = "working"
+                await asyncio.sleep(0.01)
+            return [await response((await connect(WHOLE))[0]) for _ in range(30)]
+
+    assert asyncio.run(crowd()) == [503] * 30
+    assert len([record for record in caplog.records if "more than 2 connections" in record.message]) == 1
+
+
+def test_responses_leave_at_once() -> None:
+    async def option() -> int:
+        limits = ConnectionLimits(Serving(), 1000)
+        async with serving(limits) as connect:
+            reader, _ = await connect(WHOLE)
+            await response(reader)
+            [connection] = limits._phases["idle"]
+            accepted = connection.transport.get_extra_info("socket")
+            return int(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    assert asyncio.run(option()) == 1
+
+
+def test_the_limit_of_open_files_bounds_connections() -> None:
+    assert ConnectionLimits(Serving(), 1024).most == 768
+    assert ConnectionLimits(Serving(), 65_536).most == 20_000
+    assert ConnectionLimits(Serving(connections=100), 65_536).most == 100
+    assert ConnectionLimits(Serving(connections=100), 128).most == 64

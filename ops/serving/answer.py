@@ -1,4 +1,4 @@
-"""What became of one request: the answer, or why there is none, with every call on the way."""
+"""The result of one request: the answer, or why there is none, with every call that was made for it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Run = Trace | RecursiveTrace
 Status = Literal[
     "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
 ] | StepFailure  # fmt: skip
-"""`Trace`'s, and: "not_run" (written, as was wished), "no_workflow" (wished to be written only, and none came of it),
-"over_budget" (the request's), "server_budget" (all requests' together), "cancelled" (its asker left)."""
+"""`Trace`'s, and: "not_run" (only a workflow was requested), "no_workflow" (only a workflow was requested, and none was
+written), "over_budget" (of the request), "server_budget" (of all requests), "cancelled" (the client disconnected)."""
 
 
 class Fallback(NamedTuple):
-    """A way round something that failed."""
+    """A failure, and what was done instead."""
 
     reason: str
     """A step's failure (`StepFailure`), "timed_out", "misconfigured" (a worker's key or account), "no_workflow",
-    "question_too_long", "writer_failed", "over_budget", "server_budget"."""
+    "writer_failed", "over_budget", "server_budget"."""
     worker: str
-    """Who failed; "" where it was no worker."""
+    """The worker that failed; "" where it was no worker."""
     then: Literal["rewritten", "best_worker", "kept", "nothing"]
-    """Another workflow without the worker; the best of the remaining ones alone; the answer of the round before;
-    nobody is left."""
+    """Another workflow without the worker; the best remaining worker alone; the answer of the round before; no worker
+    is left."""
     by: str = ""
     """The worker that was asked alone, and what chose it: "solver, by profile"."""
     error: str = ""
@@ -35,7 +35,7 @@ class Fallback(NamedTuple):
 
 @dataclass
 class Answer:
-    """One request's, also while it is on its way."""
+    """The result of one request, also while the request is in progress."""
 
     problem: Problem
     version: str
@@ -43,26 +43,26 @@ class Answer:
     status: Status = "cancelled"
     error: str = ""
     standing: Run | None = None
-    """The execution whose answer stands."""
+    """The execution that gave the answer."""
     runs: list[Run] = field(default_factory=list)
-    """All that came to an end, in order."""
+    """All executions that ended, in order."""
     steps: list[StepTrace] = field(default_factory=list)
-    """Every step that was asked, as it ended, whatever became of its workflow."""
+    """Every step that called a worker, as it ended, whether or not its workflow was completed."""
     fallbacks: list[Fallback] = field(default_factory=list)
     completion: str = ""
-    """What the Conductor wrote last."""
+    """The Conductor's last completion."""
     workflow: str = ""
     """The workflow that was written last, as text."""
     attempts: int = 0
-    """Completions that were drawn."""
+    """Completions of the Conductor."""
     paid_usd: float = 0.0
-    """What was paid now; `cost_usd` counts cached responses at what they cost when they were paid for."""
+    """USD paid for this request; `cost_usd` counts cached responses at what they cost when they were paid for."""
     waited_s: float = 0.0
-    """Until it was admitted."""
+    """Seconds until the request was admitted."""
     writing_s: float = 0.0
-    """The Conductor's part, its queue included."""
+    """Seconds of the Conductor, its queue included."""
     working_s: float = 0.0
-    """The workers' part."""
+    """Seconds of the workers."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -76,8 +76,16 @@ class Answer:
     def cost_usd(self) -> float:
         return sum(step.response.cost_usd for step in self.steps)
 
+    @property
+    def finish_reason(self) -> Literal["stop", "length"]:
+        """As OpenAI's: "length" where the step that gave the answer was cut at its worker's `max_tokens`."""
+        standing = self.standing
+        traces = standing.traces if isinstance(standing, RecursiveTrace) else (standing,)
+        answered = [trace for trace in traces if trace is not None and trace.answer is not None]
+        return "length" if answered and answered[-1].steps[-1].response.finish_reason == "length" else "stop"
+
     def account(self, *, texts: bool) -> dict[str, Any]:
-        """JSON-ready: what a response says of how it came; `texts`: the workflow and what was said in it as well."""
+        """How the answer was made, JSON-ready; `texts`: with the workflow and every step's texts."""
         ran = self.standing or (self.runs[-1] if self.runs else None)
         told: dict[str, Any] = {
             "version": self.version,

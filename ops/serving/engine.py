@@ -1,4 +1,4 @@
-"""What all requests share: the version in service, one client with its cache and ledger, one scheduler."""
+"""The engine: the version in service, and the client, cache, ledger and scheduler that all requests share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NotLoadedError(PodiumError):
 
 
 class Engine:
-    """Answers questions in one event loop; `serve` changes the version under way."""
+    """Answers questions in one event loop; `serve` changes the version while requests are in flight."""
 
     def __init__(
         self, workspace: Workspace, settings: Serving, *, on_answer: Callable[[Answer], None] | None = None
@@ -52,24 +52,39 @@ class Engine:
         if before is not None and before.in_use == 0:
             before.close()
 
-    def request(
-        self, problem: Problem, options: RequestOptions, on_progress: OnProgress | None = None
+    async def request(
+        self, problem: Problem, options: RequestOptions, on_progress: OnProgress | None = None, field: str = "messages"
     ) -> ServedRequest:
-        """A request with the version in service. Raises `RequestError`, and `NotLoadedError` where there is none."""
+        """A request to the version in service, whose question is in `field`.
+
+        Raises `RequestError`, and `NotLoadedError` where no version is in service.
+        """
         if self._loaded is None:
             raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
-        return ServedRequest(
+        request = ServedRequest(
             self._loaded, problem, options, self.settings, self._current_client(), self._scheduler, on_progress
         )
+        await request.check_length(field)
+        return request
 
     async def answer(self, request: ServedRequest) -> Answer:
-        """Its answer. Raises what neither another worker nor another workflow would mend."""
+        """The answer, by the version that is in service now: the request may have waited for a place.
+
+        Raises errors that neither another worker nor another workflow would correct.
+        """
+        if self._loaded is not None and request.loaded is not self._loaded:
+            request.use(self._loaded)
         with self._held(request.loaded):
             try:
                 return await request.run()
             finally:
                 if self._on_answer is not None:
                     self._on_answer(request.answer)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the writer of the version in service has ended no batch for too long."""
+        return self._loaded is not None and self._loaded.batch_writer.stalled_s > self.settings.stalled_s
 
     def close(self) -> None:
         """Close what is open; nothing may be in flight."""

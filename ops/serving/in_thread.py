@@ -48,15 +48,15 @@ class EngineThread:
 
     def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
         """Steps and fallbacks as they end, then the answer. Raises as `Engine.answer` does."""
-        news: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
-        asked = asyncio.run_coroutine_threadsafe(self._answer(problem, options, news), self._loop)
-        asked.add_done_callback(lambda _: news.put(None))
+        progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
+        answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
+        answer.add_done_callback(lambda _: progress.put(None))
         try:
-            while (item := news.get()) is not None:
+            while (item := progress.get()) is not None:
                 yield item
-            yield asked.result()
+            yield answer.result()
         finally:
-            asked.cancel()
+            answer.cancel()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the engine's loop."""
@@ -69,9 +69,9 @@ class EngineThread:
         self.engine.close()
 
     async def _answer(
-        self, problem: Problem, options: RequestOptions, news: queue.SimpleQueue[StepTrace | Fallback | None] | None
+        self, problem: Problem, options: RequestOptions, progress: queue.SimpleQueue[StepTrace | Fallback | None] | None
     ) -> Answer:
-        request = self.engine.request(problem, options, None if news is None else news.put)
+        request = await self.engine.request(problem, options, None if progress is None else progress.put, "input")
         return await self.engine.answer(request)
 
     def _run(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ServedConductor
-from ops.conductor.writer import ENV, AnyConductor, load_conductor
+from ops.conductor.writer import ENV, load_conductor
 from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
 from ops.core.resources import resources
@@ -131,15 +131,16 @@ class Loaded:
             and self.team.names[ordinal] not in options.forbidden
         ]
         if not workers:
-            raise RequestError("podium.allowed", "leaves no worker", f"Workers here: {', '.join(self.names)}")
+            field = f"{options.field}.{'forbidden' if options.forbidden else 'allowed'}"
+            raise RequestError(field, "leaves no worker", f"Workers here: {', '.join(self.names)}")
         if options.preference == "cost":
             workers = self.strengths.cheaper_half(workers)
         names = {worker.name for worker in workers}
         return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
 
     def fits(self, messages: Sequence[dict[str, str]]) -> bool:
-        """Whether a prompt leaves room for a completion."""
-        return self.conductor.fits(messages) if isinstance(self.conductor, AnyConductor) else True
+        """Whether a prompt leaves room for a completion; from any thread."""
+        return self.conductor.fits(messages)
 
     def prove(self) -> None:
         """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
@@ -152,5 +153,4 @@ class Loaded:
     def close(self) -> None:
         """Let go of the writer."""
         self.batch_writer.close()
-        if isinstance(self.conductor, AnyConductor):
-            self.conductor.close()
+        self.conductor.close()

@@ -1,4 +1,4 @@
-"""One request on its way to its answer: written, executed, and led round whoever fails."""
+"""Answering one request: write its workflow, execute it, and fall back to other workers on failure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from ops.core.response import Message
 from ops.serving.answer import Answer, Fallback, Run, Status
 from ops.serving.loaded import Loaded
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
-from ops.serving.request_options import RequestOptions
+from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.recursion import RecursiveTrace, recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, StepTrace, Trace
 
 OnProgress = Callable[[StepTrace | Fallback], None]
-WARMTH = 0.7
+RETRY_TEMPERATURE = 0.7
 """Temperature of the completions after a greedy one that was no workflow."""
-_SPENT = {"over_budget": "The request's budget", "server_budget": "The month's budget of this server"}
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Written:
 
 
 class ServedRequest:
-    """One request; `answer` is what has come of it so far."""
+    """One request; `answer` is its result so far."""
 
     def __init__(
         self,
@@ -53,15 +51,28 @@ class ServedRequest:
         scheduler: Scheduler,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self.loaded, self._options, self._settings = loaded, options, settings
+        self._options, self._settings, self._client = options, settings, client
         self._scheduler, self._on_progress = scheduler, on_progress
-        budget = min(settings.budget_usd, options.budget_usd if options.budget_usd is not None else settings.budget_usd)
-        self._budget = RequestBudget(client, budget, loaded.prices)
-        self._left = list(loaded.offered(options))
+        self._next_call_usd: list[float] = []
+        """Worst cases of the calls that the budget did not allow."""
         self.answer = Answer(problem, loaded.version)
+        self.use(loaded)
+
+    def use(self, loaded: Loaded) -> None:
+        """Be answered by this version; before `run`. Raises `RequestError`."""
+        self.loaded, self.answer.version = loaded, loaded.version
+        own, most = self._options.budget_usd, self._settings.budget_usd
+        self._budget = RequestBudget(self._client, most if own is None else min(own, most), loaded.prices)
+        self._left = list(loaded.offered(self._options))
+
+    async def check_length(self, field: str) -> None:
+        """Raise `QuestionTooLongError`, naming `field`, where the policy cannot read the question."""
+        messages, limit = self._team().messages(self.answer.problem), self.loaded.conductor.prompt_limit
+        if limit is not None and not await asyncio.to_thread(self.loaded.fits, messages):
+            raise QuestionTooLongError(field, limit)
 
     async def run(self) -> Answer:
-        """Ask until there is an answer or nothing left to try, within the deadline."""
+        """Try until there is an answer or no worker is left, within the deadline."""
         deadline_s = min(self._settings.deadline_s, self._options.deadline_s or self._settings.deadline_s)
         limit, answer = asyncio.timeout(deadline_s), self.answer
         try:
@@ -69,14 +80,14 @@ class ServedRequest:
                 await self._run()
         except TimeoutError:
             if not limit.expired():
-                raise  # not ours: a bug's
+                raise  # not the deadline: a bug
             self._end("timed_out", f"the deadline of {deadline_s:g} s passed")
         finally:
             answer.paid_usd = self._budget.paid_usd
         return answer
 
     async def _run(self) -> None:
-        written = await self._write(self._team())
+        written = await self._write()
         if not self._options.execute:
             if written is None:
                 self._end("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
@@ -86,41 +97,38 @@ class ServedRequest:
             return
         rewrites = self._settings.rewrites
         while written is not None:
-            run = await self._carry_out(written)
+            run = await self._execute(written)
             if run is not None and run.answer is not None:
-                self._stands(run)
+                self._keep(run)
                 return
             failed = self._failed(run)
             self._left = [ordinal for ordinal in self._left if ordinal not in failed]
             if not self._left or rewrites == 0 or not failed:
                 break
             rewrites -= 1
-            written = await self._write(self._team())
+            written = await self._write()
             if written is not None:
-                self._then("rewritten")
-        await self._ask_alone()
+                self._resolve("rewritten")
+        await self._try_workers()
 
     # ── writing ──────────────────────────────────────────────────────────────
 
     def _team(self) -> Team:
-        whole = self.loaded.team
-        if len(self._left) < len(whole.ordinals):
-            whole = whole.offering(self._left)
-        return replace(whole, client=self._budget)
+        team = self.loaded.team
+        if len(self._left) < len(team.ordinals):
+            team = team.offering(self._left)
+        return replace(team, client=self._budget)
 
-    async def _write(self, team: Team) -> Written | None:
-        """A workflow: greedy first, then sampled. None, with a fallback, where none comes of it."""
-        messages, detail = team.messages(self.answer.problem), ""
+    async def _write(self) -> Written | None:
+        """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""
+        team, detail = self._team(), ""
+        messages = team.messages(self.answer.problem)
         with self._clock("writing_s"):
             for attempt in range(self._settings.attempts):
+                temperature = RETRY_TEMPERATURE if attempt else 0.0
                 try:
-                    completion = await self.loaded.batch_writer.write(
-                        messages, temperature=WARMTH if attempt else 0.0, seed=attempt
-                    )
-                except PromptTooLongError as error:
-                    self._fall_back("question_too_long", "", str(error))
-                    return None
-                except PodiumError as error:  # a server that writes is away
+                    completion = await self.loaded.batch_writer.write(messages, temperature=temperature, seed=attempt)
+                except PodiumError as error:  # a server that writes is unreachable
                     self._fall_back("writer_failed", "", str(error))
                     return None
                 self.answer.attempts += 1
@@ -135,23 +143,27 @@ class ServedRequest:
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _carry_out(self, written: Written) -> Run | None:
-        """The workflow with its further rounds; None where it broke off, with a fallback."""
-        team, limits = self._team(), self.loaded.card.rounds
+    async def _execute(self, written: Written) -> Run | None:
+        """Execute the workflow with its further rounds; None, with a fallback, where that is broken off."""
+        team, several = self._team(), self.loaded.card.rounds and self._options.preference != "cost"
         with self._clock("working_s"):
             try:
-                if limits is None or self._options.preference == "cost":
-                    run: Run = await self._execute(written.workflow, team)
+                if several:
+                    run: Run = await self._rounds(written, team)
                 else:
-                    run = await self._in_rounds(written, team)
+                    question = worker_prompt(self.answer.problem)
+                    run = await execute(
+                        written.workflow, question, team, scheduler=self._scheduler, told=self._progress
+                    )
             except RequestOverBudget as error:
+                self._next_call_usd.append(error.worst_usd)
                 self._fall_back("over_budget", "", str(error))
                 return None
             except OverBudget as error:
                 self._fall_back("server_budget", "", str(error))
                 return None
             except ConfigError as error:
-                self._fall_back("misconfigured", self._named_in(error), str(error))
+                self._fall_back("misconfigured", self._worker_in(error), str(error))
                 return None
         self.answer.runs.append(run)
         for step in _failures(run):
@@ -160,58 +172,58 @@ class ServedRequest:
             self._fall_back("timed_out", "", run.error)
         return run
 
-    async def _execute(self, workflow: Workflow, team: Team) -> Trace:
-        question = worker_prompt(self.answer.problem)
-        return await execute(workflow, question, team, scheduler=self._scheduler, told=self._told)
-
-    async def _in_rounds(self, written: Written, team: Team) -> RecursiveTrace:
-        limits, begun = self.loaded.card.rounds, False
+    async def _rounds(self, written: Written, team: Team) -> RecursiveTrace:
+        limits, started = self.loaded.card.rounds, False
         assert limits is not None
 
         async def write(prompts: list[list[Message]]) -> list[str]:
-            nonlocal begun
-            if not begun:  # its first workflow is written already
-                begun = True
+            nonlocal started
+            if not started:  # the first workflow is already written
+                started = True
                 return [written.completion]
-            return [await self.loaded.batch_writer.write(prompt) for prompt in prompts]
+            try:
+                return [await self.loaded.batch_writer.write(prompt) for prompt in prompts]
+            except PodiumError as error:  # a later round is missing, and the answer of the round before stands
+                self._fall_back("writer_failed", "", str(error))
+                return [""] * len(prompts)
 
         [rounds] = await recurse(
             [self.answer.problem], write, team, limits,
-            scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._told,
+            scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._progress,
         )  # fmt: skip
         return rounds
 
-    async def _ask_alone(self) -> None:
-        """The best of the remaining workers, then the next, until one answers."""
+    async def _try_workers(self) -> None:
+        """Ask the best of the remaining workers alone, then the next, until one answers."""
         fallbacks = self.answer.fallbacks
         while self._left and not any(fallback.reason == "server_budget" for fallback in fallbacks):
             workers = [self.loaded.team.workers[ordinal] for ordinal in self._left]
             best, source = self.loaded.strengths.best(workers, self.answer.problem.domain)
-            self._then("best_worker", f"{best.name}, by {source}")
+            self._resolve("best_worker", f"{best.name}, by {source}")
             ordinal = next(ordinal for ordinal in self._left if self.loaded.team.workers[ordinal] is best)
             workflow = Workflow.single(ordinal)
             self.answer.workflow = workflow.render()
-            run = await self._carry_out(Written(workflow, self.answer.workflow))
+            run = await self._execute(Written(workflow, self.answer.workflow))
             if run is not None and run.answer is not None:
-                self._stands(run)
+                self._keep(run)
                 return
             self._left.remove(ordinal)
-        self._then("nothing")
-        self._end(*self._why_nothing())
+        self._resolve("nothing")
+        self._end(*self._why_no_answer())
 
-    # ── what happened ────────────────────────────────────────────────────────
+    # ── results ──────────────────────────────────────────────────────────────
 
-    def _told(self, news: StepTrace | Trace) -> None:
-        if isinstance(news, StepTrace):
-            self.answer.steps.append(news)
+    def _progress(self, item: StepTrace | Trace) -> None:
+        if isinstance(item, StepTrace):
+            self.answer.steps.append(item)
             if self._on_progress is not None:
-                self._on_progress(news)
-        elif news.answer is not None:
-            self.answer.standing = news  # should the next round not come to its end
+                self._on_progress(item)
+        elif item.answer is not None:
+            self.answer.standing = item  # in case the next round fails
 
-    def _stands(self, run: Run) -> None:
+    def _keep(self, run: Run) -> None:
         self.answer.standing = run
-        self._then("kept")
+        self._resolve("kept")
         self._end("answered", "")
 
     def _end(self, status: Status, error: str) -> None:
@@ -230,8 +242,8 @@ class ServedRequest:
     def _fall_back(self, reason: str, worker: str, error: str) -> None:
         self.answer.fallbacks.append(Fallback(reason, worker, "nothing", error=error))
 
-    def _then(self, then: str, by: str = "") -> None:
-        """Say where the fallbacks led whose end was open."""
+    def _resolve(self, then: str, by: str = "") -> None:
+        """Complete the fallbacks that are still open."""
         fallbacks = self.answer.fallbacks
         for index, fallback in enumerate(fallbacks):
             if fallback.then == "nothing":
@@ -239,17 +251,22 @@ class ServedRequest:
                 if self._on_progress is not None:
                     self._on_progress(fallbacks[index])
 
-    def _why_nothing(self) -> tuple[Status, str]:
-        reasons = [fallback.reason for fallback in self.answer.fallbacks]
-        for status, words in _SPENT.items():
-            if status in reasons:
-                errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == status]
-                return status, f"{words} does not last for an answer ({errors[-1]})"  # type: ignore[return-value]
-        last = self.answer.fallbacks[-1]
+    def _why_no_answer(self) -> tuple[Status, str]:
+        last, reasons = self.answer.fallbacks[-1], [fallback.reason for fallback in self.answer.fallbacks]
+        if "over_budget" in reasons:
+            budget, paid = self._budget.budget_usd, self._budget.paid_usd
+            limit = "its budget_usd" if budget == self._options.budget_usd else "the server's budget_usd"
+            return "over_budget", (
+                f"the request may spend {budget:g} USD ({limit}), {paid:.6f} are spent, and the cheapest call that was "
+                f"tried may cost {min(self._next_call_usd):.6f} USD"
+            )
+        if "server_budget" in reasons:
+            errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == "server_budget"]
+            return "server_budget", f"the month's budget of this server does not pay for an answer ({errors[-1]})"
         status = last.reason if last.reason in (*FAILURES, "timed_out") else "unreachable"
-        return status, f"no worker on offer gave an answer; at last {last.error}"  # type: ignore[return-value]
+        return status, f"no worker on offer gave an answer; the last error: {last.error}"  # type: ignore[return-value]
 
-    def _named_in(self, error: ConfigError) -> str:
+    def _worker_in(self, error: ConfigError) -> str:
         """The worker whose setting a `ConfigError` names."""
         names = sorted(self.loaded.team.names, key=len, reverse=True)
         return next((name for name in names if f"{error.field}.".startswith(f"workers.{name}.")), "")
@@ -264,6 +281,6 @@ class ServedRequest:
 
 
 def _failures(run: Run) -> Sequence[StepTrace]:
-    """The steps that gave no response, of the last execution: an earlier one's were led round already."""
+    """The failed steps of the last execution: earlier ones already had their fallback."""
     last = run if isinstance(run, Trace) else run.traces[-1] if run.traces else None
     return [step for step in last.steps if step.status in FAILURES] if last else []

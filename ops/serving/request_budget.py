@@ -15,23 +15,33 @@ from ops.workers.replies import stored
 
 
 class RequestOverBudget(OverBudget):
-    """The next call's worst case would pass what the request may spend: nothing was sent."""
+    """The worst case of the next call would exceed what the request may spend: nothing was sent.
+
+    `worst_usd` is that worst case.
+    """
+
+    def __init__(self, worker: str, worst_usd: float, left_usd: float, budget_usd: float) -> None:
+        super().__init__(
+            f"worker {worker!r}: the next call may cost {worst_usd:.6f} USD, and {max(left_usd, 0.0):.6f} of the "
+            f"request's {budget_usd:g} USD are left"
+        )
+        self.worst_usd = worst_usd
 
 
 class RequestBudget:
-    """Asks the workers while the request's budget (USD) lasts: each call's worst case is set aside before it is made.
+    """Calls the workers while the request's budget (USD) lasts: each call's worst case is reserved before it is made.
 
-    `prices`: USD per prompt token and per completion token at most, by worker. What the cache holds costs nothing.
+    `prices`: USD per prompt token and per completion token at most, by worker. Cached responses cost nothing.
     """
 
     takes_turns = True
 
     def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, tuple[float, float]]) -> None:
-        self._client, self._budget_usd, self._prices = client, budget_usd, prices
+        self._client, self.budget_usd, self._prices = client, budget_usd, prices
         self._reserved_usd = 0.0
         self._returned = asyncio.Condition()
         self.paid_usd = 0.0
-        """What the request's own calls cost so far."""
+        """What the request's own calls have cost so far."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """As `Client.complete`. Raises `RequestOverBudget` too."""
@@ -40,7 +50,7 @@ class RequestBudget:
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
                 return stored(worker, hit)
-            await self._room_for(worst, worker)
+            await self._wait_for(worst, worker)
         self._reserved_usd += worst
         try:
             response = await self._client.complete(worker, messages, sample=sample)
@@ -53,14 +63,12 @@ class RequestBudget:
 
     @property
     def _left_usd(self) -> float:
-        return self._budget_usd - self.paid_usd - self._reserved_usd
+        return self.budget_usd - self.paid_usd - self._reserved_usd
 
-    async def _room_for(self, worst: float, worker: Worker) -> None:
+    async def _wait_for(self, worst_usd: float, worker: Worker) -> None:
+        """Wait until calls in flight give back enough of what they reserved. Raises `RequestOverBudget`."""
         async with self._returned:
-            while self._left_usd < worst:
+            while self._left_usd < worst_usd:
                 if self._reserved_usd <= 0:
-                    raise RequestOverBudget(
-                        f"worker {worker.name!r}: the next call may cost {worst:.6f} USD, and "
-                        f"{max(self._left_usd, 0.0):.6f} of the request's {self._budget_usd:g} USD are left"
-                    )
+                    raise RequestOverBudget(worker.name, worst_usd, self._left_usd, self.budget_usd)
                 await self._returned.wait()

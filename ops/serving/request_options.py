@@ -1,12 +1,12 @@
-"""What a request may wish for beside its question: budget, deadline, workers, and what it is told."""
+"""Options of a request beside its question: budget, deadline, workers, and how much the response shows."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, Strict, ValidationError
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Settings
@@ -14,66 +14,84 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 
 GRADERS = ("math", "choice", "text", "code")
+Flag = Annotated[bool, Strict()]
+Number = Annotated[float, Strict()]
+Text = Annotated[str, Strict()]
 
 
 class RequestError(DataError):
-    """A request cannot be carried out as it stands: `where` names the parameter."""
+    """A request is invalid: `where` names the parameter."""
 
     def __init__(self, parameter: str, problem: str, remedy: str) -> None:
         super().__init__("request", parameter, problem, remedy)
 
 
 class UnknownModelError(RequestError):
-    """A request names a model that is not served here."""
+    """A request names a model that this server does not serve."""
+
+
+class QuestionTooLongError(RequestError):
+    """The prompt that a question makes is longer than the policy can read."""
+
+    def __init__(self, parameter: str, limit: int) -> None:
+        problem = f"makes a prompt of more than the {limit:,} tokens that the Conductor reads"
+        super().__init__(parameter, problem, "Send a shorter question or fewer earlier turns")
 
 
 class RequestOptions(Settings):
-    """The object `podium` of a request to OpenAI's routes, and `custom_inputs` of one to MLflow's."""
+    """The object `podium` of a request to OpenAI's routes, and `custom_inputs` of a request to MLflow's."""
 
     grader: Literal["math", "choice", "text", "code"] | None = None
-    """The form in which workers are told to answer; None: "choice" with choices, else "text"."""
-    choices: tuple[str, ...] = ()
+    """The form of the answer that workers are asked for; None: "choice" with choices, else "text"."""
+    choices: tuple[Text, ...] = ()
     """The choices of a multiple-choice question."""
-    execute: bool = True
-    """False: the workflow is written, and no worker asked."""
-    budget_usd: float | None = Field(default=None, ge=0)
+    execute: Flag = True
+    """False: the Conductor writes the workflow, and no worker is called."""
+    budget_usd: Number | None = Field(default=None, ge=0, allow_inf_nan=False)
     """USD for the request's calls; None: what the server allows. Responses from the cache cost nothing."""
-    deadline_s: float | None = Field(default=None, gt=0)
+    deadline_s: Number | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds until the answer; None: what the server allows."""
-    allowed: tuple[str, ...] | None = None
-    """Names of the only workers that may be asked; None: all."""
-    forbidden: tuple[str, ...] = ()
-    """Names of workers that must not be asked."""
+    allowed: tuple[Text, ...] | None = None
+    """Names of the only workers that may be called; None: all."""
+    forbidden: tuple[Text, ...] = ()
+    """Names of workers that must not be called."""
     preference: Literal["quality", "cost"] = "quality"
-    """"quality": all workers on offer and all rounds that the policy was trained for. "cost": the dearer half of the
-    workers is not offered, and there is one round."""
-    workflow: bool = False
-    """Whether the response tells the workflow and every step's subtask and response."""
+    """"quality": all workers on offer and all rounds that the policy was trained for. "cost": the more expensive half
+    of the workers is not offered, and there is one round."""
+    workflow: Flag = False
+    """Whether the response shows the workflow and every step's subtask and response."""
+    _field: str = PrivateAttr(default="podium")
+
+    @property
+    def field(self) -> str:
+        """The field of the request that holds the options, for error messages."""
+        return self._field
 
 
-def read_options(values: object, place: str) -> RequestOptions:
-    """The options in a request's field `place`. Raises `RequestError`."""
-    if values is None:
-        return RequestOptions()
-    if not isinstance(values, Mapping):
-        raise RequestError(place, "is not an object", f"Known keys: {', '.join(RequestOptions.model_fields)}")
+def read_options(values: object, field: str) -> RequestOptions:
+    """The options in the request's `field`. Raises `RequestError`."""
+    known = f"Known keys: {', '.join(RequestOptions.model_fields)}"
+    if not isinstance(values, Mapping | None):
+        raise RequestError(field, "is not an object", known)
+    given = {name: value for name, value in (values or {}).items() if value is not None}
     try:
-        return RequestOptions.model_validate(dict(values) | {"choices": values.get("choices") or ()})
+        options = RequestOptions.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        known = f"Known keys: {', '.join(RequestOptions.model_fields)}"
+        place = ".".join(str(part) for part in (field, *first["loc"]))
         remedy = known if first["type"] == "extra_forbidden" else f"Found {first['input']!r:.80}"
-        raise RequestError(f"{place}.{field}", first["msg"], remedy) from None
+        raise RequestError(place, first["msg"], remedy) from None
+    options._field = field
+    return options
 
 
-def question(text: str, options: RequestOptions, place: str = "podium") -> Problem:
+def question(text: str, options: RequestOptions, field: str = "messages") -> Problem:
     """A user's question as a problem: its grader decides the form of the answer, and nothing is graded.
 
-    Raises `RequestError` where it is empty.
+    `field` holds the text in the request. Raises `RequestError` where it is empty.
     """
     if not text.strip():
-        raise RequestError("input", "holds no question", "Send a user message with text")
+        raise RequestError(field, "holds no question", "Send a user message with text")
     grader = options.grader or ("choice" if options.choices else "text")
     domain = next(entry.domain for entry in BENCHMARKS.values() if entry.grader == grader)
     row: dict[str, Any] = {
@@ -83,12 +101,31 @@ def question(text: str, options: RequestOptions, place: str = "podium") -> Probl
     try:
         return Problem.from_row(row)
     except (DataError, ValueError) as error:
-        raise RequestError(place, f"makes no question ({error})", "Check grader and choices") from None
+        problem = f"makes no question ({error})"
+        raise RequestError(f"{options.field}.choices", problem, "Check grader and choices") from None
 
 
 def check_worker_names(options: RequestOptions, known: Collection[str]) -> None:
-    """Raise `RequestError` for a worker that is not served: a misspelt name must not let anybody be asked."""
+    """Raise `RequestError` for a worker that is not served: a misspelt name must not widen the choice of workers."""
     for field in ("allowed", "forbidden"):
         for name in getattr(options, field) or ():
             if name not in known:
-                raise RequestError(f"podium.{field}", f"names {name!r}", f"Workers here: {', '.join(known)}")
+                raise RequestError(f"{options.field}.{field}", f"names {name!r}", f"Workers here: {', '.join(known)}")
+
+
+def check_encodable(values: object, field: str = "") -> None:
+    """Raise `RequestError`, naming the field, for a text with half of a surrogate pair: UTF-8 cannot encode it, so
+    no tokenizer, provider or response can take it."""
+    if isinstance(values, str):
+        try:
+            values.encode()
+        except UnicodeEncodeError as error:
+            problem = f"has half of a surrogate pair (U+{ord(values[error.start]):04X}) at character {error.start}"
+            raise RequestError(field or "(body)", problem, "Send valid Unicode: both halves, or neither") from None
+    elif isinstance(values, Mapping):
+        for name, value in values.items():
+            check_encodable(name, f"{field or '(body)'}, the name of a key")
+            check_encodable(value, f"{field}.{name}" if field else str(name))
+    elif isinstance(values, list | tuple):
+        for index, value in enumerate(values):
+            check_encodable(value, f"{field}[{index}]")

@@ -81,7 +81,18 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
     assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
     assert fleet.calls("first") == before + 1
 
-    fleet.endpoints["first"].order(faults=[sends(400, "The stars are not right.")])
+    for endpoint in fleet.endpoints.values():
+        endpoint.order(rate=1.0, faults=[says("Answer: 4", "length")])
+    reply = fleet.client.chat.completions.create(
+        model="conductor", messages=[{"role": "user", "content": "Why cut?"}], max_tokens=100_000
+    )
+    assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("Answer: 4", "length")
+    response = fleet.client.responses.create(model="conductor", input="Why cut?")
+    assert response.status == "incomplete" and response.incomplete_details
+    for endpoint in fleet.endpoints.values():
+        endpoint.order(rate=0.0)
+
+    fleet.endpoints["first"].order(rate=1.0, faults=[sends(400, "The stars are not right.")])
     [fallback] = fleet.ask("Why rejected?")["fallbacks"]
     assert (fallback["reason"], fallback["then"]) == ("rejected", "rewritten")
     assert "The stars are not right." in fallback["error"]

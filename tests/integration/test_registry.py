@@ -400,7 +400,7 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
     assert reply.json()["custom_outputs"]["workflow"] == WORKFLOW
     assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
-    assert (wrong["status"], wrong["error"]["code"]) == ("failed", "invalid_value")
+    assert (wrong["error"]["code"], wrong["error"]["param"]) == ("invalid_value", "custom_inputs.forbidden")
     assert info["agent_api"] == "responses"
     with registry.connected(workspace) as client_of_mlflow:
         import mlflow

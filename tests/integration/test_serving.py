@@ -36,7 +36,7 @@ def two_workers() -> Pool:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     running = Running(tmp_path_factory.mktemp("serving"), two_workers(), **{TOKENS: TOKEN})
-    running.settings(follow_s=0.2).version("1", WORKFLOW).champion("1")
+    running.settings(follow_s=0.2).version("1", WORKFLOW, prompt_limit=10_000).champion("1")
     with running:
         yield running
 
@@ -98,7 +98,16 @@ def test_the_model_is_listed(client: openai.OpenAI) -> None:
         ({"messages": []}, openai.BadRequestError, "invalid_value", "messages"),
         ({"extra_body": {"podium": {"forbidden": ["nobody"]}}}, openai.BadRequestError, "invalid_value",
          "podium.forbidden"),
-        ({"extra_body": {"podium": {"budget_usd": 0.0}}}, openai.APIStatusError, "budget_exceeded", None),
+        ({"stop": ["42"]}, openai.BadRequestError, "invalid_value", "stop"),
+        ({"max_tokens": 5}, openai.BadRequestError, "invalid_value", "max_tokens"),
+        ({"extra_body": {"stream": "false"}}, openai.BadRequestError, "invalid_value", "stream"),
+        ({"extra_body": {"podium": {"budget_usd": True}}}, openai.BadRequestError, "invalid_value",
+         "podium.budget_usd"),
+        ({"messages": [{"role": "user", "content": "Why? " * 4000}]}, openai.BadRequestError,
+         "context_length_exceeded", "messages"),
+        ({"messages": [{"role": "user", "content": "POISON"}]}, openai.InternalServerError, "internal_error", None),
+        ({"extra_body": {"podium": {"budget_usd": 0.0}}}, openai.APIStatusError, "budget_exceeded",
+         "podium.budget_usd"),
     ],
 )  # fmt: skip
 def test_errors_have_openais_shape(
@@ -109,10 +118,12 @@ def test_errors_have_openais_shape(
         client.chat.completions.create(**body)
     assert (raised.value.code, raised.value.param) == (code, parameter)  # type: ignore[attr-defined]
     assert raised.value.request_id
+    assert raised.value.response.headers.get("x-should-retry") == ("false" if raised.value.status_code in (402, 500)
+                                                                   else None)  # fmt: skip
 
 
 def test_an_error_in_a_stream_is_raised_by_the_client(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.APIError, match="left"):
+    with pytest.raises(openai.APIError, match="may spend 0 USD"):
         list(ask(client, "What is $8 \\cdot 11$?", stream=True, extra_body={"podium": {"budget_usd": 0.0}}))
 
 
@@ -135,10 +146,19 @@ def test_what_is_no_request(server: Running) -> None:
             http.post(url, content=b" " * 1_000_001, headers={"content-type": "application/json"}),
             http.get(url),
             http.get("/v1/embeddings"),
+            http.post(url, content=b'{"a": NaN}', headers={"content-type": "application/json"}),
+            *(http.get(path) for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect")),
+            http.post("/invocations", json={"input": [{"role": "user", "content": "Why? " * 4000}]}),
+            http.post("/invocations", json={"input": "Why?"}),
+            http.get("/responses"),
         ]
+        info = http.get("/agent/info").json()
+        whole = http.post("/invocations", json={"input": [{"role": "user", "content": SIX_BY_SEVEN}]}).json()
         named = http.get("/health", headers={"x-request-id": "my-own-id"})
         unnamed = http.get("/health", headers={"x-request-id": "bad id, really"})
-    assert [reply.status_code for reply in replies] == [400, 415, 413, 405, 404]
+    statuses = [reply.status_code for reply in replies]
+    assert statuses == [400, 415, 413, 405, 404, 400, 404, 404, 404, 404, 400, 400, 405]
+    assert info["agent_api"] == "responses" and "42" in whole["output"][0]["content"][0]["text"]
     assert all(reply.json()["error"]["code"] and reply.headers["x-request-id"] for reply in replies)
     assert named.headers["x-request-id"] == "my-own-id" and unnamed.headers["x-request-id"].startswith("req_")
 
@@ -220,12 +240,20 @@ def test_what_is_in_flight_ends_before_the_server_does(tmp_path: Path, how: sign
 
 
 def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
-    running = Running(tmp_path, two_workers()).settings().version("1", WORKFLOW, seconds=1.0).champion("1")
+    running = Running(tmp_path, two_workers()).settings(stalled_s=0.3)
+    running.version("1", WORKFLOW, seconds=1.0).champion("1")
     with running:
+        health = lambda: httpx.get(f"{running.url}/health", trust_env=False)  # noqa: E731
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", timeout=120)
         with pytest.raises(openai.APIStatusError) as raised:
             ask(client, extra_body={"podium": {"deadline_s": 0.2}})
         assert (raised.value.status_code, raised.value.code) == (504, "deadline_exceeded")
+        with ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(ask, client)
+            while (reply := health()).status_code == 200:  # until the writer has ended no batch for so long
+                assert not asked.done()
+            assert reply.json() == {"status": "stalled"}
+        assert health().status_code == 200
         assert "42" in ask(client).choices[0].message.content
         assert running.metric("podium_requests_total", status="504") == 1, "asked once: it would end the same"
 

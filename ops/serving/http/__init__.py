@@ -1,4 +1,4 @@
-"""The server: who may ask, how many at once, routes, metrics, and its end.
+"""The server: access, limits of connections and requests, routes, metrics, shutdown.
 
 What belongs here: HTTP. What does not: answering (`ops.serving`), the JSON of OpenAI's routes (`ops.serving.openai`).
 """

@@ -1,4 +1,4 @@
-"""Who may ask: tokens from the environment, and from beyond this machine nobody without one."""
+"""Access: tokens from the environment, without which only this machine is answered."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ops.core.errors import ConfigError
 from ops.serving.openai.errors import Failure
 
 TOKENS = "PODIUM_SERVE_TOKENS"
-"""The environment variable with the tokens, separated by commas: several, so that one can be changed for another."""
+"""The environment variable with the tokens, separated by commas: several, so that one can replace another."""
 LEAST = 16
-"""Characters of a token."""
+"""Characters of a token, at least."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The tokens of which a request must bring one; none: only this machine may ask."""
+    """The tokens, one of which a request must have; without any only requests from this machine are allowed."""
 
     tokens: tuple[bytes, ...]
 
     @classmethod
     def of(cls, host: str) -> Access:
-        """As the environment says, for a server that listens on `host`.
+        """The environment's, for a server that listens on `host`.
 
-        Raises `ConfigError` for a short token, and where anybody could ask.
+        Raises `ConfigError` for a short token, and for a server without tokens that other machines can reach.
         """
         tokens = tuple(token.encode() for part in os.environ.get(TOKENS, "").split(",") if (token := part.strip()))
         make = f"Set it to a secret: export {TOKENS}=$(openssl rand -hex 32)"
@@ -40,7 +40,7 @@ class Access:
         return cls(tokens)
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raise `Failure` unless the request may be carried out."""
+        """Raise `Failure` unless the request is allowed."""
         if self.tokens:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             brought = token.strip().encode() if scheme.lower() == "bearer" else b""

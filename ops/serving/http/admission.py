@@ -1,4 +1,4 @@
-"""How many are worked on at once, how many wait, and who is told to come later."""
+"""Admission: how many requests are worked on at once, how many wait, and which are refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from ops.serving.openai.errors import crowded, not_ready
 
 _MEMORY = 50
-"""About so many of the last requests make up the mean time of one."""
+"""Number of recent requests over which the mean duration is taken."""
 
 
 class Admission:
-    """Places for `at_once` requests and a queue for `waiting` more, first come, first served."""
+    """Places for `at_once` requests and a first-in, first-out queue for `waiting` more."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._places, self._at_once, self._most_waiting = asyncio.Semaphore(at_once), at_once, waiting
@@ -24,11 +24,11 @@ class Admission:
         self._idle = asyncio.Event()
         self._idle.set()
         self.closing = False
-        """Whether the server is about to end: nobody is admitted any more."""
+        """Whether the server is ending: no further request is admitted."""
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
-        """Hold a place; gives the seconds that were waited for it. Raises `Failure`."""
+        """Hold a place; gives the seconds of waiting for it. Raises `Failure`."""
         if self.closing:
             raise not_ready("the server is about to end", 5)
         if self._places.locked() and self.waiting >= self._most_waiting:
@@ -54,11 +54,11 @@ class Admission:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds until those who wait now will have begun."""
+        """Seconds until the requests that wait now are expected to have begun."""
         return self._mean_s * (self.waiting + 1) / self._at_once
 
     async def empty(self, seconds: float) -> bool:
-        """Admit nobody, and wait until all have ended; whether they have within so many seconds."""
+        """Admit no further request, and wait until all have ended; whether they did within that many seconds."""
         self.closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -5,39 +5,75 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from starlette.requests import Request
 
 from ops.core.errors import PodiumError
-from ops.serving.http.middleware import request_id
+from ops.serving.http.body import read_body, unless_gone
+from ops.serving.http.middleware import ERROR_HANDLERS, request_id
 from ops.serving.openai.agent import Exchange
-from ops.serving.openai.errors import Failure, not_ready, of_error
+from ops.serving.openai.errors import Failure, of_error
+from ops.serving.request import ServedRequest
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from ops.serving.http.routes import Routes
 
-_routes: ContextVar[Routes] = ContextVar("routes")
-ASKING = ("/invocations", "/responses")
+QUESTIONS = ("/invocations", "/responses")
+PATHS = (*QUESTIONS, "/agent/info")
+"""MLflow's application has more: its documentation pages are not served."""
+
+
+class _Call(NamedTuple):
+    """A valid request to MLflow's routes."""
+
+    routes: Routes
+    exchange: Exchange
+    served: ServedRequest
+
+
+_call: ContextVar[_Call] = ContextVar("call")
 
 
 class AgentServerApp:
-    """MLflow's application, made when it is first asked for: its import takes a second that OpenAI's routes do not
-    wait for."""
+    """MLflow's application, made at its first request: its import takes a second that OpenAI's routes need not wait.
+
+    A request is checked before MLflow sees it, so that errors have OpenAI's shape, and is cancelled when the client
+    disconnects, which MLflow does not notice.
+    """
 
     def __init__(self, routes: Routes) -> None:
-        self._own = routes
+        self._routes = routes
         self._app: ASGIApp | None = None
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in ASKING and self._own.engine.loaded is None:
-            raise not_ready("the champion is being loaded: ask again in a few seconds", 2)
         async with self._lock:
             if self._app is None:
                 self._app = await asyncio.to_thread(_agent_server)
-        _routes.set(self._own)
-        await self._app(scope, receive, send)
+        request = Request(scope, receive)
+        if scope["path"] not in QUESTIONS or request.method != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await read_body(request)
+        exchange = Exchange(body)
+        served = await self._routes.engine.request(exchange.problem, exchange.options, field="input")
+        _call.set(_Call(self._routes, exchange, served))
+        sent = False
+
+        async def replay() -> Message:
+            nonlocal sent
+            if sent:
+                await asyncio.Event().wait()  # the disconnection is watched for below
+            sent = True
+            return {"type": "http.request", "body": await request.body(), "more_body": False}
+
+        async def answer(app: ASGIApp) -> None:
+            await app(scope, replay, send)
+
+        await unless_gone(request, answer(self._app))
 
 
 def _agent_server() -> ASGIApp:
@@ -47,21 +83,21 @@ def _agent_server() -> ASGIApp:
     if cast("Any", server).get_invoke_function() is None:  # once a process
         agent_server.invoke()(_invoke)
         agent_server.stream()(_stream)
-    app: ASGIApp = agent_server.AgentServer("ResponsesAgent").app
-    return app
+    app = agent_server.AgentServer("ResponsesAgent").app
+    for kind, handler in ERROR_HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    return cast("ASGIApp", app)
 
 
 async def _invoke(request: Any) -> Any:
     from mlflow.types.responses import ResponsesAgentResponse
 
-    return ResponsesAgentResponse(**await _exchanged(request))
+    return ResponsesAgentResponse(**await _answer())
 
 
-async def _exchanged(request: Any) -> dict[str, Any]:
-    routes, exchange = _routes.get(), None
+async def _answer() -> dict[str, Any]:
+    routes, exchange, served = _call.get()
     try:
-        exchange = Exchange(request.model_dump())
-        served = routes.engine.request(exchange.problem, exchange.options)
         async with routes.admission.place() as waited_s:
             served.answer.waited_s = waited_s
             routes.metrics.waited(waited_s)
@@ -76,8 +112,8 @@ async def _exchanged(request: Any) -> dict[str, Any]:
 
 
 async def _stream(request: Any) -> AsyncIterator[Any]:
-    # MLflow's stream: each item as it is done. The steps are told once the answer is there: it takes whole items.
-    whole = await _exchanged(request)
+    # MLflow's stream takes whole items only, so it begins when the answer is there.
+    whole = await _answer()
     for index, item in enumerate(whole["output"]):
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     yield {"type": "response.completed", "response": whole, "custom_outputs": whole.get("custom_outputs")}

@@ -1,31 +1,25 @@
-"""The application: the gate, OpenAI's routes, and behind them MLflow's."""
+"""The application: its middleware, OpenAI's routes and MLflow's."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from ops.config import Serving
-from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
 from ops.serving.engine import Engine
 from ops.serving.follow import Follower, Source
 from ops.serving.http.access import Access
 from ops.serving.http.admission import Admission
-from ops.serving.http.agent_server import AgentServerApp
+from ops.serving.http.agent_server import PATHS, AgentServerApp
 from ops.serving.http.metrics import Metrics
-from ops.serving.http.middleware import ROUTES, RequestMiddleware
+from ops.serving.http.middleware import ERROR_HANDLERS, RequestMiddleware
 from ops.serving.http.routes import Routes, Traces
-from ops.serving.openai.errors import Failure, of_error
 
 
 class ServingApp:
@@ -44,7 +38,7 @@ class ServingApp:
         self._on_first: Callable[[str], None] = lambda version: None
         self._on_broken: Callable[[str], None] = lambda problem: None
         routes = Routes(self.engine, self.admission, self.metrics, traces)
-        self.asgi = RequestMiddleware(self._application(routes), access, self.metrics, settings.request_bytes)
+        self.asgi = RequestMiddleware(self._application(routes), access, self.metrics, settings)
 
     def on_first(self, call: Callable[[str], None]) -> None:
         """Call with the first version when it is in service."""
@@ -55,6 +49,7 @@ class ServingApp:
         self._on_broken = call
 
     def _application(self, routes: Routes) -> Starlette:
+        agents = AgentServerApp(routes)
         return Starlette(
             routes=[
                 Route("/v1/chat/completions", routes.chat_completions, methods=["POST"]),
@@ -63,10 +58,9 @@ class ServingApp:
                 Route("/v1/models/{name}", routes.model),
                 Route("/health", routes.health),
                 Route("/metrics", routes.prometheus),
-                Mount("/v1", app=_nothing_there),
-                Mount("/", app=AgentServerApp(routes)),
+                *(Route(path, agents) for path in PATHS),
             ],
-            exception_handlers={HTTPException: _of_starlette, Failure: _as_error, PodiumError: _as_error},
+            exception_handlers=ERROR_HANDLERS,
             lifespan=self._life,
         )
 
@@ -92,20 +86,3 @@ class ServingApp:
 
     def _answered(self, answer: Answer) -> None:
         self.metrics.answered(answer)
-
-
-async def _nothing_there(scope: Any, receive: Any, send: Any) -> None:
-    raise HTTPException(405 if scope["path"] in ROUTES else 404)
-
-
-async def _as_error(request: Request, error: Exception) -> Response:
-    failure = error if isinstance(error, Failure) else of_error(error)  # type: ignore[arg-type]
-    return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)
-
-
-async def _of_starlette(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-    words = f"{request.method} {request.url.path}: {error.detail}"
-    headers = dict(error.headers or {})
-    return await _as_error(request, Failure(error.status_code, "invalid_request_error", code, words, headers=headers))

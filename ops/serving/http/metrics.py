@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`."""
+"""Metrics for Prometheus at `/metrics`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """One server's counters, in a registry of their own."""
+    """One server's counters, in their own registry."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -29,21 +29,23 @@ class Metrics:
             "podium_part_seconds", "Waiting for a place, writing the workflow, the workers' work, of one request.",
             ("part",), buckets=_SECONDS, registry=own,
         )  # fmt: skip
-        self._answers = Counter("podium_answers", "Questions by what became of them.", ("status",), registry=own)
+        self._answers = Counter("podium_answers", "Questions by status.", ("status",), registry=own)
         self._tokens = Counter("podium_tokens", "Paid now, by worker.", ("worker", "kind"), registry=own)
         self._usd = Counter("podium_usd", "USD paid now, by worker.", ("worker",), registry=own)
         self._calls = Counter("podium_calls", "Responses, by worker.", ("worker", "cached"), registry=own)
-        self._failures = Counter("podium_worker_failures", "Steps without one.", ("worker", "status"), registry=own)
-        self._fallbacks = Counter("podium_fallbacks", "Ways round a failure.", ("reason", "then"), registry=own)
-        self._batch = Histogram("podium_batch", "Questions written for together.", buckets=_SIZES, registry=own)
+        self._failures = Counter(
+            "podium_worker_failures", "Steps without a response.", ("worker", "status"), registry=own
+        )
+        self._fallbacks = Counter("podium_fallbacks", "Fallbacks after a failure.", ("reason", "then"), registry=own)
+        self._batch = Histogram("podium_batch", "Prompts of one batch.", buckets=_SIZES, registry=own)
         self._champion = Gauge("podium_champion", "1 for the version in service.", ("version",), registry=own)
-        self._swaps = Counter("podium_swaps", "Attempts to follow the champion.", ("outcome",), registry=own)
+        self._swaps = Counter("podium_swaps", "Changes of version that were tried.", ("outcome",), registry=own)
         self.in_flight = Gauge("podium_in_flight", "Requests that are worked on.", registry=own)
         self.waiting = Gauge("podium_waiting", "Requests that wait for a place.", registry=own)
-        self.traces_dropped = Counter("podium_traces_dropped", "Traces that MLflow did not get.", registry=own)
+        self.traces_dropped = Counter("podium_traces_dropped", "Traces that were not stored.", registry=own)
 
     def answered(self, answer: Answer) -> None:
-        """Count one request's calls."""
+        """Count one request's result, calls and fallbacks."""
         self._answers.labels(answer.status).inc()
         for part in ("writing", "working"):
             self._parts.labels(part).observe(getattr(answer, f"{part}_s"))
@@ -64,22 +66,22 @@ class Metrics:
                 self._failures.labels(fallback.worker, fallback.reason).inc()
 
     def waited(self, seconds: float) -> None:
-        """A request was admitted."""
+        """Record that a request was admitted after that many seconds."""
         self._parts.labels("waiting").observe(seconds)
 
     def written(self, size: int) -> None:
-        """A batch of questions was written for; from any thread."""
+        """Record the size of a batch; from any thread."""
         self._batch.observe(size)
 
     def swapped(self, swap: Swap, version: str) -> None:
-        """A look at the champion that did not find the version in service."""
+        """Record an attempt to change the version in service."""
         self._swaps.labels(swap).inc()
         if swap == "loaded":
             self._champion.clear()
             self._champion.labels(version).set(1)
 
     def watch(self, in_flight: Callable[[], float], waiting: Callable[[], float]) -> None:
-        """Read these when Prometheus does."""
+        """Read these gauges at every scrape."""
         self.in_flight.set_function(in_flight)
         self.waiting.set_function(waiting)
 

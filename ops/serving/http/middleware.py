@@ -1,118 +1,144 @@
-"""What every request passes: a request id, the length of its body, a token, counters; and errors in OpenAI's shape."""
+"""The outermost application: request ids, access, limits of bodies, counters, and errors in OpenAI's shape."""
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 
+from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.serving.http.access import Access
 from ops.serving.http.metrics import Metrics
-from ops.serving.openai.errors import Failure, of_error
+from ops.serving.openai.errors import DO_NOT_RETRY, Failure, of_exception
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-log = logging.getLogger(__name__)
-
 REQUEST_ID = "x-request-id"
 OPEN = ("/health",)
-"""Routes that need no token: they say nothing but whether there will be answers."""
+"""Routes that need no token: they say only whether requests are answered."""
 ROUTES = frozenset(
     {"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics", "/invocations", "/responses",
      "/agent/info"}
 )  # fmt: skip
-"""Those that are counted by name: a stranger's paths must not make a label each."""
+"""Routes that are counted by name: other paths must not make a label each."""
+CLIENT_GONE = 499
+"""The status that is counted where the client disconnected before the end of its response."""
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_CODES = {404: "not_found", 405: "method_not_allowed"}
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that this task carries out."""
+"""The id of the request that this task works on."""
 
 
 class RequestMiddleware:
-    """The outermost application."""
+    """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, request_bytes: int) -> None:
-        self._app, self._access, self._metrics, self._most = app, access, metrics, request_bytes
+    def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, settings: Serving) -> None:
+        self._app, self._access, self._metrics = app, access, metrics
+        self._most, self._most_held, self._held = settings.request_bytes, settings.held_bytes, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, began, status = Headers(scope=scope), time.monotonic(), 500
+        headers, began = Headers(scope=scope), time.monotonic()
         named = headers.get(REQUEST_ID, "")
         own = named if _ID.fullmatch(named) else f"req_{uuid.uuid4().hex}"
         request_id.set(own)
+        status, ended = 0, False
 
-        async def answer(message: Message) -> None:
-            nonlocal status
+        async def counted_send(message: Message) -> None:
+            nonlocal status, ended
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID] = own
+            elif not message.get("more_body", False):
+                ended = True
             await send(message)
 
-        try:
-            await self._admitted(scope, headers, receive, answer)
-        finally:
-            route = scope["path"] if scope["path"] in ROUTES else "other"
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.monotonic() - began)
-
-    async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def noting(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
+        body = _Body(receive, self)
         try:
             if scope["path"] not in OPEN:
                 self._access.check(headers)
-            await self._app(scope, self._counted(headers, receive), noting)
-        except (Failure, PodiumError) as error:
-            if begun:
-                raise
-            await send_failure(error if isinstance(error, Failure) else of_error(error), send)
-        except Exception:
-            log.exception("request %s", request_id.get())
-            if begun:
-                raise
-            words = f"the server failed; its log says more under {request_id.get()}"
-            await send_failure(Failure(500, "server_error", "internal_error", words), send)
+            body.check_length(headers)
+            await self._app(scope, body.receive, counted_send)
+        except Exception as error:
+            if not status:
+                response = await error_response(Request(scope), error)
+                await response(scope, receive, counted_send)
+            elif not ended:
+                status, ended = 500, True
+                raise  # in the middle of a response: uvicorn logs it and closes the connection
+        finally:
+            self._held -= body.held
+            route = scope["path"] if scope["path"] in ROUTES else "other"
+            self._metrics.requests.labels(route, str(status if ended else CLIENT_GONE)).inc()
+            self._metrics.seconds.labels(route).observe(time.monotonic() - began)
 
-    def _counted(self, headers: Headers, receive: Receive) -> Receive:
-        """The body, as far as it may go. Raises `Failure`."""
-        too_long = Failure(
-            413, "invalid_request_error", "request_too_large", f"the request has more than {self._most} bytes"
-        )
-        told = headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > self._most:
-            raise too_long
-        total = 0
+    def hold(self, size: int) -> None:
+        """Count bytes of a body that stay in memory until its request ends. Raises `Failure`."""
+        if self._held + size > self._most_held:
+            words = f"all requests together have more than {self._most_held} bytes (held_bytes): ask again later"
+            raise Failure(429, "rate_limit_error", "rate_limit_exceeded", words, headers={"retry-after": "1"})
+        self._held += size
 
-        async def counted() -> Message:
-            nonlocal total
-            message = await receive()
-            total += len(message.get("body", b""))
-            if total > self._most:
-                raise too_long
-            return message
-
-        return counted
+    def check_size(self, size: int) -> None:
+        """Raise `Failure` for a body of this many bytes, if that is too many."""
+        if size > self._most:
+            words = f"the request has more than {self._most} bytes (request_bytes)"
+            raise Failure(413, "invalid_request_error", "request_too_large", words)
 
 
-async def send_failure(failure: Failure, send: Send) -> None:
-    """The error as a whole response."""
-    body = json.dumps({"error": failure.error}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **failure.headers}
-    raw: list[tuple[bytes, bytes]] = [(name.encode(), value.encode()) for name, value in headers.items()]
-    start: dict[str, Any] = {"type": "http.response.start", "status": failure.status, "headers": raw}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+class _Body:
+    """One request's body, whose bytes are counted as they arrive."""
+
+    def __init__(self, receive: Receive, limits: RequestMiddleware) -> None:
+        self._receive, self._limits = receive, limits
+        self.held = 0
+
+    def check_length(self, headers: Headers) -> None:
+        """Refuse a body that is announced as too long before it is read. Raises `Failure`."""
+        length = headers.get("content-length", "0")
+        self._limits.check_size(int(length[:20]) if length.isdecimal() else 0)
+
+    async def receive(self) -> Message:
+        """As ASGI's. Raises `Failure`."""
+        message = await self._receive()
+        size = len(message.get("body", b""))
+        self._limits.check_size(self.held + size)
+        self._limits.hold(size)
+        self.held += size
+        return message
+
+
+async def error_response(request: Request, error: Exception) -> Response:
+    """The response to any exception; an unexpected one is logged."""
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=CLIENT_GONE)  # no client gets it
+    own = request_id.get()
+    failure = _of_http(request, error) if isinstance(error, HTTPException) else of_exception(error, own)
+    return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)
+
+
+def _of_http(request: Request, error: HTTPException) -> Failure:
+    status, headers = error.status_code, dict(error.headers or {})
+    words = f"{request.method} {request.url.path}: {error.detail}"
+    if status >= 500:
+        return Failure(status, "server_error", "internal_error", words, headers=headers | DO_NOT_RETRY)
+    code = _CODES.get(status, "invalid_request")
+    return Failure(status, "invalid_request_error", code, words, headers=headers)
+
+
+ERROR_HANDLERS: Mapping[Any, Any] = dict.fromkeys(
+    (HTTPException, Failure, PodiumError, ClientDisconnect, Exception), error_response
+)
+"""For Starlette, which would answer in a shape of its own."""

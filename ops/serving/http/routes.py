@@ -1,26 +1,27 @@
-"""OpenAI's routes: read, admit, answer whole or as a stream, and keep a trace."""
+"""OpenAI's routes: read a request, admit it, answer it whole or as a stream, and keep a trace."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from ops.core.errors import PodiumError
 from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import Engine
 from ops.serving.http.admission import Admission
+from ops.serving.http.body import read_body, unless_gone
 from ops.serving.http.metrics import Metrics
 from ops.serving.http.middleware import request_id
+from ops.serving.loaded import Loaded
 from ops.serving.openai import chat, responses
 from ops.serving.openai.api_request import MODEL, ApiRequest
-from ops.serving.openai.errors import Failure, of_answer, of_error
+from ops.serving.openai.errors import Failure, of_answer, of_exception
 from ops.serving.request import ServedRequest
 from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
@@ -29,26 +30,27 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
+Work = Callable[[], Coroutine[Any, Any, Answer]]
 ENDS = ("answered", "not_run")
 """Statuses with an answer."""
 
 
 class Record(NamedTuple):
-    """A request that was answered, for whoever keeps traces."""
+    """An answered request, as traces keep it."""
 
     request: str
     """Its id."""
     route: str
     answer: Answer
     texts: bool
-    """False: its user wants nothing of it stored."""
+    """False: the client wants none of its texts stored."""
 
 
 class Traces(Protocol):
-    """Where the steps of answers are kept, to be looked at."""
+    """Where the steps of answers are stored for inspection."""
 
     def keep(self, record: Record) -> None:
-        """Keep a trace of it, sooner or later; takes no time."""
+        """Store a trace of the request later; returns at once."""
         ...
 
     def below(self, request: str, answer: Answer) -> None:
@@ -64,14 +66,14 @@ class Shape(Protocol):
 
     def whole(self, answer: Answer) -> dict[str, Any]: ...
     def begin(self, version: str) -> Iterator[dict[str, Any]]: ...
-    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]: ...
+    def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]: ...
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]: ...
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]: ...
 
 
 @dataclass
 class Routes:
-    """The endpoints over one engine. `traces`: None where nobody keeps any."""
+    """The endpoints over one engine. `traces`: None where none are kept."""
 
     engine: Engine
     admission: Admission
@@ -79,13 +81,11 @@ class Routes:
     traces: Traces | None
 
     async def chat_completions(self, request: Request) -> Response:
-        body = await _body(request)
-        api_request = chat.read(body)
+        api_request = chat.read(await read_body(request))
         return await self._respond(request, api_request, chat.ChatShape(api_request))
 
     async def responses(self, request: Request) -> Response:
-        body = await _body(request)
-        api_request = responses.read(body)
+        api_request = responses.read(await read_body(request))
         return await self._respond(request, api_request, responses.ResponseShape(api_request))
 
     async def models(self, request: Request) -> Response:
@@ -98,10 +98,16 @@ class Routes:
         return JSONResponse(self._model())
 
     async def health(self, request: Request) -> Response:
-        """200 when questions are answered, else 503."""
-        ready = self.engine.loaded is not None and not self.admission.closing
-        state = "ready" if ready else "ending" if self.admission.closing else "loading"
-        return JSONResponse({"status": state}, 200 if ready else 503, headers=None if ready else {"retry-after": "2"})
+        """200 when requests are answered, else 503 with the reason."""
+        status = "ready"
+        if self.admission.closing:
+            status = "ending"
+        elif self.engine.loaded is None:
+            status = "loading"
+        elif self.engine.stalled:
+            status = "stalled"
+        ready = status == "ready"
+        return JSONResponse({"status": status}, 200 if ready else 503, headers=None if ready else {"retry-after": "2"})
 
     async def prometheus(self, request: Request) -> Response:
         page, kind = self.metrics.page()
@@ -111,82 +117,76 @@ class Routes:
 
     def _model(self) -> dict[str, Any]:
         loaded = self.engine.loaded
-        told = {} if loaded is None else {"version": loaded.version, "workers": list(loaded.names)}
-        return {"id": MODEL, "object": "model", "created": 0, "owned_by": "podium", "podium": told}
+        podium = {} if loaded is None else {"version": loaded.version, "workers": list(loaded.names)}
+        return {"id": MODEL, "object": "model", "created": 0, "owned_by": "podium", "podium": podium}
 
     async def _respond(self, request: Request, api_request: ApiRequest, shape: Shape) -> Response:
-        news: asyncio.Queue[StepTrace | Fallback] = asyncio.Queue()
-        served = self.engine.request(
-            api_request.problem, api_request.options, news.put_nowait if api_request.stream else None
-        )
-        work = _Work(self, served, request.url.path, api_request)
+        progress: asyncio.Queue[StepTrace | Fallback] = asyncio.Queue()
+        served = await self.engine.request(
+            api_request.problem, api_request.options, progress.put_nowait if api_request.stream else None,
+            api_request.field,
+        )  # fmt: skip
+        _check_bound(api_request, served.loaded)
+        work = partial(self._answer, served, api_request, request.url.path)
         if not api_request.stream:
-            answer = await _unless_gone(request, work.answer())
-            return JSONResponse(shape.whole(answer))
-        return _Stream(work.stream(shape, news), self.admission, served)
+            return JSONResponse(shape.whole(await unless_gone(request, self._admitted(served, work))))
+        events = _events(served, work, shape, progress, self.engine.settings.keep_alive_s)
+        return _Stream(events, self.admission, served)
 
-    def _keep(self, record: Record) -> None:
-        if self.traces is not None and random.random() < self.engine.settings.traced_share:
-            self.traces.keep(record)
+    async def _admitted(self, served: ServedRequest, work: Work) -> Answer:
+        async with self.admission.place() as waited_s:
+            served.answer.waited_s = waited_s
+            return await work()
 
-
-@dataclass
-class _Work:
-    """One request that is being answered."""
-
-    routes: Routes
-    served: ServedRequest
-    route: str
-    api_request: ApiRequest
-
-    async def answer(self) -> Answer:
-        """Its answer. Raises `Failure` where there is none."""
-        async with self.routes.admission.place() as waited_s:
-            self.served.answer.waited_s = waited_s
-            return await self._go()
-
-    async def stream(self, shape: Shape, news: asyncio.Queue[StepTrace | Fallback]) -> AsyncGenerator[str, None]:
-        """Server-sent events; closed, it stops the work."""
-        version = self.served.loaded.version
-        going = asyncio.create_task(self._go())
+    async def _answer(self, served: ServedRequest, api_request: ApiRequest, route: str) -> Answer:
+        """The answer. Raises `Failure` where there is none."""
+        self.metrics.waited(served.answer.waited_s)
         try:
-            for event in shape.begin(version):
-                yield _event(event)
-            async for item in _until(going, news, self.routes.engine.settings.keep_alive_s):
-                if item is None:
-                    yield ": keep-alive\n\n"
-                    continue
-                for event in shape.news(version, item):
-                    yield _event(event)
-            try:
-                answer = going.result()
-            except (Failure, PodiumError) as error:
-                failure = error if isinstance(error, Failure) else of_error(error)
-                for event in shape.broken(failure.error):
-                    yield _event(event)
-                return
-            for event in shape.end(answer):
-                yield _event(event)
-            if shape.done is not None:
-                yield f"data: {shape.done}\n\n"
+            answer = await self.engine.answer(served)
         finally:
-            going.cancel()
-            await asyncio.gather(going, return_exceptions=True)
-
-    async def _go(self) -> Answer:
-        routes, own = self.routes, request_id.get()
-        routes.metrics.waited(self.served.answer.waited_s)
-        try:
-            answer = await routes.engine.answer(self.served)
-        finally:
-            routes._keep(Record(own, self.route, self.served.answer, self.api_request.store))
+            if self.traces is not None and random.random() < self.engine.settings.traced_share:
+                self.traces.keep(Record(request_id.get(), route, served.answer, api_request.store))
         if answer.status not in ENDS:
-            raise of_answer(answer, texts=self.api_request.options.workflow)
+            raise of_answer(answer, api_request.options)
         return answer
 
 
+async def _events(
+    served: ServedRequest,
+    work: Work,
+    shape: Shape,
+    progress: asyncio.Queue[StepTrace | Fallback],
+    keep_alive_s: float,
+) -> AsyncGenerator[str, None]:
+    """Server-sent events; closing the generator cancels the work."""
+    version = served.loaded.version
+    task = asyncio.create_task(work())
+    try:
+        for event in shape.begin(version):
+            yield _event(event)
+        async for item in _until(task, progress, keep_alive_s):
+            if item is None:
+                yield ": keep-alive\n\n"
+                continue
+            for event in shape.progress(version, item):
+                yield _event(event)
+        try:
+            answer = task.result()
+        except Exception as error:  # noqa: BLE001  (the stream has begun: its last event is the error)
+            for event in shape.broken(of_exception(error, request_id.get()).error):
+                yield _event(event)
+            return
+        for event in shape.end(answer):
+            yield _event(event)
+        if shape.done is not None:
+            yield f"data: {shape.done}\n\n"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 class _Stream(StreamingResponse):
-    """A stream that holds a place to its end, also where its listener leaves before the first event."""
+    """A stream that holds a place to its end, also where the client disconnects before the first event."""
 
     def __init__(self, events: AsyncGenerator[str, None], admission: Admission, served: ServedRequest) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -194,7 +194,7 @@ class _Stream(StreamingResponse):
         self._events, self._admission, self._served = events, admission, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._admission.place() as waited_s:  # refused, it is an error and no stream
+        async with self._admission.place() as waited_s:  # a refusal is an error response and no stream
             self._served.answer.waited_s = waited_s
             try:
                 await super().__call__(scope, receive, send)
@@ -203,53 +203,31 @@ class _Stream(StreamingResponse):
 
 
 async def _until(
-    going: asyncio.Task[Answer], news: asyncio.Queue[StepTrace | Fallback], keep_alive_s: float
+    task: asyncio.Task[Answer], progress: asyncio.Queue[StepTrace | Fallback], keep_alive_s: float
 ) -> AsyncIterator[StepTrace | Fallback | None]:
-    """News as they come, None after every silence, until `going` has ended and all is told."""
-    while not going.done() or not news.empty():
-        coming = asyncio.ensure_future(news.get())
-        done, _ = await asyncio.wait({going, coming}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
+    """Progress as it comes, None after every silence, until the task has ended and its progress is complete."""
+    while not task.done() or not progress.empty():
+        coming = asyncio.ensure_future(progress.get())
+        try:
+            done, _ = await asyncio.wait({task, coming}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            coming.cancel()  # no effect where it is done
         if coming in done:
             yield coming.result()
-        else:
-            coming.cancel()
-            if not done:
-                yield None
+        elif not done:
+            yield None
 
 
-async def _unless_gone(request: Request, work: Any) -> Answer:
-    """What the work gives; it is cancelled when its asker hangs up."""
-    going: asyncio.Task[Answer] = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait({going, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not going.done():
-            raise ClientDisconnect
-        return going.result()
-    finally:
-        for task in (going, leaving):
-            task.cancel()
-        await asyncio.gather(going, leaving, return_exceptions=True)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _body(request: Request) -> Mapping[str, Any]:
-    """The JSON object of a request. Raises `Failure`."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":  # what a page's form could send without a preflight request has another one
-        words = f"the content type is {kind or 'missing'}: send application/json"
-        raise Failure(415, "invalid_request_error", "unsupported_media_type", words)
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise Failure(400, "invalid_request_error", "invalid_json", "the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise RequestError("(body)", "is not an object", "Send a JSON object")
-    return body
+def _check_bound(api_request: ApiRequest, loaded: Loaded) -> None:
+    """Raise `RequestError` where the client bounds the answer's tokens below what a worker may write."""
+    if api_request.answer_tokens is None:
+        return
+    field, bound = api_request.answer_tokens
+    names = set(loaded.names)
+    longest = max(worker.max_tokens for worker in loaded.team.workers if worker.name in names)
+    if bound < longest:
+        problem = f"is {bound:,}, and the pool lets a worker answer with {longest:,} tokens"
+        raise RequestError(field, problem, "Leave it out, or send at least that")
 
 
 def _event(event: Mapping[str, Any]) -> str:

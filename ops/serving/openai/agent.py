@@ -1,4 +1,4 @@
-"""A Responses request as MLflow's agents have it: options in `custom_inputs`, the account in `custom_outputs`."""
+"""Requests to MLflow's agents: options in `custom_inputs`, the account of the answer in `custom_outputs`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from ops.serving.answer import Answer
-from ops.serving.openai.conversation import question_text
-from ops.serving.openai.responses import message_item, step_item, usage
-from ops.serving.request_options import question, read_options
+from ops.serving.openai.responses import message_item, read_agent, step_item, usage
+from ops.serving.request_options import check_encodable
 from ops.workflow.trace import StepTrace
 
 
 class Exchange:
-    """One request, understood, and its response."""
+    """A valid request, and its response."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         """Read a request. Raises `RequestError`."""
-        self.options = read_options(request.get("custom_inputs"), "custom_inputs")
-        self.problem = question(question_text(request.get("input") or (), "input"), self.options, "custom_inputs")
+        check_encodable(request)
+        self.problem, self.options = read_agent(request)
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response; whose text is the reason where there is no answer. `custom_outputs` hold all there is."""
+        """The response; its text is the reason where there is no answer. `custom_outputs` hold the whole account."""
         outputs = answer.account(texts=True)
         if answer.text is not None:
             return _response(answer.text, "completed", outputs) | {"usage": usage(answer)}

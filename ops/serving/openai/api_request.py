@@ -1,4 +1,4 @@
-"""What every request of OpenAI's routes has: the model's name, the question, the options, and what is not done here."""
+"""Requests to OpenAI's routes: what both read alike, and which parameters are honoured, refused or irrelevant."""
 
 from __future__ import annotations
 
@@ -11,52 +11,121 @@ from ops.serving.request_options import RequestError, RequestOptions, UnknownMod
 
 MODEL = "conductor"
 """The one model that is served."""
+READ = frozenset({"model", "stream", "stream_options", "store", "metadata", "podium"})
+"""Parameters that both routes honour."""
+NO_EFFECT = frozenset(
+    {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "parallel_tool_calls"}
+)
+"""Parameters that do not change an answer; any value is accepted."""
+DEFAULTS: dict[str, tuple[object, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "top_logprobs": (0,),
+    "tools": (),
+    "tool_choice": ("none", "auto"),
+}
+"""Parameters that would change an answer and are refused by name, each with the values that mean OpenAI's default and
+are therefore accepted, beside null and an empty list or object."""
 
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """A request that was understood."""
+    """A valid request."""
 
     problem: Problem
+    field: str
+    """The field that holds the question."""
     options: RequestOptions
     model: str
     stream: bool
     include_usage: bool
-    """Of a stream of chat completions: whether it ends with the usage."""
+    """Whether a stream of chat completions ends with the usage."""
     store: bool
-    """False: no text of it goes into MLflow's traces."""
+    """False: MLflow's traces get none of the request's texts."""
     metadata: dict[str, str]
+    answer_tokens: tuple[str, int] | None
+    """The field that bounds the tokens of the answer, and the bound."""
 
 
-def read_common(body: Mapping[str, Any], text: str, unsupported: Mapping[str, tuple[object, ...]]) -> ApiRequest:
-    """The request in `body`, whose question is `text`.
+def read_common(body: Mapping[str, Any], text: str, field: str, bounds: tuple[str, ...]) -> ApiRequest:
+    """The request in `body`, whose question is `text` in `field`; `bounds`: the fields that bound the answer's tokens.
 
-    `unsupported`: fields that would change the answer if they were heeded, with the values that change nothing. What
-    is in neither place (temperature, max_tokens, seed, user …) is passed over: how workers answer is the pool's to say.
     Raises `RequestError`.
     """
-    for field, harmless in unsupported.items():
-        if body.get(field) is not None and body[field] not in harmless:
-            raise RequestError(field, "is not supported by this server", "Leave it out")
+    model = _model(body.get("model"))
     options = read_options(body.get("podium"), "podium")
-    stream_options = body.get("stream_options")
-    metadata = body.get("metadata") or {}
-    if not isinstance(metadata, Mapping):
-        raise RequestError("metadata", "is not an object", "Send texts by name, or leave it out")
+    streaming = _object(body, "stream_options")
+    metadata = _object(body, "metadata")
+    for name, value in metadata.items():
+        if not isinstance(value, str):
+            raise RequestError(f"metadata.{name}", f"is {value!r:.80}, not a text", "Send texts by name")
     return ApiRequest(
-        problem=question(text, options),
+        problem=question(text, options, field),
+        field=field,
         options=options,
-        model=_model(body.get("model")),
-        stream=bool(body.get("stream")),
-        include_usage=bool(isinstance(stream_options, Mapping) and stream_options.get("include_usage")),
-        store=body.get("store") is not False,
-        metadata={str(name): str(value) for name, value in metadata.items()},
+        model=model,
+        stream=_flag(body, "stream", default=False),
+        include_usage=_flag(streaming, "include_usage", "stream_options.", default=False),
+        store=_flag(body, "store", default=True),
+        metadata=dict(metadata),
+        answer_tokens=_bound(body, bounds),
     )
+
+
+def check_parameters(
+    body: Mapping[str, Any], read: frozenset[str], no_effect: frozenset[str], defaults: Mapping[str, tuple[object, ...]]
+) -> None:
+    """Raise `RequestError` for a parameter that is unknown here, or would change the answer and is not honoured.
+
+    A name with a dot is a key of an object: `text.format`.
+    """
+    objects = {name.partition(".")[0] for name in (*no_effect, *defaults) if "." in name}
+    for name, value in body.items():
+        if name in objects:
+            check_parameters({f"{name}.{key}": entry for key, entry in _object(body, name).items()},
+                             frozenset(), frozenset(each for each in no_effect if "." in each),
+                             {each: values for each, values in defaults.items() if "." in each})  # fmt: skip
+        elif name in defaults:
+            if value not in (None, [], {}) and not any(_equal(value, default) for default in defaults[name]):
+                said = f"is {value!r:.80}, which this server does not support"
+                raise RequestError(name, said, f"Leave it out{_or(defaults[name])}")
+        elif name not in read and name not in no_effect:
+            raise RequestError(name, "is not a parameter of this route", "Leave it out")
+
+
+def _or(defaults: tuple[object, ...]) -> str:
+    return "".join(f", or send {default!r}" for default in defaults[:1])
+
+
+def _equal(value: object, default: object) -> bool:
+    return isinstance(value, bool) == isinstance(default, bool) and value == default
+
+
+def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    if not isinstance(value, Mapping | None):
+        raise RequestError(name, f"is {value!r:.80}, not an object", "Send an object, or leave it out")
+    return value or {}
+
+
+def _flag(values: Mapping[str, Any], name: str, place: str = "", *, default: bool) -> bool:
+    value = values.get(name)
+    if not isinstance(value, bool | None):
+        raise RequestError(f"{place}{name}", f"is {value!r:.80}, not a boolean", "Send true or false")
+    return default if value is None else value
+
+
+def _bound(body: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, int] | None:
+    given = [(name, body[name]) for name in names if body.get(name) is not None]
+    for name, value in given:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise RequestError(name, f"is {value!r:.80}, not a positive integer", "Send a number of tokens")
+    return min(given, key=lambda each: each[1], default=None)
 
 
 def _model(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise RequestError("model", "is missing", f'Send "{MODEL}"')
     if name != MODEL:
-        raise UnknownModelError("model", f"{name!r} is not served here", f'Send "{MODEL}" (GET /v1/models)')
+        raise UnknownModelError("model", f"{name!r:.80} is not served here", f'Send "{MODEL}" (GET /v1/models)')
     return name

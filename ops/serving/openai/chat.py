@@ -8,29 +8,40 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.serving.answer import Answer, Fallback
-from ops.serving.openai.api_request import ApiRequest, read_common
+from ops.serving.openai.api_request import DEFAULTS, NO_EFFECT, READ, ApiRequest, check_parameters, read_common
 from ops.serving.openai.conversation import question_text
 from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
-_UNSUPPORTED: dict[str, tuple[object, ...]] = {
+_BOUNDS = ("max_tokens", "max_completion_tokens")
+_READ = READ | {"messages", *_BOUNDS}
+_NO_EFFECT = NO_EFFECT | {"prediction"}
+_DEFAULTS = DEFAULTS | {
     "n": (1,),
-    "tools": ([],),
-    "functions": ([],),
-    "response_format": ({"type": "text"},),
+    "stop": (),
+    "seed": (),
+    "logit_bias": (),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
     "logprobs": (False,),
-    "top_logprobs": (0,),
+    "response_format": ({"type": "text"},),
+    "reasoning_effort": ("medium",),
+    "verbosity": ("medium",),
+    "functions": (),
+    "function_call": ("none", "auto"),
     "modalities": (["text"],),
     "audio": (),
+    "web_search_options": (),
 }
 
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
+    check_parameters(body, _READ, _NO_EFFECT, _DEFAULTS)
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise RequestError("messages", "is not a list of messages", 'Send [{"role": "user", "content": "…"}]')
-    return read_common(body, question_text(messages, "messages"), _UNSUPPORTED)
+    return read_common(body, question_text(messages, "messages"), "messages", _BOUNDS)
 
 
 class ChatShape:
@@ -44,32 +55,32 @@ class ChatShape:
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` says how the answer came."""
+        """The response object; `podium` says how the answer was made."""
         message = {"role": "assistant", "content": answer.text, "refusal": None}
         return self._object("chat.completion", answer.version) | {
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}],
             "usage": usage(answer),
             "podium": answer.account(texts=self._request.options.workflow),
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
-        """What is sent at once."""
+        """The first chunk, sent before there is an answer."""
         yield self._chunk(version, {"role": "assistant", "content": ""})
 
-    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
-        """A step that has ended, or a way round a failure: an empty delta, and the news in `podium`."""
-        yield self._chunk(version, {}) | {"podium": news(item, texts=self._request.options.workflow)}
+    def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
+        """A step that has ended, or a fallback: an empty delta, and the step or fallback in `podium`."""
+        yield self._chunk(version, {}) | {"podium": progress_item(item, texts=self._request.options.workflow)}
 
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """The answer, how it came, and the usage where it was asked for."""
+        """The answer, how it was made, and the usage where the request includes it."""
         yield self._chunk(answer.version, {"content": answer.text})
         account = {"podium": answer.account(texts=self._request.options.workflow)}
-        yield self._chunk(answer.version, {}, "stop") | account
+        yield self._chunk(answer.version, {}, answer.finish_reason) | account
         if self._request.include_usage:
             yield self._object("chat.completion.chunk", answer.version) | {"choices": [], "usage": usage(answer)}
 
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """An error in the midst of a stream."""
+        """An error after the stream has begun."""
         yield {"error": error}
 
     def _chunk(self, version: str, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -87,7 +98,7 @@ class ChatShape:
 
 
 def usage(answer: Answer) -> dict[str, Any]:
-    """The workers' tokens, of all calls on the way; the Conductor's own cost nothing and are not among them."""
+    """The workers' tokens over all calls; the Conductor's own tokens cost nothing and are not included."""
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -95,8 +106,8 @@ def usage(answer: Answer) -> dict[str, Any]:
     }
 
 
-def news(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
-    """A step or a fallback as a stream tells it."""
+def progress_item(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
+    """A step or a fallback as an event of a stream."""
     if isinstance(item, Fallback):
         return {"fallback": item._asdict()}
     return {"step": item.as_object(texts=texts)}

@@ -1,4 +1,4 @@
-"""A conversation as one question: what the Conductor and its workers are given."""
+"""A conversation as one question: what the Conductor and its workers read."""
 
 from __future__ import annotations
 
@@ -7,47 +7,71 @@ from typing import Any
 
 from ops.serving.request_options import RequestError
 
-_WORDS = {"system": "Instructions", "developer": "Instructions", "user": "User", "assistant": "Assistant"}
+_HEADINGS = {
+    "system": "Instructions",
+    "developer": "Instructions",
+    "user": "User",
+    "assistant": "Assistant",
+    "tool": "Tool result",
+}
 
 
-def question_text(messages: Sequence[object], place: str) -> str:
-    """The text of a conversation that ends with the user.
+def question_text(messages: Sequence[object], field: str, instructions: str | None = None) -> str:
+    """The text of a conversation in the request's `field`, which ends with the user.
 
-    One user message is the question as it stands. What comes before it (instructions, earlier turns) is put above it,
-    each under its role: the Conductor was trained on single questions, so how well it does then was not measured.
-    Raises `RequestError` for what is no text.
+    A single user message is the question as it is. Instructions and earlier turns are put above it, each under its
+    role: the Conductor was trained on single questions, so how well it does with a conversation was not measured.
+    Raises `RequestError` for content that is not text.
     """
-    turns = [turn for i, message in enumerate(messages) if (turn := _turn(message, f"{place}[{i}]")) is not None]
+    turns = [turn for i, message in enumerate(messages) if (turn := _turn(message, f"{field}[{i}]")) is not None]
     if not turns or turns[-1][0] != "user":
-        raise RequestError(place, "does not end with a user message", "Put the question last, with role user")
+        raise RequestError(field, "does not end with a user message", "Put the question last, with role user")
+    if instructions:
+        turns.insert(0, ("system", instructions))
     *before, (_, last) = turns
     if not before:
         return last
-    return "\n\n".join([*(f"{_WORDS[role]}:\n{text}" for role, text in before), f"Question:\n{last}"])
+    return "\n\n".join([*(f"{_HEADINGS[role]}:\n{text}" for role, text in before), f"Question:\n{last}"])
 
 
-def _turn(message: object, place: str) -> tuple[str, str] | None:
+def _turn(message: object, field: str) -> tuple[str, str] | None:
     if not isinstance(message, Mapping):
-        raise RequestError(place, "is not an object", 'Send {"role": "user", "content": "…"}')
-    if message.get("type") == "reasoning":  # steps of an earlier response, sent back as they came
+        raise RequestError(field, "is not an object", 'Send {"role": "user", "content": "…"}')
+    if message.get("type") == "reasoning":  # the steps of an earlier response
         return None
     role = message.get("role")
-    if role not in _WORDS:
-        raise RequestError(f"{place}.role", f"is {role!r}", f"Roles here: {', '.join(_WORDS)}")
-    return str(role), _text(message.get("content"), f"{place}.content")
+    if not isinstance(role, str) or role not in _HEADINGS:
+        raise RequestError(f"{field}.role", f"is {role!r:.80}", f"Roles here: {', '.join(_HEADINGS)}")
+    if role == "assistant":
+        return _assistant(message, field)
+    return role, _text(message.get("content"), f"{field}.content")
 
 
-def _text(content: object, place: str) -> str:
+def _assistant(message: Mapping[str, Any], field: str) -> tuple[str, str] | None:
+    """An assistant's turn: its text and the tools that it called, either of which may be missing."""
+    content, calls = message.get("content"), message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple):
+        raise RequestError(f"{field}.tool_calls", "is not a list", "Send the calls as they came, or leave them out")
+    texts = [] if content is None else [_text(content, f"{field}.content")]
+    for i, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise RequestError(f"{field}.tool_calls[{i}]", "calls no function", "Send the call as it came")
+        texts.append(f"Called {function.get('name')}({function.get('arguments')})")
+    return ("assistant", "\n".join(texts)) if texts else None
+
+
+def _text(content: object, field: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise RequestError(place, "is neither a text nor a list of parts", "Send a text")
-    return "\n".join(_part(part, f"{place}[{i}]") for i, part in enumerate(content))
+        raise RequestError(field, "is neither a text nor a list of parts", "Send a text")
+    return "\n".join(_part(part, f"{field}[{i}]") for i, part in enumerate(content))
 
 
-def _part(part: object, place: str) -> str:
+def _part(part: object, field: str) -> str:
     text: Any = part.get("text") if isinstance(part, Mapping) else None
     if not isinstance(text, str):
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-        raise RequestError(place, f"is {kind!r}, not text", "The workers read text alone")
+        raise RequestError(field, f"is {kind!r:.80}, not text", "The workers read only text")
     return text

@@ -1,7 +1,8 @@
-"""What went wrong as OpenAI's clients read it: a status, an error object, and whether asking again can help."""
+"""Errors as OpenAI's clients read them: a status, an error object, and whether a retry can help."""
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,15 +10,17 @@ from typing import Any
 from ops.core.errors import CacheUnavailable, PodiumError
 from ops.serving.answer import Answer
 from ops.serving.engine import NotLoadedError
-from ops.serving.request_options import RequestError, UnknownModelError
+from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, UnknownModelError
+
+log = logging.getLogger(__name__)
 
 DO_NOT_RETRY = {"x-should-retry": "false"}
-"""A header that OpenAI's clients heed: the same request would meet the same end, and pay for it again."""
+"""A header that OpenAI's clients honour: a retry would fail in the same way, and be paid for again."""
 
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """A response that is an error."""
+    """An error response."""
 
     status: int
     kind: str
@@ -27,37 +30,49 @@ class Failure(Exception):
     parameter: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     account: dict[str, Any] | None = None
-    """What was done and paid for on the way."""
+    """The account of what was done and paid for."""
 
     @property
     def error(self) -> dict[str, Any]:
         """The error object."""
-        told = {"message": self.message, "type": self.kind, "param": self.parameter, "code": self.code}
-        return told if self.account is None else told | {"podium": self.account}
+        error = {"message": self.message, "type": self.kind, "param": self.parameter, "code": self.code}
+        return error if self.account is None else error | {"podium": self.account}
 
 
 def crowded(waiting: int, retry_after_s: float) -> Failure:
-    """No place is free, and no room to wait for one."""
+    """All places and all places in the queue are taken."""
     words = f"all places are taken and {waiting} requests wait: ask again later, or raise at_once or waiting"
     return Failure(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_after(retry_after_s))
 
 
 def not_ready(words: str, retry_after_s: float) -> Failure:
-    """Nothing is loaded yet, or the server is about to end."""
+    """No version is in service yet, or the server is ending."""
     return Failure(503, "server_error", "not_ready", words, headers=_after(retry_after_s))
 
 
 def of_error(error: PodiumError) -> Failure:
-    """Why a request was not carried out."""
+    """Why a request was refused."""
     if isinstance(error, UnknownModelError):
         return Failure(404, "invalid_request_error", "model_not_found", str(error), error.where)
+    if isinstance(error, QuestionTooLongError):
+        return Failure(400, "invalid_request_error", "context_length_exceeded", str(error), error.where)
     if isinstance(error, RequestError):
         return Failure(400, "invalid_request_error", "invalid_value", str(error), error.where)
     if isinstance(error, NotLoadedError):
         return not_ready(str(error), 2)
     if isinstance(error, CacheUnavailable):
         return not_ready(str(error), 10)
-    return Failure(500, "server_error", "internal_error", str(error), headers=DO_NOT_RETRY)
+    return internal(str(error))
+
+
+def of_exception(error: Exception, request: str) -> Failure:
+    """What the client of the request with this id is told of any exception; an unexpected one is logged."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, PodiumError):
+        return of_error(error)
+    log.error("request %s failed", request, exc_info=error)
+    return internal(f"the server failed; its log says more under {request}")
 
 
 _ENDS: dict[str, tuple[int, str, str]] = {
@@ -73,13 +88,17 @@ _ENDS: dict[str, tuple[int, str, str]] = {
 }
 
 
-def of_answer(answer: Answer, *, texts: bool) -> Failure:
-    """Why a request that was carried out has no answer."""
+def of_answer(answer: Answer, options: RequestOptions) -> Failure:
+    """Why a request that was worked on has no answer."""
     status, kind, code = _ENDS[answer.status]
-    headers = {} if answer.status == "unreachable" else DO_NOT_RETRY
-    if answer.status == "unreachable":
-        headers = _after(10)
-    return Failure(status, kind, code, answer.error, headers=dict(headers), account=answer.account(texts=texts))
+    headers = _after(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
+    field = f"{options.field}.budget_usd" if answer.status == "over_budget" and options.budget_usd is not None else None
+    return Failure(status, kind, code, answer.error, field, headers, answer.account(texts=options.workflow))
+
+
+def internal(words: str) -> Failure:
+    """A bug, or an unexpected failure."""
+    return Failure(500, "server_error", "internal_error", words, headers=dict(DO_NOT_RETRY))
 
 
 def _after(seconds: float) -> dict[str, str]:

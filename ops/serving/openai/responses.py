@@ -4,36 +4,59 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ops.core.problem import Problem
 from ops.serving.answer import Answer, Fallback
-from ops.serving.openai.api_request import ApiRequest, read_common
-from ops.serving.openai.chat import news
+from ops.serving.openai.api_request import DEFAULTS, NO_EFFECT, READ, ApiRequest, check_parameters, read_common
+from ops.serving.openai.chat import progress_item
 from ops.serving.openai.conversation import question_text
-from ops.serving.request_options import RequestError
+from ops.serving.request_options import RequestError, RequestOptions, question, read_options
 from ops.workflow.trace import StepTrace
 
-_UNSUPPORTED: dict[str, tuple[object, ...]] = {
-    "tools": ([],),
+_BOUND = "max_output_tokens"
+_READ = READ | {"input", "instructions", _BOUND}
+_NO_EFFECT = NO_EFFECT | {"reasoning.summary", "reasoning.generate_summary"}
+_DEFAULTS = DEFAULTS | {
     "previous_response_id": (),
     "conversation": (),
     "background": (False,),
     "prompt": (),
-    "text": ({}, {"format": {"type": "text"}}),
+    "include": (),
+    "truncation": ("disabled",),
+    "max_tool_calls": (),
+    "reasoning.effort": ("medium",),
+    "text.format": ({"type": "text"},),
+    "text.verbosity": ("medium",),
 }
 
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
-    given = body.get("input")
-    messages: Sequence[object] = [{"role": "user", "content": given}] if isinstance(given, str) else given or ()
-    if not isinstance(messages, list):
+    check_parameters(body, _READ, _NO_EFFECT, _DEFAULTS)
+    return read_common(body, _question(body), "input", (_BOUND,))
+
+
+def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
+    """The question and the options of a request to MLflow's routes. Raises `RequestError`."""
+    agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model"})
+    check_parameters(request, agents, _NO_EFFECT, _DEFAULTS | {_BOUND: ()})
+    options = read_options(request.get("custom_inputs"), "custom_inputs")
+    return question(_question(request), options, "input"), options
+
+
+def _question(body: Mapping[str, Any]) -> str:
+    given, instructions = body.get("input"), body.get("instructions")
+    if not isinstance(instructions, str | None):
+        raise RequestError("instructions", "is not a text", "Send a text, or leave it out")
+    if isinstance(given, str):
+        if not instructions:
+            return given
+        given = [{"role": "user", "content": given}]
+    if not isinstance(given, list):
         raise RequestError("input", "is neither a text nor a list of messages", "Send the question as a text")
-    instructions = body.get("instructions")
-    if isinstance(instructions, str):
-        messages = [{"role": "system", "content": instructions}, *messages]
-    return read_common(body, question_text(messages, "input"), _UNSUPPORTED)
+    return question_text(given, "input", instructions)
 
 
 class ResponseShape:
@@ -48,23 +71,25 @@ class ResponseShape:
         self._items: list[dict[str, Any]] = []
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` says how the answer came."""
+        """The response object; `podium` says how the answer was made."""
         if not self._items:
             self._items = [step_item(step, texts=self._request.options.workflow) for step in answer.steps]
-        return self._object("completed") | {
+        cut = answer.finish_reason == "length"
+        return self._object("incomplete" if cut else "completed") | {
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "output": [*self._items, message_item(answer.text or "")],
             "usage": usage(answer),
             "podium": answer.account(texts=self._request.options.workflow),
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
-        """What is sent at once."""
+        """The first events, sent before there is an answer."""
         response = self._object("in_progress")
         yield self._event("response.created", response=response)
         yield self._event("response.in_progress", response=response)
 
-    def news(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
-        """A step that has ended, as an item; a way round a failure stands in the response at the end."""
+    def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
+        """A step that has ended, as an item; fallbacks are in the response at the end."""
         if isinstance(item, Fallback):
             return
         texts = self._request.options.workflow
@@ -72,10 +97,10 @@ class ResponseShape:
         self._items.append(entry)
         yield self._event("response.output_item.added", output_index=place, item=entry)
         done = self._event("response.output_item.done", output_index=place, item=entry)
-        yield done | {"podium": news(item, texts=texts)}
+        yield done | {"podium": progress_item(item, texts=texts)}
 
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """The answer as an item, and then the whole response."""
+        """The answer as an item, then the whole response."""
         whole = self.whole(answer)
         item, place = whole["output"][-1], len(self._items)
         part = item["content"][0]
@@ -87,10 +112,10 @@ class ResponseShape:
         yield self._event("response.output_text.done", **at, text=part["text"], logprobs=[])
         yield self._event("response.content_part.done", **at, part=part)
         yield self._event("response.output_item.done", output_index=place, item=item)
-        yield self._event("response.completed", response=whole)
+        yield self._event(f"response.{whole['status']}", response=whole)
 
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """An error in the midst of a stream."""
+        """An error after the stream has begun."""
         failed = self._object("failed") | {"error": {"code": error["code"], "message": error["message"]}}
         yield self._event("response.failed", response=failed | {"output": self._items, "podium": error.get("podium")})
 
@@ -127,7 +152,7 @@ def message_item(text: str) -> dict[str, Any]:
 
 
 def step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
-    """A step as an item of type `reasoning`, whose summary says who was asked; with `texts`, what and the answer."""
+    """A step as an item of type `reasoning`, whose summary names the worker; with `texts`, its subtask and response."""
     said = f"Step {step.index + 1}, {step.worker}: {step.status}"
     if texts:
         said = f"{said}\n{step.subtask}\n{step.response.text or step.error}"
@@ -140,7 +165,7 @@ def step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
 
 
 def usage(answer: Answer) -> dict[str, Any]:
-    """The workers' tokens, of all calls on the way; the Conductor's own cost nothing and are not among them."""
+    """The workers' tokens over all calls; the Conductor's own tokens cost nothing and are not included."""
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0},

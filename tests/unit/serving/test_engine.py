@@ -10,11 +10,13 @@ import pytest
 
 from ops.config import Pool, RoundLimits, load_pool
 from ops.core.errors import DataError
+from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
-from ops.serving.request_options import RequestError, RequestOptions, question
+from ops.serving.loaded import Loaded
+from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, question
 from ops.serving.strengths import Strengths
 from ops.workflow.grammar import Step, Workflow
-from tests.serving.script import Scripted, engine_of
+from tests.serving.script import Scripted, card_of, engine_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all")))
@@ -58,12 +60,29 @@ def test_the_second_time_it_is_free(serve: Serve) -> None:
     assert (second.paid_usd, second.account(texts=False)["cached"]) == (0, 2)
 
 
-def test_a_budget_is_kept_by_asking_nobody_and_said(serve: Serve) -> None:
+def test_a_budget_that_pays_for_no_call_is_named_with_the_cheapest_call(serve: Serve) -> None:
     answer = serve(Scripted(WORKFLOW.render())).ask(
         question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=1e-9)
     )
     assert (answer.text, answer.status, answer.steps) == (None, "over_budget", [])
-    assert "1e-09 USD are left" in answer.error
+    assert "may spend 1e-09 USD (its budget_usd), 0.000000 are spent, and the cheapest call" in answer.error
+
+
+def test_the_cheapest_call_of_all_workers_and_the_budget_in_force_are_named(serve: Serve) -> None:
+    engine = serve(Scripted(WORKFLOW.render()), budget_usd=1e-9)
+    answer = engine.ask(question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=5.0))
+    worst = [float(each.error.partition("may cost ")[2].split()[0]) for each in answer.fallbacks]
+    assert len(set(worst)) > 1 and f"may cost {min(worst):.6f} USD" in answer.error
+    assert "may spend 1e-09 USD (the server's budget_usd)" in answer.error
+
+
+def test_a_question_beyond_the_policys_prompt_limit_is_refused_before_it_is_written(serve: Serve) -> None:
+    writer = Scripted(WORKFLOW.render(), prompt_limit=2_000)
+    engine = serve(writer)
+    with pytest.raises(QuestionTooLongError, match=r"input: .* more than the 2,000 tokens") as refused:
+        engine.ask(question("Why? " * 192_000, RequestOptions()), RequestOptions())
+    assert refused.value.where == "input" and writer.prompts == []
+    assert engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()).status == "answered"
 
 
 def test_a_budget_that_does_not_pay_for_the_workflow_pays_for_one_worker(pool: Pool, tmp_path: Path) -> None:
@@ -191,6 +210,20 @@ def test_a_pool_may_have_fewer_workers_than_the_policy_knows(pool: Pool, tmp_pat
     assert [step.worker for step in answer.steps] == ["guesser"] and writer.prompts[0].endswith("Models: 1")
     with pytest.raises(DataError, match="none of the workers"):
         engine_of(tmp_path, smaller, writer, "algebraist", "scholar", trained_on=pool)
+
+
+def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_one(pool: Pool, serve: Serve) -> None:
+    thread = serve(Scripted(WORKFLOW.render()))
+    engine, newer = thread.engine, Scripted(Workflow.single(1).render())
+
+    async def change() -> Answer:
+        request = await engine.request(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
+        engine.serve(Loaded.of("2", newer, card_of(pool, "algebraist", "guesser"), pool, engine.settings))
+        return await engine.answer(request)
+
+    answer = thread.run(change())
+    assert (answer.version, answer.status) == ("2", "answered")
+    assert [step.worker for step in answer.steps] == ["guesser"]
 
 
 def test_steps_are_told_as_they_end_and_then_the_answer(serve: Serve) -> None:

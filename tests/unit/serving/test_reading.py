@@ -1,4 +1,4 @@
-"""What requests may hold, as a person sends them and as clients do."""
+"""Requests: which are valid, and which field an error names."""
 
 from __future__ import annotations
 
@@ -31,6 +31,18 @@ def test_choices_make_it_a_choice_question() -> None:
     ("text", "inputs", "field"),
     [
         (" \n", {}, "input"),
+        ("Which?", {"budget_usd": True}, r"custom_inputs\.budget_usd"),
+        ("Which?", {"deadline_s": "5"}, r"custom_inputs\.deadline_s"),
+        ("Which?", {"deadline_s": float("inf")}, r"custom_inputs\.deadline_s"),
+        ("Which?", {"workflow": "false"}, r"custom_inputs\.workflow"),
+        ("Which?", {"execute": 0}, r"custom_inputs\.execute"),
+        (
+            "Which?",
+            {"forbidden": ["\udc00"]},
+            r"custom_inputs\.forbidden\[0\]: has half of a surrogate pair \(U\+DC00\)",
+        ),
+        ("Which?", {"choices": ["a", "b\ud83d"]}, r"custom_inputs\.choices\[1\]"),
+        ("Which\ud83d?", {}, r"input\[0\]\.content"),
         ("Which?", {"grader": "essay"}, r"custom_inputs\.grader"),
         ("Which?", {"grader": ["text"]}, r"custom_inputs\.grader"),
         ("Which?", {"choices": "this"}, r"custom_inputs\.choices"),
@@ -67,7 +79,10 @@ def test_a_conversation_is_put_above_its_last_question() -> None:
     [
         ([], "does not end with a user message"),
         ([{"role": "assistant", "content": "hm"}], "does not end with a user message"),
-        ([{"role": "tool", "content": "4"}], r"messages\[0\]\.role: is 'tool'"),
+        ([{"role": "critic", "content": "4"}], r"messages\[0\]\.role: is 'critic'"),
+        ([{"role": ["user"], "content": "4"}], r"messages\[0\]\.role: is "),
+        ([{"role": "assistant", "content": 4}, {"role": "user", "content": "?"}], r"messages\[0\]\.content"),
+        ([{"role": "assistant", "tool_calls": 4}, {"role": "user", "content": "?"}], r"messages\[0\]\.tool_calls"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], r"content\[0\]: is 'image_url', not text"),
         ([{"role": "user", "content": None}], r"content: is neither"),
         (["hello"], r"messages\[0\]: is not an object"),
@@ -82,29 +97,91 @@ CHAT = {"model": "conductor", "messages": [{"role": "user", "content": "Why?"}]}
 RESPONSE = {"model": "conductor", "input": "Why?"}
 
 
+def test_turns_that_called_tools_may_have_no_text() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "density", "arguments": '{"of": "iron"}'}}
+    messages = [
+        {"role": "user", "content": "What is the density of iron?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "7.87"},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": "In which unit?"},
+    ]
+    assert question_text(messages, "messages") == (
+        'User:\nWhat is the density of iron?\n\nAssistant:\nCalled density({"of": "iron"})\n\n'
+        "Tool result:\n7.87\n\nQuestion:\nIn which unit?"
+    )
+
+
 @pytest.mark.parametrize(
-    ("body", "field"),
+    ("changed", "field"),
     [
-        (CHAT | {"n": 2}, "n:"),
-        (CHAT | {"tools": [{"type": "function"}]}, "tools:"),
-        (CHAT | {"response_format": {"type": "json_object"}}, "response_format:"),
-        (CHAT | {"messages": "Why?"}, "messages:"),
-        (CHAT | {"podium": {"budget": 1}}, r"podium\.budget"),
-        ({"messages": CHAT["messages"]}, "model:"),
+        *(
+            ({name: value}, name)
+            for name, value in {
+                "n": 2, "stop": ["\n"], "seed": 1, "logit_bias": {"50256": -100}, "presence_penalty": 0.5,
+                "frequency_penalty": -1, "temperature": 0, "top_p": 0.9, "logprobs": True, "top_logprobs": 3,
+                "tools": [{"type": "function"}], "tool_choice": "required", "functions": [{"name": "f"}],
+                "function_call": {"name": "f"}, "response_format": {"type": "json_object"}, "reasoning_effort": "high",
+                "verbosity": "low", "modalities": ["audio"], "audio": {"voice": "alloy"},
+                "web_search_options": {"a": 1},
+                "top_k": 4, "messages": "Why?", "stream": "false", "store": 0, "max_tokens": "5",
+                "max_completion_tokens": 0, "metadata": [1],
+            }.items()
+        ),
+        ({"n": True}, "n"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"metadata": {"team": 1}}, "metadata.team"),
+        ({"podium": {"budget": 1}}, "podium.budget"),
+        ({"podium": {"budget_usd": True}}, "podium.budget_usd"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+        ({"model": None}, "model"),
+    ],
+)  # fmt: skip
+def test_chat_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        chat.read(CHAT | changed)
+    assert refused.value.where == field
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"text": "short"}, "text"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"background": True}, "background"),
+        ({"include": ["reasoning.encrypted_content"]}, "include"),
+        ({"max_output_tokens": True}, "max_output_tokens"),
+        ({"instructions": 5}, "instructions"),
+        ({"messages": []}, "messages"),
+        ({"input": [{"role": "user", "content": 1}], "instructions": "Be short."}, "input[0].content"),
+        ({"input": ""}, "input"),
     ],
 )
-def test_chats_that_would_not_be_answered_as_asked(body: dict[str, Any], field: str) -> None:
-    with pytest.raises(RequestError, match=f"request: {field}"):
-        chat.read(body)
+def test_response_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        responses.read(RESPONSE | changed)
+    assert refused.value.where == field
 
 
-def test_what_changes_nothing_is_passed_over() -> None:
-    asked = chat.read(CHAT | {"n": 1, "temperature": 0.3, "max_tokens": 5, "user": "ada", "tools": [], "seed": 1})
-    assert (asked.problem.question, asked.stream, asked.store) == ("Why?", False, True)
-    asked = responses.read(RESPONSE | {"store": False, "stream": True, "metadata": {"team": "a"}})
-    assert (asked.problem.question, asked.stream, asked.store) == ("Why?", True, False)
-    with pytest.raises(RequestError, match="previous_response_id"):
-        responses.read(RESPONSE | {"previous_response_id": "resp_1"})
+def test_values_that_mean_the_default_are_accepted() -> None:
+    defaults = {
+        "n": 1, "stop": None, "seed": None, "logit_bias": {}, "presence_penalty": 0, "frequency_penalty": 0.0,
+        "temperature": 1, "top_p": 1.0, "logprobs": False, "top_logprobs": 0, "tools": [], "tool_choice": "auto",
+        "response_format": {"type": "text"}, "reasoning_effort": None, "user": "ada", "parallel_tool_calls": True,
+        "service_tier": "auto", "stream": None, "store": None, "podium": {"budget_usd": 1, "choices": None},
+    }  # fmt: skip
+    read = chat.read(CHAT | defaults | {"max_tokens": 50, "max_completion_tokens": 40})
+    assert (read.problem.question, read.stream, read.store) == ("Why?", False, True)
+    assert (read.options.budget_usd, read.answer_tokens) == (1.0, ("max_completion_tokens", 40))
+    defaults = {"text": {"format": {"type": "text"}}, "reasoning": {"effort": None, "summary": "auto"}, "tools": []}
+    asked = {"store": False, "stream": True, "metadata": {"team": "a"}, "max_output_tokens": 50}
+    read = responses.read(RESPONSE | defaults | asked)
+    assert (read.problem.question, read.stream, read.store) == ("Why?", True, False)
+    assert (read.answer_tokens, read.metadata) == (("max_output_tokens", 50), {"team": "a"})
     with pytest.raises(UnknownModelError, match="'gpt-5' is not served here"):
         responses.read(RESPONSE | {"model": "gpt-5"})
 

@@ -1,0 +1,64 @@
+"""The client of a request: its body, which must be valid JSON in valid Unicode, and its disconnection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from starlette.requests import ClientDisconnect
+
+from ops.serving.openai.errors import Failure
+from ops.serving.request_options import RequestError, check_encodable
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+T = TypeVar("T")
+
+
+async def read_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object of a request. Raises `Failure` and `RequestError`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":  # a page of another origin cannot send it without a preflight request
+        words = f"the content type is {kind or 'missing'}: send application/json"
+        raise Failure(415, "invalid_request_error", "unsupported_media_type", words)
+    raw = await request.body()
+    try:
+        text = raw.decode()
+        body = json.loads(text, parse_constant=_no_number)
+        if "\\ud" in text or "\\uD" in text:  # only an escape can make half of a surrogate pair
+            check_encodable(body)
+    except (ValueError, RecursionError):
+        raise Failure(400, "invalid_request_error", "invalid_json", "the body is not JSON in UTF-8") from None
+    if not isinstance(body, dict):
+        raise RequestError("(body)", "is not an object", "Send a JSON object")
+    return body
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work, which is cancelled when the client disconnects. Raises `ClientDisconnect`.
+
+    The body must have been read: what comes next is the end of the connection.
+    """
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        for each in (task, leaving):
+            each.cancel()
+        await asyncio.gather(task, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

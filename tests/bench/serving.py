@@ -1,5 +1,7 @@
 """`python -m tests.bench.serving`: this checkout's champion under load, by `podium serve`, into docs/serving.md.
 
+`--misbehaving` measures the good clients beside five misbehaving ones instead.
+
 Questions are fresh ones of the embedded families, so that nothing comes from a cache. Embedded workers answer at
 once: what is measured is what serving adds to a workflow's critical path, whose seconds are those that the pool
 declares. The clients run on the same cores as the server.
@@ -20,26 +22,31 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
+import httpx
 import psutil
 import yaml
 
 from ops.benchmarks.registry import training_benchmarks
+from ops.conductor.policy import PolicyCard
 from ops.config import Grading
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
 from ops.miniature.problems import generate
+from ops.release.champion import champion_of
 from pipelines.pages import write_between
 from tests.command import PODIUM
+from tests.serving.misbehaving import Misbehaving
 
 DOC = Path("docs") / "serving.md"
 MARK = "<!-- made by `python -m tests.bench.serving` -->"
+MISBEHAVING = "<!-- made by `python -m tests.bench.serving --misbehaving` -->"
 START_S = 300.0
 AHEAD = 8
 """Sets of 240 questions."""
@@ -189,6 +196,25 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
     return [start, row]
 
 
+def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[str]:
+    """The good clients alone and beside five misbehaving ones, in turn on one server: two rows of a table."""
+    rows = []
+    with serving(workspace, at_once=clients, traced_share=0.0) as server:
+        questions = fresh(20_000)
+        for name, others in (("alone", nullcontext()), ("beside the five", Misbehaving(server.url))):
+            with others:
+                replies = asyncio.run(load(server.url, clients, seconds, questions))
+                health = httpx.get(f"{server.url}/health", trust_env=False).json()["status"]
+            statuses = Counter(reply.status for reply in replies)
+            said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
+            memory = server.process.memory_info().rss / 2**20
+            rows.append(
+                f"| {clients}, {name} | {said} | {_range([reply.seconds for reply in replies])} | {health} | "
+                f"{memory:,.0f} MiB |"
+            )
+    return rows
+
+
 def preferences(workspace: Workspace, each: int) -> list[str]:
     configure(Grading(isolation="resource_limits"), workspace.root)
     problems = [problem for name in training_benchmarks() for problem in generate(name, "test", each, 77)]
@@ -216,8 +242,28 @@ def main() -> None:
     arguments.add_argument("--clients", type=int, default=200)
     arguments.add_argument("--seconds", type=float, default=120.0)
     arguments.add_argument("--each", type=int, default=60, help="questions of each training benchmark, per preference")
+    arguments.add_argument("--misbehaving", action="store_true", help="good clients beside five misbehaving ones")
     chosen = arguments.parse_args()
     workspace = Workspace.find()
+    if chosen.misbehaving:
+        rows = beside_misbehaving(workspace, chosen.clients - 5, chosen.seconds)
+        with champion_of(workspace) as champion:
+            recipe = PolicyCard.read(champion.files(champion.current() or "").policy).recipe
+        head = (
+            f"A champion of recipe `{recipe}` on {os.cpu_count()} cores ({platform.machine()}) that the clients use as "
+            f"well, {chosen.seconds:g} s a row; load average at the end {psutil.getloadavg()[0]:.1f}. "
+            "Seconds are p50 / p99."
+        )
+        text = [
+            head,
+            "",
+            "| good clients | their responses | a good request | `/health` | memory |",
+            "| --- | --- | --- | --- | --- |",
+            *rows,
+        ]
+        write_between(workspace.root / DOC, MISBEHAVING, "\n".join(text))
+        print("\n".join(text))
+        return
     loads = [under_load(workspace, chosen.clients, chosen.seconds, traced) for traced in (0.0, 1.0)]
     busy, cores = psutil.getloadavg()[0], os.cpu_count()
     head = (

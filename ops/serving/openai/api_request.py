@@ -14,12 +14,12 @@ MODEL = "conductor"
 READ = frozenset({"model", "stream", "stream_options", "store", "metadata", "podium"})
 """Parameters that both routes honour."""
 NO_EFFECT = frozenset(
-    {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "parallel_tool_calls"}
-)
-"""Parameters that do not change an answer; any value is accepted."""
+    {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "parallel_tool_calls",
+     "temperature", "top_p"}
+)  # fmt: skip
+"""Parameters that any value is accepted of: they do not change an answer, or they set how it is sampled, which common
+clients always send and which the pool decides for each worker."""
 DEFAULTS: dict[str, tuple[object, ...]] = {
-    "temperature": (1,),
-    "top_p": (1,),
     "top_logprobs": (0,),
     "tools": (),
     "tool_choice": ("none", "auto"),

@@ -15,11 +15,10 @@ from ops.workflow.trace import StepTrace
 
 _BOUNDS = ("max_tokens", "max_completion_tokens")
 _READ = READ | {"messages", *_BOUNDS}
-_NO_EFFECT = NO_EFFECT | {"prediction"}
+_NO_EFFECT = NO_EFFECT | {"prediction", "seed"}
 _DEFAULTS = DEFAULTS | {
     "n": (1,),
     "stop": (),
-    "seed": (),
     "logit_bias": (),
     "presence_penalty": (0,),
     "frequency_penalty": (0,),

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import click
 from pydantic import BaseModel
 
+from ops.alerts.catalogue import catalogue_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Alerts, Pool, PromotionGate, Recipe, Retraining, Serving, Setup
 from ops.core.atomic import write_text
@@ -54,6 +55,7 @@ def pages() -> dict[str, Callable[[], str]]:
         "environment.md": environment,
         "benchmarks.md": benchmarks,
         "baselines.md": baselines,
+        "alerts.md": alerts,
         "plans.md": plans,
     }
 
@@ -225,6 +227,12 @@ def baselines() -> str:
         "are given for pools of 2 to 9 workers. Scores: [measurements](measurements.md#baselines).",
         registry_table(),
     )
+
+
+def alerts() -> str:
+    """Every alert with the command to type."""
+    words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../alerts.md)."
+    return _page("Alerts", words, _table(("kind", "state", "command"), catalogue_rows()))
 
 
 # ── plans ────────────────────────────────────────────────────────────────────────

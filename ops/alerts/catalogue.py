@@ -1,4 +1,4 @@
-"""Every alert: the state that a person should know of, and the command to type. docs/alerts.md holds this table."""
+"""Every alert: the state that a person should know of, and the command to type (docs/reference/alerts.md)."""
 
 from __future__ import annotations
 

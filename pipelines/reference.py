@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from ops.planning.cost import total
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import make_plan
 from ops.planning.prices import Span
+from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium
 from pipelines.pages import MEASUREMENTS
@@ -56,6 +58,7 @@ def pages() -> dict[str, Callable[[], str]]:
         "benchmarks.md": benchmarks,
         "baselines.md": baselines,
         "alerts.md": alerts,
+        "openai.md": openai,
         "plans.md": plans,
     }
 
@@ -233,6 +236,25 @@ def alerts() -> str:
     """Every alert with the command to type."""
     words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../alerts.md)."
     return _page("Alerts", words, _table(("kind", "state", "command"), catalogue_rows()))
+
+
+def openai() -> str:
+    """What the server does with each parameter of OpenAI's routes."""
+    parts = []
+    for path, route in (("/v1/chat/completions", chat), ("/v1/responses", responses)):
+        rows: list[tuple[object, ...]] = [(f"`{name}`", "honoured") for name in sorted(route.HONOURED)]
+        rows += [(f"`{name}`", "accepted; does not change an answer") for name in sorted(route.IRRELEVANT)]
+        for name, accepted in route.REFUSED.items():
+            values = ", ".join(f"`{json.dumps(value)}`" for value in accepted)
+            rows.append((f"`{name}`", f"refused except {values}" if accepted else "refused"))
+        parts.append(f"## `{path}`\n\n{_table(('parameter', 'what the server does'), rows)}")
+    return _page(
+        "Parameters of OpenAI's routes",
+        "A parameter that would change an answer is honoured or refused with 400 by name. null, an empty list and an\n"
+        "empty object are always accepted, since clients send them. Every other parameter is unknown and refused.\n"
+        "Options of a request: [serving](../serving.md#a-request).",
+        *parts,
+    )
 
 
 # ── plans ────────────────────────────────────────────────────────────────────────

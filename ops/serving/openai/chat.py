@@ -14,9 +14,9 @@ from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 _BOUNDS = ("max_tokens", "max_completion_tokens")
-_READ = READ | {"messages", *_BOUNDS}
-_NO_EFFECT = NO_EFFECT | {"prediction", "seed"}
-_DEFAULTS = DEFAULTS | {
+HONOURED = READ | {"messages", *_BOUNDS}
+IRRELEVANT = NO_EFFECT | {"prediction", "seed"}
+REFUSED = DEFAULTS | {
     "n": (1,),
     "stop": (),
     "logit_bias": (),
@@ -36,7 +36,7 @@ _DEFAULTS = DEFAULTS | {
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
-    check_parameters(body, _READ, _NO_EFFECT, _DEFAULTS)
+    check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise RequestError("messages", "is not a list of messages", 'Send [{"role": "user", "content": "…"}]')

@@ -16,9 +16,9 @@ from ops.serving.request_options import RequestError, RequestOptions, question, 
 from ops.workflow.trace import StepTrace
 
 _BOUND = "max_output_tokens"
-_READ = READ | {"input", "instructions", _BOUND}
-_NO_EFFECT = NO_EFFECT | {"reasoning.summary", "reasoning.generate_summary"}
-_DEFAULTS = DEFAULTS | {
+HONOURED = READ | {"input", "instructions", _BOUND}
+IRRELEVANT = NO_EFFECT | {"reasoning.summary", "reasoning.generate_summary"}
+REFUSED = DEFAULTS | {
     "previous_response_id": (),
     "conversation": (),
     "background": (False,),
@@ -34,14 +34,14 @@ _DEFAULTS = DEFAULTS | {
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
-    check_parameters(body, _READ, _NO_EFFECT, _DEFAULTS)
+    check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
     return read_common(body, _question(body), "input", (_BOUND,))
 
 
 def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
     """The question and the options of a request to MLflow's routes. Raises `RequestError`."""
     agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model"})
-    check_parameters(request, agents, _NO_EFFECT, _DEFAULTS | {_BOUND: ()})
+    check_parameters(request, agents, IRRELEVANT, REFUSED | {_BOUND: ()})
     options = read_options(request.get("custom_inputs"), "custom_inputs")
     return question(_question(request), options, "input"), options
 

@@ -101,6 +101,7 @@ def serving(workspace: Workspace) -> Iterator[Served]:
             time.sleep(0.2)
         yield Served(workspace, urls["Dagster"], urls["MLflow"])
         assert process.poll() is None, log.read_text()
+        assert len(log.read_text().splitlines()) <= 5, "what the servers and the runs print is in files"
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, log.read_text()

@@ -127,7 +127,7 @@ def test_a_commands_run_is_on_the_timeline_and_leads_to_its_stages(served: Serve
         [stage] = instance.get_runs(dg.RunsFilter(job_name="training_stage"))
     tab.visit(f"{served.dagster}/overview/activity/timeline")
     for job in ("train", "training_stage"):
-        page.get_by_role("link", name=job, exact=True).first.wait_for()
+        page.locator(f"a[href$='/jobs/{job}']").first.wait_for()
     tab.shoot("timeline")
     page.goto(f"{served.dagster}/runs/{whole.run_id}")
     page.locator(f"a[href$='/runs/{stage.run_id}']").first.wait_for()
@@ -136,8 +136,8 @@ def test_a_commands_run_is_on_the_timeline_and_leads_to_its_stages(served: Serve
     page.locator(f"a[href$='/runs/{stage.run_id}']").first.click()
     page.wait_for_url(f"**/runs/{stage.run_id}")
     page.goto(f"{served.dagster}/assets/conductor")
-    page.get_by_role("link", name="training_stage").first.wait_for()
-    page.get_by_role("link", name="worker_pool").first.wait_for()
+    page.locator("a[href$='/jobs/training_stage']").first.wait_for()
+    page.locator("a[href$='/assets/worker_pool']").first.wait_for()
     tab.shoot("asset-with-its-job")
 
 

@@ -15,7 +15,7 @@ from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
 from ops.spending.ledger import NEXT_CALL
 from ops.training.run.ending import INVALID_FIRST_STEP
-from pipelines.home import PROCESS, bury_dead_runs
+from pipelines.home import bury_dead_runs, process_of
 from pipelines.lifecycle import LIFECYCLE_RUN
 
 
@@ -35,9 +35,9 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
     )
     def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if LIFECYCLE_RUN in run.tags:
+        if LIFECYCLE_RUN in run.tags and run.parent_run_id is None:  # a run that repeats it is by itself
             return dg.SkipReason(f"run {run.run_id[:8]} belongs to {run.tags[LIFECYCLE_RUN][:8]}")
-        if PROCESS in run.tags:
+        if process_of(run):
             return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which sends the alert")
         tell_of_failure(podium.workspace(), context.instance, run)
         return None

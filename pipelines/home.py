@@ -93,11 +93,17 @@ def this_process() -> dict[str, str]:
     return {PROCESS: name_of(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
 
 
+def process_of(run: dg.DagsterRun) -> str | None:
+    """The process of a command that executes the run; None for a run of Dagster's, which may repeat such a run and then
+    has its tags."""
+    return run.tags.get(PROCESS) if run.parent_run_id is None else None
+
+
 def bury_dead_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
     """Mark runs as failed whose process was killed: the UI would show them running for ever. Returns them."""
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
-    dead = [run for run in runs if (name := run.tags.get(PROCESS)) and name_of(int(name.split(":")[0])) != name]
+    dead = [run for run in runs if (name := process_of(run)) and name_of(int(name.split(":")[0])) != name]
     for run in dead:
         instance.report_run_failed(run, "The process that executed this run was killed")
     return dead

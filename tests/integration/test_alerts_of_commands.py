@@ -17,7 +17,7 @@ from ops.alerts.record import Kept, kept
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from pipelines.alerts import alert_on_failure, bury_and_tell
-from pipelines.home import PROCESS, prepare
+from pipelines.home import PROCESS, prepare, process_of
 from pipelines.lifecycle import LIFECYCLE_RUN
 from pipelines.run import live
 from tests.command import PODIUM, start_run
@@ -85,6 +85,26 @@ def test_whoever_finds_a_killed_commands_run_tells_of_it(workspace: Workspace) -
         assert entry.notice.title == "lifecycle failed"
         assert run.run_id in entry.notice.text and "was killed" in entry.notice.text
         assert "is a command's" in looked_at_by_the_sensor(workspace, instance, run)
+
+
+def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(workspace: Workspace) -> None:
+    """It has the tags of the run that it repeats, and another process executes it."""
+    prepare(workspace)
+
+    @dg.job
+    def lifecycle() -> None:
+        pass
+
+    with dg.DagsterInstance.get() as instance:
+        first = instance.create_run_for_job(lifecycle, status=dg.DagsterRunStatus.FAILURE, tags={PROCESS: "1:0.01"})
+        again = instance.create_run_for_job(
+            lifecycle, status=dg.DagsterRunStatus.STARTED, tags=first.tags,
+            parent_run_id=first.run_id, root_run_id=first.run_id,
+        )  # fmt: skip
+        bury_and_tell(workspace, instance)
+        kept_going = instance.get_run_by_id(again.run_id)
+        assert kept_going is not None and kept_going.status == dg.DagsterRunStatus.STARTED
+        assert process_of(kept_going) is None and process_of(first) == "1:0.01"
 
 
 @pytest.mark.parametrize("person", [False, True], ids=["cron", "person"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def facts(known: Released) -> dict[str, str]:
         champion = f"version {known.champion}, another policy"
     return {
         "date": known.date,
-        "commit": known.commit or "unknown",
+        "commit": re.sub(r"^([0-9a-f]{12})[0-9a-f]+", r"\1", known.commit) or "unknown",
         "version": known.version or "not registered",
         "champion": champion,
         "verdict": known.verdict or "not judged",

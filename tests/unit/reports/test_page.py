@@ -110,6 +110,7 @@ def test_what_is_missing_is_named_on_the_first_screen(evidence: Evidence) -> Non
         "date": "today", "commit": "unknown", "version": "not registered", "champion": "none", "verdict": "not judged",
     }  # fmt: skip
     assert facts(Released("today", "a", "3", "2"))["champion"] == "version 2, another policy"
+    assert facts(Released("today", "0123456789abcdef0123-dirty"))["commit"] == "0123456789ab-dirty"
 
 
 def test_what_the_registry_says_of_a_policy_is_read(tmp_path: Path) -> None:

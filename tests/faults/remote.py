@@ -25,7 +25,7 @@ class Forks:
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("server.py"))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        atexit.register(self._process.communicate)  # it kills the servers that are left, and ends
+        atexit.register(self._process.communicate, timeout=60)  # it kills the servers that are left, and ends
 
     def request(self, *words: str) -> list[int]:
         """`start FILE` gives the new server's process and port; `kill PROCESS` gives the process."""

@@ -65,18 +65,15 @@ NOT_HERE = {
 }
 PODIUM = (
     "plan quickstart", "plan quickstart --gpus 2x80", "forecast quickstart", "report quickstart", "ledger",
-    "data responses --recipe quickstart --estimate", "data benchmarks", "pools show quickstart",
+    "data responses --recipe quickstart --estimate", "data profiles", "data benchmarks", "pools show quickstart",
     "pools diff quickstart open", "retrain --plan", "probe", "completion bash", "--help",
 )  # fmt: skip
-"""What the README shows besides, after `make run`."""
+"""What the README and its pages show besides, after `make run`."""
 ELSEWHERE = {
     "run": "by `make run`",
     "ask": "by `make ask`",
-    "init": "tests/integration/test_wheel.py",
     "serve": "serves until it is stopped: tests/integration/test_serving.py",
     "dev": "serves until it is stopped: tests/browser",
-    "retrain": "tests/integration/test_pool_changed.py",
-    "team start": "needs a team's databases: tests/team",
 }
 """Commands of the README that run in other tests."""
 
@@ -131,8 +128,9 @@ def command_of(line: str) -> str:
 
 def test_every_command_of_the_readme_is_listed() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = {command_of(line) for line in re.findall(r"(?:`|^)podium ([a-z][^`#\n]*)", readme, re.MULTILINE)}
-    assert {"plan", "pools diff", "data responses"} <= shown
+    lines = re.findall(r"(?<!`)`podium ([^`]+)`", readme) + re.findall(r"^podium ([^#\n]+)", readme, re.MULTILINE)
+    shown = {command_of(line) for line in lines}
+    assert {"plan", "data responses", "data profiles"} <= shown
     assert shown <= {command_of(line) for line in PODIUM} | ELSEWHERE.keys()
 
 

@@ -15,7 +15,7 @@ from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
 from ops.config import Pool, digest
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.planning.requirements import SOON
+from ops.planning.requirements.workers import SOON
 from ops.planning.retirement import retirement
 from ops.retraining.settle import Settling
 from pipelines.retraining.change import NoChampion, due

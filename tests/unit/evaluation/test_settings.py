@@ -17,7 +17,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.stored import scores_origin
 from ops.planning.machine import Machine
 from ops.planning.plan import Plan
-from ops.planning.requirements import keys
+from ops.planning.requirements.workers import keys
 from ops.stages.problems import materialize_raw
 from ops.workers.unsent import check_pools
 from tests.setups import without_workers

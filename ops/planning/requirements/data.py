@@ -1,0 +1,60 @@
+"""What the problems of a recipe need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.planning.plan import Plan
+from ops.planning.requirements.missing import Missing, Requirement
+
+
+def revisions(plan: Plan) -> Iterator[Missing]:
+    """A dataset of the hub is pinned to one commit."""
+    for name, source in plan.recipe.benchmarks.items():
+        if source.source == "hub" and source.revision is None:
+            address = f"https://huggingface.co/datasets/{BENCHMARKS[name].hub.id}"
+            yield Missing(
+                f"benchmarks.{name}.revision",
+                "an unpinned dataset can change under every score",
+                f"`git ls-remote {address} HEAD` prints the newest commit",
+            )
+
+
+def files(plan: Plan) -> Iterator[Missing]:
+    """The files that the recipe names exist."""
+    for name, source in plan.recipe.benchmarks.items():
+        if source.source != "file":
+            continue
+        for file in dict.fromkeys((*source.files("train"), *source.files("test"))):
+            path = plan.setup.workspace.root / file
+            if not path.expanduser().is_file():
+                yield Missing(str(file), f"benchmarks.{name} names it", f"Put it there ({path}), or name another file")
+
+
+def hub_token(plan: Plan) -> Iterator[Missing]:
+    """A gated dataset needs an account that has accepted its terms."""
+    gated = [
+        BENCHMARKS[name].hub.id
+        for name, source in plan.recipe.benchmarks.items()
+        if source.source == "hub" and BENCHMARKS[name].hub.gated
+    ]
+    if gated and not _has_token():
+        pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in gated)
+        yield Missing(
+            "HF_TOKEN",
+            f"the hub asks for an account before it gives {', '.join(gated)}",
+            f"Accept the terms at {pages}, then set HF_TOKEN or run `hf auth login`",
+        )
+
+
+def _has_token() -> bool:
+    if os.environ.get("HF_TOKEN"):
+        return True
+    from huggingface_hub import get_token
+
+    return get_token() is not None
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, hub_token)

@@ -1,0 +1,48 @@
+"""What scoring the Conductor needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.conductor.served import WriterAway, command, served
+from ops.config import TRANSFORMERS, VLLM
+from ops.planning.plan import Plan
+from ops.planning.requirements.missing import Missing, Requirement
+from ops.planning.requirements.training import vllm_library
+
+
+def writer(plan: Plan) -> Iterator[Missing]:
+    """Where vLLM writes an evaluation's workflows, its library is installed, or its server serves the policy."""
+    evaluation, name = plan.recipe.evaluation, plan.recipe.name
+    if evaluation.writer == VLLM:
+        yield from vllm_library(plan)
+    if evaluation.server is None:
+        return
+    serve = command(".podium/runs/KEY/policy", "KEY")
+    remedy = f"Train first (`podium train {name}`), then serve the policy: `{serve}`"
+    try:
+        there = {model.name for model in served(evaluation.server)}
+    except WriterAway:
+        yield Missing(evaluation.server, "evaluation.writer names it, and no vLLM server answers there", remedy)
+        return
+    mine = [each for each in there if each.startswith(f"{name}-")]
+    policies = 1 + (plan.recipe.cold_start is not None)
+    if len(mine) < policies:
+        wanted = "the trained policy" if policies == 1 else "the trained policy and its cold start"
+        serves = ", ".join(sorted(there)) or "nothing"
+        why = f"evaluation.writer names it for {wanted} of {name}, and it serves {serves}"
+        yield Missing(evaluation.server, why, remedy)
+
+
+def evaluation_memory(plan: Plan) -> Iterator[Missing]:
+    """An evaluation's workflows are written on one GPU or on this machine, which hold the model and a batch."""
+    evaluation, needs, gpu = plan.recipe.evaluation, plan.evaluation_gib, plan.machine.gpu_gib
+    has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
+    if needs > has:
+        batch = evaluation.writer == TRANSFORMERS
+        what = f"a batch of {evaluation.batch} workflows takes" if batch else "vLLM and its longest sequence take"
+        remedy = "Take a smaller evaluation.batch" if batch else "Take a larger GPU, or a server (evaluation.writer)"
+        yield Missing("memory for evaluation", f"{what} {needs:.0f} GiB of {whose} {has:.0f}", remedy)
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (writer, evaluation_memory)

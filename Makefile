@@ -107,10 +107,10 @@ reproduce: $(STAMP)  ## every baseline, experiment and exhibit of one seed, into
 	@$(BIN)/podium reproduce $(if $(SEED),--seed $(SEED))
 
 seeds: $(STAMP)  ## the quickstart on five seeds, into docs/reference: SEEDS="1 2 3 4 5"
-	@$(BIN)/podium seeds $(SEEDS)
+	@$(BIN)/podium study seeds $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md
 
 ablations: $(STAMP)  ## one change at a time to the quickstart's training, into docs/reference: SEEDS="1"
-	@$(BIN)/podium ablations $(foreach seed,$(SEEDS),--seed $(seed))
+	@$(BIN)/podium study ablations $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md
 
 fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'

@@ -12,7 +12,7 @@ import dagster as dg
 from assets.resources import Calls
 from ops.benchmarks.privacy import shown
 from ops.core.problem import Problem
-from ops.evaluation.experiment import Findings
+from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
 from ops.training.cold_start.validation import Lesson, Validity
 from ops.workers.client import Counts
@@ -86,8 +86,8 @@ def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
-    """What an experiment came to: its tables, what was said of them, its picture."""
-    tables = {"table": found.summary, "details": found.details}
+    """What a study found: its tables, a note on them, its picture."""
+    tables = {"table": found.summary, "details": found.details, "families": found.families}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
         **({"said": found.said} if found.said else {}),

@@ -8,12 +8,12 @@ import dagster as dg
 from assets import metadata
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
-from assets.experiments import experiments
 from assets.leaderboard import leaderboard
 from assets.promotion import promotion
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import recursive_conductor, training_runs
 from assets.resources import Podium
+from assets.studies import studies
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
@@ -50,7 +50,7 @@ def publish(podium: Podium, evidence: Evidence, made: list[Made]) -> tuple[Path,
 @dg.asset(
     deps=[
         raw_problems, worker_pool, worker_responses, training_mix, recursive_conductor, baselines, benchmark_scores,
-        leaderboard, promotion, *experiments,
+        leaderboard, promotion, *studies,
     ],
     group_name="release",
     kinds={"python", "mlflow"},

@@ -9,7 +9,7 @@ import dagster as dg
 import assets as stages
 from assets.placement import executor
 from assets.resources import LogReporter, Podium, Reporter, choosing
-from assets.retrained import retrained_experiments
+from assets.studies import configured_studies
 from pipelines.alerts import alert_on_failure
 from pipelines.lifecycle import jobs_over, stage_jobs, study_jobs
 from pipelines.quiet import quiet
@@ -52,11 +52,11 @@ def definitions(
         # Configured here for good: a launchpad has nothing to say about it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
-    experiments = retrained_experiments(chosen.workspace().config)
+    studies = configured_studies(chosen.workspace().config)
     catalogue = dg.Definitions(
-        assets=dg.map_asset_specs(_owned, [*dg.load_assets_from_package_module(stages), *experiments]),
+        assets=dg.map_asset_specs(_owned, [*dg.load_assets_from_package_module(stages), *studies]),
         asset_checks=dg.load_asset_checks_from_package_module(stages),
-        jobs=[*stage_jobs(), *study_jobs(experiments)],
+        jobs=[*stage_jobs(), *study_jobs(studies)],
         resources=resources,
         executor=executor(),
         loggers=loggers,

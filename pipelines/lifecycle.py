@@ -15,8 +15,9 @@ import dagster as dg
 
 from assets import partitions, placement
 from assets.resources import Podium
+from assets.studies import asset_name
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
-from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.study import STUDIES
 from pipelines.ending import signal_received
 from pipelines.home import only_one, this_process
 from pipelines.in_process import execute_in_process, link
@@ -101,18 +102,16 @@ def stage_jobs() -> "list[dg.UnresolvedAssetJobDefinition]":
             for name, stage in STAGE_JOBS.items()]  # fmt: skip
 
 
-def study_jobs(retrained: Sequence[dg.AssetsDefinition]) -> "list[dg.UnresolvedAssetJobDefinition]":
-    """The asset jobs of what `lifecycle` leaves out, which a person starts: the report and the experiments."""
-    trained = [key for asset in retrained for key in asset.keys]
+def study_jobs(configured: Sequence[dg.AssetsDefinition]) -> "list[dg.UnresolvedAssetJobDefinition]":
+    """The asset jobs of what `lifecycle` leaves out, which a person starts: the report and the studies."""
+    about = "Every study that trains nothing, of the policy that was trained"
     jobs: dict[str, tuple[Sequence[str | dg.AssetKey], str]] = {
         "write_report": (["report"], "Write the report on what was measured; nothing is asked"),
-        "run_experiments": (list(EXPERIMENTS), "Every experiment that trains nothing, on the policy that was trained"),
-        "measure_subsets": (["subsets"], "The policies before and after the adaptive stage on parts of the pool"),
-        "measure_depths": (["depths"], "The policies before and after the recursive stage at every depth"),
-        "retrain_experiments": (trained, "Every change in config/experiments.yaml, each trained anew: hours"),
+        "study_policy": ([asset_name(name) for name in STUDIES], about),
     }
-    return [dg.define_asset_job(name, list(chosen), description=about)
-            for name, (chosen, about) in jobs.items() if chosen]  # fmt: skip
+    for asset in configured:
+        jobs[f"study_{asset.key.path[-1]}"] = ([asset.key], str(asset.specs_by_key[asset.key].description))
+    return [dg.define_asset_job(name, list(chosen), description=about) for name, (chosen, about) in jobs.items()]
 
 
 def jobs_over(assets: dg.Definitions) -> dict[str, dg.JobDefinition]:

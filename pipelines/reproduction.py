@@ -6,9 +6,10 @@ from pathlib import Path
 
 from assets.report import evidence_of, publish
 from assets.resources import Podium
+from assets.studies import asset_name as study_asset
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
-from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.study import STUDIES
 from ops.reports.made import make, report_file
 from ops.reports.markdown import markdown
 from pipelines.run import live, materialize
@@ -25,14 +26,14 @@ def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> 
 
 
 def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Path]:
-    """Run the recipe, the experiments on its policy and every exhibit; returns the HTML report and the same tables in
+    """Run the recipe, the studies of its policy and every exhibit; returns the HTML report and the same tables in
     Markdown, beside it.
 
     Each part keeps its results: an interrupted run continues, and a second one makes no call. Raises `PodiumError`, and
     `KeyboardInterrupt` after Ctrl-C.
     """
     live(workspace, RECIPE, seed)
-    materialize(workspace, RECIPE, seed, list(EXPERIMENTS))
+    materialize(workspace, RECIPE, seed, [study_asset(name) for name in STUDIES])
     materialize(workspace, RECIPE, seed, ["report"])
     evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
     page = report_file(workspace, evidence.about)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ops.config.ablations import Ablations, experiments_now
 from ops.config.base import Seed, Settings, digest
 from ops.config.loading import (
     check_sizes,
@@ -25,8 +24,9 @@ from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
 from ops.config.retraining import Change, Retraining
 from ops.config.setup import Setup
+from ops.config.studies import Studies, studies_now
 from ops.core.atomic import write_text
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import DataError
 from ops.core.settings_files import read_text
 from ops.core.workspace import Workspace
 
@@ -52,8 +52,8 @@ class Snapshot(Settings):
     texts: dict[str, str] = Field(default_factory=dict)
     """Path below `data/` → content, of the few-shots and of the cold start's subtasks."""
     retraining: Retraining = Retraining()
-    experiments: Ablations | str = "the run is older than its experiments: start a new one"
-    """What `config/experiments.yaml` says, or what is wrong with it."""
+    studies: Studies | str = Studies()
+    """What `config/studies.yaml` says, or what is wrong with it."""
     change: Change | None = None
     """The change of the pool that the run is about; None: it is about none."""
     conductor: Literal["as the recipe", "champion", "fine-tuned"] = "as the recipe"
@@ -77,7 +77,7 @@ class Snapshot(Settings):
             git_commit=git_commit,
             texts=_texts(config.parent / "data"),
             retraining=load_retraining(config),
-            experiments=experiments_now(config),
+            studies=studies_now(config),
         )
 
     @classmethod
@@ -102,12 +102,6 @@ class Snapshot(Settings):
             if not (kept / name).is_file():
                 write_text(kept / name, text)
         return kept
-
-    def readable_experiments(self) -> Ablations:
-        """What `config/experiments.yaml` said. Raises `PodiumError` with what was wrong with it."""
-        if isinstance(self.experiments, str):
-            raise PodiumError(self.experiments)
-        return self.experiments
 
     @property
     def key(self) -> str:

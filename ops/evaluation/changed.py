@@ -1,4 +1,4 @@
-"""A policy's completions with their workflows changed: read, changed, written again, carried out as if it had said so.
+"""The completions of a policy with their workflows changed and executed as if the policy had written them so.
 
 The policy writes nothing twice: what it wrote when it was scored is what is changed.
 """
@@ -10,9 +10,9 @@ from random import Random
 from typing import NamedTuple
 
 from ops.core.problem import Problem
-from ops.evaluation.experiment import Arm
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import AHEAD, row_of
+from ops.evaluation.study import WorkflowChange
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
@@ -40,7 +40,7 @@ def workflows(written: Sequence[Written], team: Team) -> list[Workflow]:
     return [workflow for workflow in read if workflow is not None]
 
 
-def changed(written: Sequence[Written], arm: Arm, team: Team, seed: int) -> Changed:
+def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: int) -> Changed:
     """What the arm makes of these completions; one that is no workflow stays what it is, a format failure.
 
     Each question has dice of its own, so that what is drawn for it depends on no other. Raises `ValueError` for an arm
@@ -62,12 +62,12 @@ def changed(written: Sequence[Written], arm: Arm, team: Team, seed: int) -> Chan
     return Changed(made, others / valid if valid else 0.0)
 
 
-async def carry_out(
+async def execute_all(
     written: Sequence[Written], team: Team, batch: int, on_done: Callable[[int], None] | None = None
 ) -> list[ScoreRow]:
     """A row a completion, in their order: executed and graded as `evaluate` does it, some batches at once.
 
-    `on_done` is told how many are done. Raises `OverBudget` and `ConfigError` as the client does; rows of unreachable
+    `on_done` receives how many are done. Raises `OverBudget` and `ConfigError` as the client does; rows of unreachable
     workers are unscorable.
     """
     from ops.conductor.rollout import roll_out

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ops.config import Pool
+from ops.config import Pool, Setup
 from ops.core.atomic import replacing
 from ops.core.errors import DataError
 from ops.core.origin import Origin, with_origin
@@ -66,6 +66,15 @@ def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
         return replace(row, cost_usd=usd)
 
     return [priced(row) for row in rows]
+
+
+def priced(rows: Sequence[ScoreRow], setup: Setup) -> list[ScoreRow]:
+    """The rows at the prices of the pools that answer their benchmarks, in the order of the benchmarks."""
+    made: list[ScoreRow] = []
+    for benchmark in dict.fromkeys(row.benchmark for row in rows):
+        own = [row for row in rows if row.benchmark == benchmark]
+        made += at_prices(own, setup.asked_on(benchmark).pool)
+    return made
 
 
 def _row(record: dict[Any, Any]) -> ScoreRow:

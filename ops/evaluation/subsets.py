@@ -13,7 +13,7 @@ from statistics import fmean
 from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import Writer, evaluate
+from ops.evaluation.runner import evaluate
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
@@ -66,26 +66,6 @@ def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team
     if len(cards) != bool(team.cards):
         raise ValueError(f"{len(cards)} cards for {worker.name!r}, in a team of {len(team.cards)} cards")
     return replace(team, workers=(*team.workers, worker), cards=(*team.cards, *cards))
-
-
-async def evaluate_parts(
-    conductor: Writer,
-    problems: Sequence[Problem],
-    team: Team,
-    settings: Evaluation,
-    offered: Iterable[Part],
-    *,
-    renumbered: bool = False,
-    seed: int = 0,
-) -> dict[Part, list[ScoreRow]]:
-    """Part → what the conductor's workflows give with only these workers on offer; raises as `evaluate` does.
-
-    `renumbered`: as `Team.offering` has it.
-    """
-    return {
-        part: await evaluate(conductor, problems, team.offering(part, renumbered=renumbered), settings, seed=seed)
-        for part in offered
-    }
 
 
 async def evaluate_alone(problems: Sequence[Problem], team: Team, settings: Evaluation, ordinal: int) -> list[ScoreRow]:

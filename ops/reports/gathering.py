@@ -6,20 +6,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
-from ops.config.ablations import EXPERIMENTS as CHANGES
-from ops.config.ablations import load_ablations
+from ops.config.studies import load_studies
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.evaluation.baseline import BASELINES, Asking
-from ops.evaluation.experiment import EXPERIMENTS, Observation
 from ops.evaluation.outcomes import Systems, sources
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR
-from ops.evaluation.stored_experiments import stored_findings
+from ops.evaluation.stored_studies import Lab, Shelf, Study
+from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import best_single
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
 from ops.training.run.plan import read_curve
@@ -50,7 +48,7 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
         answers=_answers(rows) if every else {},
         experiments=_experiments(setup, runs, base_policy),
-        retrained=tuple(load_ablations(setup.workspace.config, CHANGES).changes),
+        retrained=tuple(load_studies(setup.workspace.config).studies),
         absent=absent,
     )
 
@@ -94,17 +92,13 @@ def _system(name: str, rows: list[ScoreRow]) -> System:
 
 def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
     """Those that were run on these policies."""
-    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
-    policies = {stage: folder / "policy" for stage, folder in runs.items()} | {"base_policy": base_policy}
-    last = list(runs.values())[-1] / "policy"
-    made = {}
-    for name, entry in EXPERIMENTS.items():
-        policy = policies[entry.of] if isinstance(entry, Observation) else last
+    lab, made = Lab(setup, runs, base_policy), {}
+    for name, entry in STUDIES.items():
         try:
-            found = stored_findings(setup, policy, entry, questions_of)
+            found = Shelf(Study(name, entry), lab).findings()
         except DataError:  # not run, or on another policy: the exhibit says so
             continue
-        made[name] = Experiment(entry.title, entry.changes, found.summary, found.said)
+        made[name] = Experiment(entry.title, entry.about, found.summary, found.said)
     return made
 
 

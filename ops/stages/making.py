@@ -1,4 +1,4 @@
-"""What an experiment makes once, policies and rows, and finds again: nothing is trained, written or paid twice."""
+"""What a study makes once, policies and rows, and finds again: nothing is trained, written or paid twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ops.core.errors import DataError
 from ops.core.locks import alone
 from ops.core.origin import Origin
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.evaluation.scores import load_rows, priced, save_rows
+from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.run.plan import RESULT, RunResult, write_run
@@ -28,17 +29,17 @@ def _nothing() -> None:
 
 @dataclass
 class Making:
-    """What it takes to make what is not there. Whoever has none is given what is stored, or a `DataError`."""
+    """What a study trains and asks with."""
 
     trainer: Callable[[Path], RunResult]
     """Trains the run in a folder to its end. Raises `PodiumError` where it ends without a result."""
     on_progress: OnProgress | None = None
     begin: Callable[[], object] = _nothing
-    """Called once, before anything is trained or anybody asked: refuses, or starts the workers that Podium serves."""
+    """Called once, before the first training or call: refuses, or starts the workers that Podium serves."""
     clients: list[WorkerClient] = field(default_factory=list)
-    """Those that were opened for it, with what each has asked."""
+    """Those that were opened, with what each has asked."""
     results: list[RunResult] = field(default_factory=list)
-    """Of the runs that were trained by it."""
+    """Of the runs that were trained."""
     _began: bool = False
 
     def client(self, setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
@@ -53,7 +54,7 @@ class Making:
         self.results.append(self.trainer(run))
 
     def tell(self, done: int, total: int, note: str) -> None:
-        """So many of so many done."""
+        """Report that `done` of `total` are done."""
         if self.on_progress is not None:
             self.on_progress(done, total, note)
 
@@ -63,47 +64,48 @@ class Making:
             self._began = True
 
 
-def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making | None) -> Path:
+def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -> Path:
     """The folder of the finished run of GRPO of these settings, from its own cold start.
 
-    Raises `DataError` where something is missing, and as `make_base_policy` and a training do.
+    Raises as `make_base_policy` and a training do.
     """
     base = base_policy_folder(setup)
     if not (base / CARD).is_file():
-        if making is None:
-            raise DataError(base, "(folder)", "does not exist: it was not trained", "Run the experiment first")
         make_base_policy(setup, making.client(setup, "training"), making.on_progress)
-    return finished(write_run(setup, base, deepspeed), making)
+    return _trained(write_run(setup, base, deepspeed), making)
 
 
 def trained_further(
-    setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making | None
+    setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making
 ) -> Path:
-    """The folder of the finished run of a stage on parts of the pool, from the policy of another run."""
-    return finished(write_run(setup, run / "policy", deepspeed, stage), making)
+    """The folder of the finished run of a stage on subsets of the pool, from the policy of another run."""
+    return _trained(write_run(setup, run / "policy", deepspeed, stage), making)
 
 
-def finished(run: Path, making: Making | None) -> Path:
-    """The run's folder, once it has ended well. Raises `DataError`, and as a training does."""
+def _trained(run: Path, making: Making) -> Path:
     if RunResult.read(run) is None:
-        if making is None:
-            raise DataError(run / RESULT, "(file)", "does not exist: it was not trained", "Run the experiment first")
         making.train(run)
     return run
 
 
-def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[ScoreRow]] | None) -> list[ScoreRow]:
-    """The rows of that origin of the experiment NAME, at the pool's prices: stored, or made and stored now.
+def finished(lab: Lab, stage: str) -> Path:
+    """The run of that stage, or of the last one before it that the recipe has. Raises `DataError` where the run has not
+    ended with a policy."""
+    stages = ("conductor", "adaptive_conductor", "recursive_conductor")
+    run = [lab.runs[name] for name in stages[: stages.index(stage) + 1] if name in lab.runs][-1]
+    if RunResult.read(run) is None:
+        remedy = f"`podium run {lab.setup.recipe.name}` first"
+        raise DataError(run / RESULT, "(file)", "does not exist: the recipe was not trained as it is", remedy)
+    return run
 
-    Those of workers that could not be reached are asked for again. Raises `DataError` where there are none and nobody
-    may `make` them.
+
+def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[ScoreRow]]) -> list[ScoreRow]:
+    """The rows of that origin of the study NAME, at the pool's prices: stored, or made and stored now.
+
+    Rows of workers that could not be reached are made again.
     """
-    file = setup.workspace.scores / "experiments" / name / f"{digest(origin)}.parquet"
-    if make is None:
-        if not file.is_file():
-            raise DataError(file, "(file)", f"does not exist: {name} has not been run", "Run the experiment first")
-        return at_prices(load_rows(file), setup.pool)
+    file = setup.workspace.scores / "studies" / name / "rows" / f"{digest(origin)}.parquet"
     with alone(setup.workspace, file):
         if not file.is_file() or any(row.unscorable for row in load_rows(file)):
             save_rows(make(), file, origin=origin)
-        return at_prices(load_rows(file), setup.pool)
+        return priced(load_rows(file), setup)

@@ -236,7 +236,7 @@ GUARDS = {
     ),
     "recursion_loops": Guard(
         "Recursive rounds that repeat a workflow, or lose right answers without a gain",
-        "Fewer limits.rounds (podium depths shows each), or more recursive.steps",
+        "Fewer limits.rounds (podium study rounds shows each), or more recursive.steps",
         _recursion_loops,
     ),
     "zero_variance": Guard(

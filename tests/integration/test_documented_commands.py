@@ -89,8 +89,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     recipe = {**RECIPE, "name": "quickstart"}
     (root / "config" / "recipes" / "quickstart.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
-    changes = {"recipe": "quickstart", "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}
-    (root / "config" / "ablations.yaml").write_text(yaml.safe_dump(changes), encoding="utf-8")
+    asking = ["best_single", "five_consensus"]
+    study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
+    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking},
+               "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
+    (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
     if SHARED.is_dir():
         (root.parent / "shared").symlink_to(SHARED)
     return root

@@ -57,14 +57,14 @@ from ops.training.rewards.reward_term import reward_term
 def tokens(trace):
     return float(trace.tokens)
 '''
-EXPERIMENT = '''
+STUDY = '''
 """The last step alone."""
-from ops.evaluation.experiment import Arm, intervention
+from ops.evaluation.study import WorkflowChange, intervention
 from ops.workflow.grammar import Workflow
 
-@intervention("The last step alone", changes="only the last step is carried out")
+@intervention("The last step alone", about="only the last step is executed")
 def last_step(habits):
-    return [Arm("last", lambda workflow, dice: Workflow.single(workflow.steps[-1].worker))]
+    return [WorkflowChange("last", lambda workflow, dice: Workflow.single(workflow.steps[-1].worker))]
 '''
 START = """
 import json, sys
@@ -78,7 +78,7 @@ setup = Setup.read(Workspace(root), "one")
 """
 LOOK = """
 import asyncio
-from assets.experiments import experiments
+from assets.studies import studies
 from assets.partitions import benchmarks, worker_by_benchmark
 from ops.benchmarks.raw import training_candidates
 from ops.config import Worker, load_recipe
@@ -87,7 +87,7 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.study import STUDIES
 from ops.evaluation.report import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
@@ -131,8 +131,8 @@ print(json.dumps({
     **tables(board)["accuracy_in_percent"]._asdict(),
     "rewards": rewards,
     "logged": steps[0].values["term/tokens"],
-    "experiments": list(EXPERIMENTS),
-    "assets": [key.to_user_string() for made in experiments for key in made.keys],
+    "studies": list(STUDIES),
+    "assets": [key.path[-1] for made in studies for key in made.keys],
 }))
 """
 
@@ -198,7 +198,7 @@ ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "training/rewards/terms/tokens.py", TERM, {"grpo": {"reward_terms": {"tokens": -0.001}}},
         "grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps",
     ),
-    "experiment": ("evaluation/experiments/last_step.py", EXPERIMENT, {}, "", ""),
+    "study": ("evaluation/studies/last_step.py", STUDY, {}, "", ""),
 }  # fmt: skip
 """What is added → its file below `ops`, the text, the sections of a recipe that names it, and how that is refused."""
 
@@ -248,5 +248,5 @@ def test_a_reward_term(seen: dict[str, Any]) -> None:
 
 
 def test_an_experiment(seen: dict[str, Any]) -> None:
-    assert seen["experiments"][-1] == "last_step"
-    assert seen["assets"] == seen["experiments"]
+    assert seen["studies"][-1] == "last_step"
+    assert seen["assets"] == seen["studies"]

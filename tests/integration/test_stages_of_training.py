@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,26 +19,22 @@ import yaml
 from assets import adaptive_conductor, recursive_conductor
 from assets.adaptive_conductor import adaptive_run
 from assets.conductor import run_folder
-from assets.depths import Extent, measured
 from assets.recursive_conductor import final_run, training_runs
 from assets.resources import Podium
-from assets.retrained import setups
+from assets.studies import lab_of, study_of
 from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
-from ops.config.ablations import EXPERIMENTS
-from ops.core.errors import DataError, PodiumError
+from ops.config.studies import STUDIES
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.evaluation.ablations import AS_IT_IS
 from ops.evaluation.reading import questions, sample
+from ops.evaluation.stored_studies import Shelf, Study
 from ops.evaluation.subsets import parts
-from ops.stages.ablations import outcome
 from ops.stages.guards import guard_run
-from ops.stages.making import trained
 from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
 from pipelines.definitions import definitions
-from pipelines.depths import write_table
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan
 
@@ -59,14 +55,11 @@ def podium(workspace: Workspace, name: str, **sections: object) -> Podium:
     return Podium(root=str(workspace.root), recipe=name)
 
 
-def materialized(
-    podium: Podium, *names: str, settings: Mapping[str, Mapping[str, Any]] | None = None
-) -> dg.ExecuteInProcessResult:
+def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         job = definitions(podium).resolve_implicit_global_asset_job_def()
         chosen = [dg.AssetKey.from_user_string(name) for name in names]
-        config = {"ops": {name: {"config": dict(own)} for name, own in (settings or {}).items()}}
-        return job.execute_in_process(instance=instance, asset_selection=chosen, run_config=config)
+        return job.execute_in_process(instance=instance, asset_selection=chosen)
 
 
 class Trained(NamedTuple):
@@ -82,8 +75,14 @@ class Trained(NamedTuple):
 def all_stages(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Trained]:
     folder = tmp_path_factory.mktemp("stages")
     workspace = make(folder / "project")
-    said = {"recipe": "plain", "changes": {"warmer": {"grpo": {"temperature": 0.9}}}}
-    (workspace.config / EXPERIMENTS).write_text(yaml.safe_dump(said), encoding="utf-8")
+    warmer = {"warmer": {"grpo": {"temperature": 0.9}}}
+    known = {
+        "rounds": {"kind": "rounds", "recipe": "all", "deepest": 1, "questions": 3},
+        "subsets": {"kind": "subsets", "recipe": "parts", "per_size": 1, "questions": 2, "retrained": 1},
+        "changes": {"kind": "changes", "recipe": "plain", "changes": warmer, "temperatures": [0.0, 1.0]},
+    }
+    said = {"studies": {name: {"title": name, **study} for name, study in known.items()}}
+    (workspace.config / STUDIES).write_text(yaml.safe_dump(said), encoding="utf-8")
     chosen = podium(workspace, "all", **ADAPTIVE, **RECURSIVE)
     setup = chosen.load()
     for name in NAMES:
@@ -137,24 +136,34 @@ def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_r
     assert checks["recursion_loops"].description == str(loops)
 
 
-def test_depths_are_measured_once(all_stages: Trained) -> None:
+def table_of(podium: Podium, study: str) -> tuple[list[dict[str, Any]], dg.AssetMaterialization]:
+    """The table that the asset of a study shows, and its event."""
+    node = f"study__{study}"
+    [event] = materialized(podium, f"study/{study}").asset_materializations_for_node(node)
+    return [dict(record.data) for record in event.metadata["table"].records], event  # type: ignore[attr-defined]
+
+
+def test_rounds_are_measured_once(all_stages: Trained) -> None:
     chosen, scores = all_stages.podium, all_stages.workspace.scores
     asked = sample(questions(chosen.load()), 3, 1)
     assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
-    extent = {"depths": {"deepest": 1, "questions": 3}}
-    [event] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
+    table, event = table_of(chosen, "rounds")
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
-    none, once = [list(record.data.values()) for record in event.metadata["table"].records[2:]]  # type: ignore[attr-defined]
-    assert none[:2] == ["after", "0"] and none[3] == none[5] == "" and float(none[8]) == 0.0
-    assert float(none[6]) <= float(once[6]) <= 3 * float(none[6])  # calls
+    none, once = table[2:]
+    assert none["system"] == "after the stage, no further round" and float(none["kept, %"]) == 0.0
+    assert none["in-domain minus no further round, points"] == none["unseen minus no further round, points"] == ""
+    calls = [float(row["calls a question"]) for row in (none, once)]
+    assert calls[0] <= calls[1] <= 3 * calls[0]
     stored = sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    [again] = materialized(chosen, "depths", settings=extent).asset_materializations_for_node("depths")
-    assert again.metadata["table"] == event.metadata["table"]
-    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0  # nobody was asked
+    again, event = table_of(chosen, "rounds")
+    assert again == table
+    assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    assert measured(chosen, Extent(deepest=1, questions=3)).summary.rows[2][:2] == ["after", "0"]  # of a command
-    with pytest.raises(DataError, match="depths has not been run"):
-        measured(chosen, Extent(deepest=2, questions=3))
+    shelf = Shelf(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
+    assert [row[0] for row in shelf.findings().summary.rows] == [row["system"] for row in table]
+    deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
+    with pytest.raises(DataError, match="podium study rounds"):
+        Shelf(deeper, lab_of(chosen)).findings()
 
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
@@ -167,8 +176,6 @@ def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Train
         [event] = done.asset_materializations_for_node(stage.__name__.rpartition(".")[2])
         assert event.metadata["nothing_done"].value == stage.NO_SECTION
     assert sorted(project.runs.rglob("*")) == files
-    with pytest.raises(PodiumError, match="recipe 'small' has no recursive section"):
-        write_table(project, "bare", 1, 3, None)
 
 
 def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(all_stages: Trained) -> None:
@@ -182,44 +189,39 @@ def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(
     known = {"pool": smaller.pool, "offered": smaller.pool.names}
     PolicyCard.read(base).model_copy(update=known).write(alone)
 
-    settings = {"subsets": {"per_size": 1, "questions": 2, "unseen": "", "retrained": 1}}
-    [event] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
-    table = [dict(record.data) for record in event.metadata["table"].records]  # type: ignore[attr-defined]
-    sizes = [f"{size} of 9" for size in range(1, 10)]
-    assert [row["on offer"] for row in table][:9] == sizes and "the cheap half" in str(table[11]["on offer"])
-    assert table[-1]["on offer"] == f"{', '.join(smaller.pool.names)} (before: a Conductor trained for them alone)"
+    table, event = table_of(chosen, "subsets")
+    sizes = [f"{size} of 9: before the stage" for size in range(1, 10)]
+    assert [row["system"] for row in table][:18:2] == sizes and "the cheap half" in str(table[22]["system"])
+    own_label = f"{', '.join(smaller.pool.names)} (before: a Conductor trained for them alone)"
+    assert [row["system"] for row in table[-2:]] == [f"{own_label}: before the stage", f"{own_label}: after it"]
     [own] = [run for run in project.runs.iterdir() if RunPlan.read(run).pool.names == smaller.pool.names]
     assert RunResult.read(own) is not None
     assert event.metadata["calls_live"].value > 0
     curve = (own / CURVE).stat().st_mtime_ns
-    [again] = materialized(chosen, "subsets", settings=settings).asset_materializations_for_node("subsets")
-    assert again.metadata["table"] == event.metadata["table"]
-    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0
+    again, event = table_of(chosen, "subsets")
+    assert again == table
+    assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert (own / CURVE).stat().st_mtime_ns == curve  # not trained again
 
 
 def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stages: Trained) -> None:
     project, chosen = all_stages.workspace, podium(all_stages.workspace, "plain")
-    _, other = setups(chosen, "warmer")
-    with pytest.raises(DataError, match="was not trained"):
-        outcome(other, None)  # nobody may make it
-
-    [event] = materialized(chosen, "retrained/warmer").asset_materializations_for_node("retrained__warmer")
-    table = [record.data for record in event.metadata["table"].records]  # type: ignore[attr-defined]
-    assert [row["change"] for row in table] == [AS_IT_IS, "warmer"]
-    assert table[0]["cold start, %"] == table[1]["cold start, %"]  # the change leaves the lessons as they are
-    assert event.metadata["calls_live"].value > 0
-    assert {"picture", "reward_curve"} <= event.metadata.keys()
-    run = Path(str(event.metadata["run"].value))
-    assert run == trained(other, None, None) != run_folder(chosen)
+    runs = {*project.runs.iterdir()}
+    table, event = table_of(chosen, "changes")
+    policies = ("Conductor", "cold start", "Conductor, temperature 1", "cold start, temperature 1")
+    assert [row["system"] for row in table] == [*policies, *(f"warmer: {policy}" for policy in policies)]
+    rows = {str(row["system"]): row for row in table}
+    assert rows["cold start"]["in-domain, %"] == rows["warmer: cold start"]["in-domain, %"]  # the same lessons
+    assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
+    [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
-    stored = outcome(other, None)
-    assert {row.benchmark for row in stored.conductor} == {*NAMES} and len(stored.cold_start) == 8
+    arms = {arm.name: arm.rows for arm in Shelf(study_of(chosen, "changes"), lab_of(chosen)).arms()}
+    assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
     files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]
     written = {file: file.stat().st_mtime_ns for file in files}
-    [again] = materialized(chosen, "retrained/warmer").asset_materializations_for_node("retrained__warmer")
-    assert again.metadata["table"] == event.metadata["table"]
-    assert again.metadata["calls_live"].value == again.metadata["calls_cached"].value == 0  # nobody was asked
+    again, event = table_of(chosen, "changes")
+    assert again == table
+    assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert {*project.scores.rglob("*.parquet")} <= {*files}
     assert written == {file: file.stat().st_mtime_ns for file in files}

@@ -1,8 +1,7 @@
-"""`podium subsets`: rows of two policies on parts of a pool, with questions, workers and grading as they are."""
+"""A study of subsets: two policies on subsets of a pool, with questions, workers and grading as they are."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -10,17 +9,14 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from assets.subsets import Sampling
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
-from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.subsets import parts
+from ops.evaluation.arms import table
 from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
-from ops.stages.subsets import HEAD, Side, Sides, Table
+from ops.stages.studies.subsets import Bench, Side, Sides
 from ops.training.run.alone import train
-from pipelines.subsets import write_table
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow
@@ -50,41 +46,41 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_row_holds_both_policies_against_the_best_worker_of_each_part(setup: Setup, run: Path) -> None:
-    making, names = Making(train), setup.pool.names
-    table = Table(setup, 4, making)
+def line(bench: Bench, label: str, sides: Sides) -> tuple[dict[str, str], dict[str, str]]:
+    """The cells of the arms before and after."""
+    made = table({1: bench.arms(label, sides)})
+    before, after = (dict(zip(made.head, map(str, row), strict=True)) for row in made.rows)
+    return before, after
+
+
+def test_two_arms_hold_both_policies_against_the_best_worker_of_each_subset(setup: Setup, run: Path) -> None:
+    bench, names = Bench("subsets", setup, 4, Making(train)), setup.pool.names
     guesser, solver = names.index("guesser"), names.index("solver")
     sides = Sides(Side(run, [(guesser,), (solver,)]), Side(run, [(guesser,)]))
-    cells = table.cells(table.row("with and without", sides))
-    label, drawn, theirs, valid, ours, same, added, best = map(str, cells)
-    assert (label, drawn) == ("with and without", "1")
-    assert float(valid) == 50.0 and float(same) == 100.0  # who is not on offer is no workflow
-    right, wrong = (float(re.match(r"[-\d.]+", cell)[0]) for cell in (ours, theirs))  # type: ignore[index]
+    before, after = line(bench, "with and without", sides)
+    assert (before["system"], after["system"], after["subsets"]) == (
+        "with and without: before the stage", "with and without: after it", "1",
+    )  # fmt: skip
+    assert float(before["valid, %"]) == 50.0 and float(after["valid, %"]) == 100.0  # not on offer: no workflow
+    right, wrong = (float(cells["in-domain, %"].split()[0]) for cells in (after, before))
     assert right == pytest.approx(2 * wrong, abs=0.2)
-    assert added.startswith(f"{right - wrong:.1f}") or float(added.split()[0]) == pytest.approx(right - wrong, abs=0.2)
-    assert float(best) == right  # alone, the guesser is the best of the one on offer
+    assert float(after["in-domain minus before, points"].split()[0]) == pytest.approx(right - wrong, abs=0.2)
+    assert float(after["best of them alone, %"]) == right  # alone, the guesser is the best of the one on offer
 
-    again = Table(setup, 4, None)  # nothing is written or asked any more
-    assert again.cells(again.row("with and without", sides)) == cells
-    with pytest.raises(DataError, match="subsets has not been run"):
-        again.row("another part", Sides(Side(run, [(0, 1)]), Side(run, [(0, 1)])))
+    def refuse() -> None:
+        raise AssertionError("something was asked")
+
+    again = Bench("subsets", setup, 4, Making(train, begin=refuse))
+    assert line(again, "with and without", sides) == (before, after)
 
 
-def test_a_stranger_stands_behind_the_workers_that_the_policy_knows(setup: Setup, run: Path) -> None:
+def test_a_newcomer_stands_behind_the_workers_that_the_policy_knows(setup: Setup, run: Path) -> None:
     card = PolicyCard.read(run / "policy")
     card.model_copy(update={"offered": tuple(n for n in card.offered if n != "solver")}).write(run / "policy")
-    stranger = setup.pool.worker("solver")
-    side = Side(run, [(0, 8), (1, 8)])  # the stranger's is the ninth ordinal
-    table = Table(setup, 2, Making(train))
-    row = table.cells(table.row("a stranger", Sides(side, side, stranger)))
-    assert row[1] == "2" and row[3] == row[5] == "0.0"  # it asks for the guesser, who is not on offer
-    alone = table.cells(table.row("alone", Sides(Side(run, [(5,)]), Side(run, [(5,)]))))
-    assert float(row[-1]) >= float(alone[-1])
-
-
-def test_what_cannot_be_measured_is_refused_before_anything_runs(setup: Setup) -> None:
-    with pytest.raises(PodiumError, match="recipe 'quickstart' has no adaptive section"):
-        write_table(setup.workspace, ["few", "quickstart"], 1, Sampling(per_size=1, questions=1, unseen=""))
-    with pytest.raises(PodiumError, match="pool 'quickstart' has no 'nobody'"):
-        write_table(setup.workspace, ["few"], 1, Sampling(unseen="nobody"))
-    assert len(HEAD) == 8 and len(parts(9, 3, 1)) == 8
+    side = Side(run, [(0, 8), (1, 8)])  # the newcomer's is the ninth ordinal
+    bench = Bench("subsets", setup, 2, Making(train))
+    before, after = line(bench, "a newcomer", Sides(side, side, setup.pool.worker("solver")))
+    assert after["subsets"] == "2"
+    assert before["valid, %"] == after["valid, %"] == "0.0"  # it asks for the guesser, who is not on offer
+    _, alone = line(bench, "alone", Sides(Side(run, [(5,)]), Side(run, [(5,)])))
+    assert float(after["best of them alone, %"]) >= float(alone["best of them alone, %"])

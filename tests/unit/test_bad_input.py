@@ -17,9 +17,9 @@ import yaml
 
 import ops.config
 from ops.config import Settings, load_alerts, load_deepspeed, load_gate, load_pool, load_recipe, load_retraining
-from ops.config.ablations import load_ablations
 from ops.config.revisions import Revisions
 from ops.config.serving import load_serving
+from ops.config.studies import load_studies
 from ops.core.errors import ConfigError
 from ops.core.settings_files import DEEPEST, MOST_BYTES, parse_yaml, read_json, read_yaml
 from ops.workflow.few_shots import load_few_shots
@@ -132,8 +132,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "config/alerts.yaml": lambda root: load_alerts(root / "config"),
     "config/retraining.yaml": lambda root: load_retraining(root / "config"),
     "config/serving.yaml": lambda root: load_serving(root / "config"),
-    "config/experiments.yaml": lambda root: load_ablations(root / "config", "experiments.yaml"),
-    "config/ablations.yaml": lambda root: load_ablations(root / "config"),
+    "config/studies.yaml": lambda root: load_studies(root / "config"),
     "data/few_shots/mixed.yaml": lambda root: load_few_shots(root / "data", "mixed"),
 }
 

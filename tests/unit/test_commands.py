@@ -101,13 +101,14 @@ def test_precaching_is_estimated_before_any_problem_is_chosen(
     assert not (tmp_path / ".podium" / "cache").exists(), "an estimate makes no cache"
 
 
-def test_an_unknown_experiment_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert podium("experiments", "one_worker", "one_wrker") == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: there is no experiment one_wrker. On a trained policy: one_worker, ")
-    assert "Trained anew (config/experiments.yaml): without_subtasks, " in said
-    assert podium("experiments", "fine_grained_access", "--recipe", "paper") == 1
-    assert "changes the recipe 'quickstart', not 'paper'" in capsys.readouterr().err
+def test_an_unknown_study_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("study") == 0
+    listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert {"one_worker", "seeds", "rounds"} < {*listed}
+    assert podium("study", "one_wrker") == 1
+    assert capsys.readouterr().err.startswith(f"error: there is no study 'one_wrker'. Studies: {', '.join(listed)}")
+    assert podium("study", "ablations", "--recipe", "paper") == 1
+    assert "is of recipe 'quickstart', not 'paper'" in capsys.readouterr().err
 
 
 def test_a_misspelt_command_is_told_what_was_meant(tmp_path: Path) -> None:

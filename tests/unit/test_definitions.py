@@ -34,24 +34,22 @@ DEPENDENCIES = {
     "promotion": {"leaderboard", "registered_model"},
     "report": {
         "raw_problems", "worker_pool", "worker_responses", "training_mix", "recursive_conductor", "baselines",
-        "benchmark_scores", "leaderboard", "promotion", "one_worker", "without_subtasks_served", "mechanism_isolation",
-        "cold_start_validation", "strategy_emergence",
+        "benchmark_scores", "leaderboard", "promotion", "study/one_worker", "study/without_subtasks_served",
+        "study/mechanism_isolation", "study/cold_start_validation", "study/strategy_emergence",
     },
 }  # fmt: skip
 EXPERIMENTS = {
-    "one_worker": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "without_subtasks_served": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "mechanism_isolation": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "cold_start_validation": {"base_policy", "raw_problems"},
-    "strategy_emergence": {"conductor", "raw_problems"},
-    "depths": {"raw_problems", "recursive_conductor", "worker_pool"},
-    "subsets": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
+    "study/one_worker": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "study/without_subtasks_served": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "study/mechanism_isolation": {"benchmark_scores", "raw_problems", "worker_pool"},
+    "study/cold_start_validation": {"base_policy", "raw_problems"},
+    "study/strategy_emergence": {"conductor", "raw_problems"},
+    "study/subsets": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
+    "study/subsets_with_descriptions": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
+    "study/rounds": {"raw_problems", "recursive_conductor", "worker_pool"},
     **{
-        f"retrained/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
-        for name in (
-            "without_subtasks", "fine_grained_access", "few_shots_out_of_distribution", "few_shots_in_distribution",
-            "few_shots_mixed", "half_the_width_and_depth", "twice_the_width",
-        )
+        f"study/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
+        for name in ("seeds", "ablations", "prompting_and_size")
     },
 }
 """Materialized by jobs of their own, when a person asks for them."""

@@ -16,10 +16,12 @@ from pydantic import BaseModel
 
 from ops.config import Pool, Recipe, load_recipe
 from ops.core.errors import DataError
-from pipelines import ablations, baselines, depths, experiments, seeds, subsets
+from ops.core.workspace import Workspace
+from pipelines import baselines
 from pipelines.commands.main import podium
 from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.reference import FILES, PLANNED, models_of, pages
+from pipelines.studies import every_study
 from tests.unit.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +75,7 @@ def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -
 
 def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     text = read(ROOT / MEASUREMENTS) + read(ROOT / "docs" / "serving.md")
-    named = [seeds.MARK, ablations.MARK, depths.MARK, subsets.MARK, experiments.MARK, experiments.RETRAINED]
+    named = [f"<!-- made by `podium study {name}` -->" for name in every_study(Workspace(ROOT))]
     named.append(baselines.SCORES_MARK)
     for file in (ROOT / "tests" / "bench").glob("*.py"):
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.study import STUDIES
 from ops.reports import paper
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Shown, Table, exhibit
@@ -30,17 +30,17 @@ def experiments(evidence: Evidence) -> Shown:
     head = ["change", *(f"{name}, %" for name in ("math500", "mmlu", "rlpr", "livecodebench"))]
     theirs = [[name, *(f"{value:.2f}" for value in values)] for name, values in paper.ABLATIONS.items()]
     reference = Table(f"Ablations: {paper.head(evidence.about.as_paper)}", head, theirs)
-    parts = [*run, *([Table("Not in this report", ["experiment", "command"], absent)] if absent else []), reference]
-    return Shown(parts, f"{len(run)} of {len(EXPERIMENTS)} experiments on this policy")
+    parts = [*run, *([Table("Not in this report", ["study", "command"], absent)] if absent else []), reference]
+    return Shown(parts, f"{len(run)} of {len(STUDIES)} studies on this policy")
 
 
 def _absent(evidence: Evidence) -> list[list[str]]:
     here = [
-        [entry.title, f"not run: podium experiments {name} --recipe {evidence.about.argument}"]
-        for name, entry in EXPERIMENTS.items()
+        [entry.title, f"not run: podium study {name} --recipe {evidence.about.argument}"]
+        for name, entry in STUDIES.items()
         if name not in evidence.experiments
     ]
     return here + [
-        [f"{name.replace('_', ' ')} (trains another policy)", f"podium experiments {name} (into docs/reference)"]
+        [f"{name.replace('_', ' ')} (trains another policy)", f"podium study {name}"]
         for name in evidence.retrained
     ]

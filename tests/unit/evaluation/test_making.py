@@ -1,4 +1,4 @@
-"""What an experiment makes once: rows that are found again, and who is refused or started before anybody is asked."""
+"""What a study makes once: rows that are found again, and what is refused or started before the first call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ops.config import Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import ScoreRow
+from ops.evaluation.stored_studies import Lab
 from ops.stages.making import Making, finished, rows_once
 from ops.training.run.plan import RESULT, RunResult
 
@@ -34,10 +35,7 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
         calls.append(unscorable)
         return [row(unscorable)]
 
-    with pytest.raises(DataError, match="parts has not been run"):
-        rows_once(setup, "parts", ORIGIN, None)
     assert [each.unscorable for each in rows_once(setup, "parts", ORIGIN, lambda: make(True))] == [True]
-    assert [each.unscorable for each in rows_once(setup, "parts", ORIGIN, None)] == [True]  # a table leaves them out
     assert [each.unscorable for each in rows_once(setup, "parts", ORIGIN, lambda: make(False))] == [False]
     assert rows_once(setup, "parts", ORIGIN, lambda: make(True)) == [row(False)]
     assert calls == [True, False]
@@ -59,10 +57,13 @@ def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(se
     making = Making(train, begin=lambda: began.append("now"))
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / RESULT).write_text(result.model_dump_json(), encoding="utf-8")
-    assert finished(tmp_path / "done", making) == tmp_path / "done" and began == trained == []
-    with pytest.raises(DataError, match="was not trained"):
-        finished(tmp_path / "new", None)
-    finished(tmp_path / "new", making)
+    runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
+    lab = Lab(setup, runs, tmp_path)
+    assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
+    with pytest.raises(DataError, match=r"was not trained as it is.*podium run quickstart"):
+        finished(lab, "recursive_conductor")
+    assert began == trained == []
+    making.train(tmp_path / "new")
     making.client(setup, "experiment")
     assert trained == [tmp_path / "new"] and began == ["now"]
     assert (making.results, len(making.clients)) == ([result], 1)
@@ -73,5 +74,5 @@ def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(se
     refused = Making(train, begin=refuse)
     for _ in range(2):  # a refusal is no beginning
         with pytest.raises(PodiumError, match="no key"):
-            finished(tmp_path / "other", refused)
+            refused.train(tmp_path / "other")
     assert trained == [tmp_path / "new"]

@@ -11,7 +11,8 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
-from ops.evaluation.subsets import accuracy, difference, evaluate_alone, evaluate_parts, joined, named_parts, parts
+from ops.evaluation.runner import evaluate
+from ops.evaluation.subsets import accuracy, difference, evaluate_alone, joined, named_parts, parts
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -81,12 +82,12 @@ def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> No
 def test_nobody_is_asked_who_is_not_on_offer() -> None:
     for part in [(1,), (0, 2), (1, 2, 3), (0, 3)]:
         offered, writer = team(), FirstAndLast()
-        scores = asyncio.run(evaluate_parts(writer, PROBLEMS, offered, Evaluation(), [part]))
+        scores = asyncio.run(evaluate(writer, PROBLEMS, offered.offering(part), Evaluation()))
         names = {NAMES[ordinal] for ordinal in part}
         assert isinstance(offered.client, Recorder)
         assert set(offered.client.asked) == {NAMES[0], NAMES[part[-1]]} & names
         assert set(writer.prompts) == {f"Models: {' '.join(map(str, part))}"}
-        for i, row in enumerate(scores[part]):
+        for i, row in enumerate(scores):
             absent = i % 2 == 1 and 0 not in part
             assert (row.failure, row.status) == (("unknown_worker", NO_WORKFLOW) if absent else ("", "answered"))
             assert set(row.workers) <= names
@@ -94,9 +95,7 @@ def test_nobody_is_asked_who_is_not_on_offer() -> None:
 
 def test_renumbered_parts_reach_the_right_workers() -> None:
     offered = team(cards=True)
-    [rows] = asyncio.run(
-        evaluate_parts(FirstAndLast(), PROBLEMS, offered, Evaluation(), [(2, 0)], renumbered=True)
-    ).values()
+    rows = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, offered.offering((2, 0), renumbered=True), Evaluation()))
     assert [row.workers for row in rows] == [("ada",), ("cid",)] * 3  # the last on the list is ada, the first cid
 
 
@@ -104,8 +103,8 @@ def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
     known = joined(team(), zoe)
-    scores = asyncio.run(evaluate_parts(FirstAndLast(), PROBLEMS, known, Evaluation(), [(1, 4)]))
-    assert {row.workers for row in scores[1, 4] if row.format_ok} == {("zoe",)}
+    scores = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, known.offering((1, 4)), Evaluation()))
+    assert {row.workers for row in scores if row.format_ok} == {("zoe",)}
     described = joined(team(cards=True), zoe, [card]).messages(PROBLEMS[0])[0]["content"]
     assert described.splitlines()[1] == "Models: 0 1 2 3 4" and described.endswith("4: math 90 $0.0020")
     for wrong, cards in ((team(), [card]), (team(cards=True), [])):

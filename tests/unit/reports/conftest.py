@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ops.evaluation.experiment import EXPERIMENTS
 from ops.evaluation.report import Columns
 from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.study import STUDIES
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.made import Made, make
 
@@ -82,10 +82,10 @@ def evidence() -> Evidence:
         curves={"conductor": curve()},
         answers=answers,
         experiments={
-            name: Experiment(entry.title, entry.changes, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
-            for name, entry in EXPERIMENTS.items()
+            name: Experiment(entry.title, entry.about, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
+            for name, entry in STUDIES.items()
         },
-        retrained=("without_subtasks",),
+        retrained=("prompting_and_size",),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from ops.evaluation.experiment import EXPERIMENTS
+from ops.evaluation.study import STUDIES
 from ops.reports.charts import Dots, Lines, Plane, Stacked
 from ops.reports.claims import FAILS, HOLDS, claims
 from ops.reports.evidence import Evidence
@@ -181,12 +181,12 @@ def test_the_oracle_with_and_without_hindsight(evidence: Evidence) -> None:
 def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Evidence) -> None:
     *_, absent, paper = tables(EXHIBITS["experiments"].show(replace(evidence, experiments={})))
     assert [row[1] for row in absent.rows] == [
-        *(f"not run: podium experiments {name} --recipe quickstart --seed 1" for name in EXPERIMENTS),
-        "podium experiments without_subtasks (into docs/reference)",
+        *(f"not run: podium study {name} --recipe quickstart --seed 1" for name in STUDIES),
+        "podium study prompting_and_size",
     ]
     assert paper.title == "Ablations: paper, its own setting"
     whole = tables(EXHIBITS["experiments"].show(evidence))
-    assert [table.title for table in whole[: len(EXPERIMENTS)]] == [entry.title for entry in EXPERIMENTS.values()]
+    assert [table.title for table in whole[: len(STUDIES)]] == [entry.title for entry in STUDIES.values()]
 
 
 @pytest.mark.parametrize(

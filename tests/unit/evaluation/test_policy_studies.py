@@ -22,27 +22,39 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.changed import Written, carry_out, changed
-from ops.evaluation.experiment import EXPERIMENTS, Arm, Compliance, Habits, Intervention, Observation, Training
-from ops.evaluation.experiment_report import AS_IT_IS, HEAD
-from ops.evaluation.experiments.mechanism_isolation import mechanism_isolation
-from ops.evaluation.experiments.one_worker import one_worker
-from ops.evaluation.experiments.strategy_emergence import appearances
-from ops.evaluation.experiments.without_subtasks_served import without_subtasks_served
+from ops.evaluation.arms import AS_IT_IS, Findings
+from ops.evaluation.changed import Written, changed, execute_all
 from ops.evaluation.rows import NO_WORKFLOW
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored_studies import Lab, Study
+from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
+from ops.evaluation.studies.one_worker import one_worker
+from ops.evaluation.studies.strategy_emergence import appearances
+from ops.evaluation.studies.without_subtasks_served import without_subtasks_served
+from ops.evaluation.study import (
+    STUDIES,
+    Compliance,
+    Habits,
+    Intervention,
+    Observation,
+    PolicyStudy,
+    Training,
+    WorkflowChange,
+)  # fmt: skip
 from ops.precaching.precache import write_responses
-from ops.stages import experiments as stage
-from ops.stages.experiments import not_taught, run_experiment
+from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
+from ops.stages.studies import policies
+from ops.stages.studies.policies import not_taught
+from ops.stages.studies.study import run_study
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
 
 NAMES = ("ada", "bob", "cid")
-INTERVENTIONS = [entry for entry in EXPERIMENTS.values() if isinstance(entry, Intervention)]
+INTERVENTIONS = [entry for entry in STUDIES.values() if isinstance(entry, Intervention)]
 STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE]), st.booleans())
 
 
@@ -133,15 +145,15 @@ def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none
     team = team_of(client)
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
     written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
-    other = changed(written, Arm("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
+    other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
     assert other.share == 0.5  # the third was ada's
-    rows = asyncio.run(carry_out(other.written, team, batch=1))
+    rows = asyncio.run(execute_all(other.written, team, batch=1))
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
     assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
     unworded = changed(written, without_subtasks_served.arms(Habits.of([], NAMES, 0))[0], team, seed=1)
-    assert asyncio.run(carry_out(unworded.written, team, batch=8))[0].workers == ("bob",)
+    assert asyncio.run(execute_all(unworded.written, team, batch=8))[0].workers == ("bob",)
 
 
 def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
@@ -153,13 +165,13 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
             return await super().complete(worker, messages, sample=sample)
 
     written = [Written(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
-    rows = asyncio.run(carry_out(written, team_of(Client()), batch=8))
+    rows = asyncio.run(execute_all(written, team_of(Client()), batch=8))
     assert ([row.repeat for row in rows], sorted(samples)) == ([0, 1, 2], [0, 1, 2])
 
 
 def test_an_arm_that_writes_no_workflow_is_refused() -> None:
     written = [Written(problem(0), 0, Workflow.single(0).render())]
-    wrong = Arm("to nobody", lambda workflow, dice: Workflow.single(9))
+    wrong = WorkflowChange("to nobody", lambda workflow, dice: Workflow.single(9))
     with pytest.raises(ValueError, match=r"'to nobody'.*unknown_worker"):
         changed(written, wrong, team_of(Table()), seed=1)
 
@@ -174,14 +186,29 @@ RECIPE = Recipe.model_validate({
 POOL = Pool(name="three", workers=tuple(Worker(name=name, model=f"local/{name}") for name in NAMES))
 
 
+class With(Making):
+    """Asks through one client, and trains nothing."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
+        self._client = client
+
+    def client(self, setup: Setup, purpose: str, beside: str = "") -> Any:
+        return self._client
+
+
 class Scored(NamedTuple):
     """A checkout with a policy that was scored; what it writes asks bob to guess."""
 
     setup: Setup
     policy: Path
 
-    def run(self, name: str, client: Any) -> Any:
-        return run_experiment(self.setup, self.policy, EXPERIMENTS[name], client)
+    def run(self, name: str, client: Any) -> Findings:
+        return study(self.setup, self.policy, STUDIES[name], client)
+
+
+def study(setup: Setup, policy: Path, entry: PolicyStudy, client: Any) -> Findings:
+    return run_study(Study(entry.name, entry), Lab(setup, {"conductor": policy.parent}, policy), With(client))
 
 
 class Writes:
@@ -238,27 +265,28 @@ class Silent:
 def test_an_experiment_is_run_once_and_then_asks_nobody(scored: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Table()
     found = scored.run("one_worker", client)
-    assert found.summary.head == HEAD
     assert [row[0] for row in found.summary.rows] == [
         AS_IT_IS, "all to ada", "all to bob", "all to cid (the best alone, by the mix)",
     ]  # fmt: skip
-    assert [row[1] for row in found.summary.rows] == ["–", "100", "0", "100"]
+    changed_share = found.summary.head.index("changed, %")
+    assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
     questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
     veiled = 2  # a confidential benchmark's completions are not kept: written and carried out again
     assert len(client.asked) == 3 * questions + veiled
-    monkeypatch.setattr(stage, "stored_scores", None)  # calling it would fail
+    monkeypatch.setattr(policies, "stored_scores", None)  # calling it would fail
     assert scored.run("one_worker", Silent()) == found
 
 
 def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored: Scored) -> None:
     found = scored.run("one_worker", Table())
-    [folder] = (scored.setup.workspace.scores / "experiments" / "one_worker").iterdir()
-    (folder / "arms.json").unlink()
-    (folder / "2" / "rlpr.parquet").unlink()
+    place = scored.setup.workspace.scores / "studies" / "one_worker"
+    [index] = place.glob("*/study.json")
+    index.unlink()
+    next((place / "rows").glob("*.parquet")).unlink()
     client = Table()
     assert scored.run("one_worker", client) == found
-    assert len(client.asked) == 8 + 2  # bob's arm, and the completions that are not kept
+    assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not kept
 
 
 def test_what_was_run_on_another_policy_is_not_taken_for_this_ones(scored: Scored) -> None:
@@ -267,7 +295,7 @@ def test_what_was_run_on_another_policy_is_not_taken_for_this_ones(scored: Score
     other.mkdir(parents=True)
     PolicyCard.read(scored.policy).write(other)
     with pytest.raises(DataError, match=r"small-2.*Materialize benchmark_scores for math500"):
-        run_experiment(scored.setup, other, without_subtasks_served, Table())  # type: ignore[arg-type]
+        study(scored.setup, other, without_subtasks_served, Table())
 
 
 def test_a_policy_that_works_in_rounds_is_refused(scored: Scored) -> None:
@@ -302,7 +330,7 @@ def test_patterns_stand_in_the_order_in_which_they_appeared() -> None:
 
 
 def test_emergence_lists_patterns_by_their_first_step() -> None:
-    entry = EXPERIMENTS["strategy_emergence"]
+    entry = STUDIES["strategy_emergence"]
     assert isinstance(entry, Observation)
     curve = [line(step, {str(step % 3): 4}) for step in range(1, 21)]
     found = entry.observe(Training(curve, 0.7, lambda _: Compliance(0, {})))
@@ -313,7 +341,7 @@ def test_emergence_lists_patterns_by_their_first_step() -> None:
 
 
 def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
-    entry = EXPERIMENTS["cold_start_validation"]
+    entry = STUDIES["cold_start_validation"]
     assert isinstance(entry, Observation)
     drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
     found = entry.observe(Training((), 0.7, drawn.__getitem__))

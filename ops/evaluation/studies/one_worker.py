@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from ops.evaluation.experiment import Arm, Change, Habits, intervention
+from ops.evaluation.study import Habits, Rewriting, WorkflowChange, intervention
 from ops.workflow.grammar import Workflow
 
 
-def all_to(worker: int) -> Change:
+def all_to(worker: int) -> Rewriting:
     """Every step to that ordinal; wording and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
@@ -22,10 +22,11 @@ def all_to(worker: int) -> Change:
 @intervention(
     "All steps to one worker",
     10,
-    changes="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
+    about="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
 )
-def one_worker(habits: Habits) -> Sequence[Arm]:
+def one_worker(habits: Habits) -> Sequence[WorkflowChange]:
+    best = {habits.best: " (the best alone, by the mix)"}
     return [
-        Arm(f"all to {name}{' (the best alone, by the mix)' if ordinal == habits.best else ''}", all_to(ordinal))
+        WorkflowChange(f"all to {name}{best.get(ordinal, '')}", all_to(ordinal))
         for ordinal, name in enumerate(habits.names)
     ]

@@ -1,7 +1,7 @@
-"""What an experiment is: one decorated function a file in `experiments`, and the registry of them.
+"""Studies of a trained policy: one decorated function per file in `studies`, and their registry.
 
-An `Intervention` changes the workflows that a trained policy wrote before they are carried out, an `Observation` reads
-what a training left. Neither trains anything.
+An `Intervention` changes the workflows that a policy wrote before they are executed, an `Observation` reads the records
+of a training. Neither trains anything; studies that train are in `config/studies.yaml`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from ops.core.registry import Registry
-from ops.evaluation.report import Columns
+from ops.evaluation.arms import Findings
 from ops.workflow.grammar import Workflow
 
-Change = Callable[[Workflow, Random], Workflow]
-"""A workflow that the policy wrote, and the question's own dice → the one that is carried out instead."""
+Rewriting = Callable[[Workflow, Random], Workflow]
+"""A workflow that the policy wrote, and random numbers of the question → the workflow that is executed instead."""
 
 
-class Arm(NamedTuple):
-    """One way in which workflows are changed: a row of the experiment's table."""
+class WorkflowChange(NamedTuple):
+    """One way to change workflows: an arm of the study."""
 
     name: str
-    change: Change
+    change: Rewriting
 
 
 @dataclass(frozen=True)
@@ -71,69 +71,56 @@ class Training:
     """Temperature → what the policy writes for problems that were not taught; 0 is greedy."""
 
 
-class Findings(NamedTuple):
-    """What an observation saw."""
-
-    summary: Columns
-    """A table for the docs."""
-    details: Columns
-    """A longer one."""
-    said: str
-    """What the tables were made of, in a sentence."""
-    picture: bytes
-    """PNG."""
-
-
 @dataclass(frozen=True)
-class Experiment:
-    """Something that is measured of a policy beside its scores."""
+class PolicyStudy:
+    """Something that is measured of a trained policy beside its scores."""
 
     name: str
     title: str
     place: int
     """Its order in the docs; by name where it is equal."""
-    changes: str
+    about: str
     """What is changed or looked at, in a sentence."""
     version: int
-    """Raised when the experiment changes, so that what is stored is no longer taken for its own."""
+    """Raised when the study changes: what was stored of the version before is then not read."""
+    after: str
+    """The asset whose policy is studied."""
 
 
 @dataclass(frozen=True)
-class Intervention(Experiment):
+class Intervention(PolicyStudy):
     """Changes the workflows of a trained policy; paired with the policy as it is, on the same completions."""
 
-    arms: Callable[[Habits], Sequence[Arm]]
+    arms: Callable[[Habits], Sequence[WorkflowChange]]
 
 
 @dataclass(frozen=True)
-class Observation(Experiment):
+class Observation(PolicyStudy):
     """Looks at the records of a training."""
 
     observe: Callable[[Training], Findings]
-    of: Literal["base_policy", "conductor"]
-    """The asset whose policy is looked at."""
 
 
 def intervention(
-    title: str, place: int = 1000, *, changes: str, version: int = 1
-) -> Callable[[Callable[[Habits], Sequence[Arm]]], Intervention]:
+    title: str, place: int = 1000, *, about: str, version: int = 1
+) -> Callable[[Callable[[Habits], Sequence[WorkflowChange]]], Intervention]:
     """Make a function that gives arms an intervention of its own name, which is its file's."""
 
-    def register(arms: Callable[[Habits], Sequence[Arm]]) -> Intervention:
-        return Intervention(arms.__name__, title, place, changes, version, arms)
+    def register(arms: Callable[[Habits], Sequence[WorkflowChange]]) -> Intervention:
+        return Intervention(arms.__name__, title, place, about, version, "benchmark_scores", arms)
 
     return register
 
 
 def observation(
-    title: str, place: int = 1000, *, changes: str, of: Literal["base_policy", "conductor"], version: int = 1
+    title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"], version: int = 1
 ) -> Callable[[Callable[[Training], Findings]], Observation]:
     """Make a function that gives findings an observation of its own name, which is its file's."""
 
     def register(observe: Callable[[Training], Findings]) -> Observation:
-        return Observation(observe.__name__, title, place, changes, version, observe, of)
+        return Observation(observe.__name__, title, place, about, version, after, observe)
 
     return register
 
 
-EXPERIMENTS = Registry("ops.evaluation.experiments", Experiment, lambda entry: entry.place)
+STUDIES = Registry("ops.evaluation.studies", PolicyStudy, lambda entry: entry.place)

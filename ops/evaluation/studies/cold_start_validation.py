@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.evaluation.experiment import Compliance, Findings, Training, observation
-from ops.evaluation.experiment_report import bars
+from ops.evaluation.arms import Findings, bars
 from ops.evaluation.report import Columns, percent
 from ops.evaluation.statistics import mean_estimate
+from ops.evaluation.study import Compliance, Training, observation
 
 LEAST = 0.95
 """Share of workflows that is asked of a cold start."""
@@ -16,9 +16,9 @@ LEAST = 0.95
 @observation(
     "Cold-start validation",
     40,
-    changes="the policy before GRPO writes one workflow for each of up to 100 problems that it was not taught, drawn "
-    "as GRPO draws and greedily; nobody is asked",
-    of="base_policy",
+    about="the policy before GRPO writes one workflow for each of up to 100 problems that it was not taught, drawn "
+    "as GRPO draws and greedily; no worker is asked",
+    after="base_policy",
 )
 def cold_start_validation(training: Training) -> Findings:
     seen = {

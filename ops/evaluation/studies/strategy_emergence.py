@@ -8,8 +8,9 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ops.evaluation.experiment import Findings, Training, observation
+from ops.evaluation.arms import Findings
 from ops.evaluation.report import Columns, strategy_curve
+from ops.evaluation.study import Training, observation
 
 FIRST = 50
 """Patterns that are listed."""
@@ -50,9 +51,9 @@ def appearances(curve: Sequence[Line]) -> list[Appearance]:
 @observation(
     "Strategy emergence",
     50,
-    changes=f"the first {FIRST} distinct patterns of GRPO's rollouts and the step in which each appeared; the "
+    about=f"the first {FIRST} distinct patterns of GRPO's rollouts and the step in which each appeared; the "
     "patterns' entropy beside the reward",
-    of="conductor",
+    after="conductor",
 )
 def strategy_emergence(training: Training) -> Findings:
     curve = training.curve

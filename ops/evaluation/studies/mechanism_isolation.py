@@ -12,8 +12,8 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from ops.evaluation.experiment import Arm, Change, Habits, intervention
-from ops.evaluation.experiments.one_worker import all_to
+from ops.evaluation.studies.one_worker import all_to
+from ops.evaluation.study import Habits, Rewriting, WorkflowChange, intervention
 from ops.workflow.grammar import Access, Workflow
 
 Item = TypeVar("Item", int, str)
@@ -30,7 +30,7 @@ def commonest(counts: Counter[Item]) -> Item:
     return min(counts, key=lambda item: (-counts[item], item))
 
 
-def workers_drawn(counts: Counter[int]) -> Change:
+def workers_drawn(counts: Counter[int]) -> Rewriting:
     """Each step's worker drawn anew; wording and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
@@ -39,7 +39,7 @@ def workers_drawn(counts: Counter[int]) -> Change:
     return change
 
 
-def wording_drawn(counts: Counter[str]) -> Change:
+def wording_drawn(counts: Counter[str]) -> Rewriting:
     """Each step's subtask drawn anew; workers and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
@@ -48,7 +48,7 @@ def wording_drawn(counts: Counter[str]) -> Change:
     return change
 
 
-def worded(subtask: str) -> Change:
+def worded(subtask: str) -> Rewriting:
     """The same subtask for every step; workers and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
@@ -57,7 +57,7 @@ def worded(subtask: str) -> Change:
     return change
 
 
-def seeing(access: Access) -> Change:
+def seeing(access: Access) -> Rewriting:
     """The same access for every step after the first; workers and wording stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
@@ -70,18 +70,18 @@ def seeing(access: Access) -> Change:
 @intervention(
     "One mechanism frozen at a time",
     30,
-    changes="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
+    about="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
     "the policy uses them; the other two stay as it wrote them",
 )
-def mechanism_isolation(habits: Habits) -> Sequence[Arm]:
+def mechanism_isolation(habits: Habits) -> Sequence[WorkflowChange]:
     if not habits.workers:
         return []
     worker, wording = commonest(habits.workers), commonest(habits.subtasks)
     return [
-        Arm(f"workers: always {habits.names[worker]}, the commonest", all_to(worker)),
-        Arm("workers: drawn", workers_drawn(habits.workers)),
-        Arm(f"wording: always “{wording}”, the commonest", worded(wording)),
-        Arm("wording: drawn", wording_drawn(habits.subtasks)),
-        Arm("access: nobody sees an earlier step", seeing("none")),
-        Arm("access: everybody sees all earlier steps", seeing("all")),
+        WorkflowChange(f"workers: always {habits.names[worker]}, the commonest", all_to(worker)),
+        WorkflowChange("workers: drawn", workers_drawn(habits.workers)),
+        WorkflowChange(f"wording: always “{wording}”, the commonest", worded(wording)),
+        WorkflowChange("wording: drawn", wording_drawn(habits.subtasks)),
+        WorkflowChange("access: no step sees an earlier one", seeing("none")),
+        WorkflowChange("access: every step sees all earlier ones", seeing("all")),
     ]

@@ -1,0 +1,163 @@
+"""One asset for each study, of code and of config/studies.yaml: materialized when a person asks, by no job."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from assets import gate, metadata, placement
+from assets.conductor import train
+from assets.recursive_conductor import training_runs
+from assets.resources import Calls, Podium, Reporter, servers
+from ops.config.studies import STUDIES as FILE
+from ops.config.studies import Changes, RecipeStudy, Rounds, Studies, readable, studies_now
+from ops.core.errors import DataError, PodiumError
+from ops.evaluation.stored_studies import Lab, Study
+from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
+from ops.planning.requirements import Need
+from ops.stages.making import Making
+from ops.stages.studies.recipe_changes import setups
+from ops.stages.studies.study import run_study
+from ops.training.cold_start.base_policy import base_policy_folder
+
+GROUP = "experiments"
+PREFIX = "study"
+"""Before the names of the assets: people name studies, and no name is that of another asset."""
+UNREADABLE = "studies_yaml"
+"""The asset that stands for all studies of a file that cannot be read."""
+
+
+class Chosen(dg.Config):
+    """What is made of a study."""
+
+    changes: list[str] = Field([], description="Changes of a study of kind `changes`; all of them where none is given.")
+
+
+def asset_name(study: str) -> str:
+    """The study's asset, as its key is written."""
+    return f"{PREFIX}/{study}"
+
+
+def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
+    """The study of that name, as the run's snapshot has it.
+
+    Raises `PodiumError` where the file could not be read, `ConfigError` where it has no such study of this recipe.
+    """
+    if name in STUDIES:
+        return Study(name, STUDIES[name])
+    snapshot, file = podium.snapshot(), podium.workspace().config / FILE
+    return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
+
+
+def lab_of(podium: Podium) -> Lab:
+    """Recipe and policies of this configuration. Raises `DataError` where the recipe has no training mix."""
+    setup = podium.load()
+    mix = setup.workspace.data / "training_mix.jsonl"
+    if not mix.is_file():
+        raise DataError(mix, "(file)", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
+    return Lab(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
+
+
+def needs(entry: RecipeStudy | PolicyStudy) -> tuple[Need, ...]:
+    """What a study needs of the machine, the recipe and the data before it asks or trains."""
+    if isinstance(entry, Intervention | Rounds):
+        return ("workers", "evaluation")
+    return ("workers", "training", "evaluation") if isinstance(entry, RecipeStudy) else ()
+
+
+@contextmanager
+def _making(
+    context: dg.AssetExecutionContext,
+    podium: Podium,
+    reporter: Reporter,
+    trainer: dg.PipesSubprocessClient,
+    study: Study,
+) -> Iterator[Making]:
+    """What the study trains and asks with; what is stored needs neither.
+
+    Before the first training or call it refuses a machine, a recipe (each that the study trains) or data that are not
+    fit, and starts the workers that Podium serves until the end of the block.
+    """
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            needed, setup = needs(study.entry), podium.load()
+            if "training" in needed:
+                gate.passed(context, "training_mix")
+            changed = [setup]
+            if isinstance(study.entry, Changes):
+                changed = list(setups(study.name, study.entry, setup, study.only).values())
+            for each in changed:
+                gate.ready(podium, *needed, setup=each)
+            stack.enter_context(servers(setup))
+
+        yield Making(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
+
+
+def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
+    """The assets that a study reads."""
+    needed = needs(entry)
+    reads = {
+        "raw_problems": True, "worker_pool": "workers" in needed, "training_mix": "training" in needed,
+        "base_policy": isinstance(entry, Changes), entry.after: True,
+    }  # fmt: skip
+    return [asset for asset, read in reads.items() if read]
+
+
+def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinition:
+    needed = needs(entry)
+    trains = "training" in needed
+
+    @dg.asset(
+        name=name,
+        key_prefix=PREFIX,
+        deps=_reads(entry),
+        group_name=GROUP,
+        pool=placement.GPU if trains else None,
+        op_tags=placement.on_gpu if trains else None,
+        kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
+        description=f"{entry.title}: {entry.about}.",
+    )
+    def study(
+        context: dg.AssetExecutionContext,
+        config: Chosen,
+        podium: Podium,
+        reporter: dg.ResourceParam[Reporter],
+        trainer: dg.PipesSubprocessClient,
+    ) -> dg.MaterializeResult:
+        chosen = study_of(podium, name, tuple(config.changes))
+        with _making(context, podium, reporter, trainer, chosen) as making:
+            found = run_study(chosen, lab_of(podium), making)
+        calls = Calls()
+        for each in (*map(Calls.of_run, making.results), *(Calls.of(client.counts) for client in making.clients)):
+            calls = calls.plus(each)
+        reporter.calls(context, calls)
+        return dg.MaterializeResult(metadata={**metadata.findings(entry.title, found), **metadata.calls(calls)})
+
+    return study
+
+
+studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
+"""Those of code, which train nothing."""
+
+
+def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
+    """An asset for each study of the file; where it cannot be read, one that says why and cannot be made."""
+    known = studies_now(config)
+    if isinstance(known, Studies):
+        return [_asset_of(name, entry) for name, entry in known.studies.items()]
+
+    @dg.asset(
+        name=UNREADABLE,
+        key_prefix=PREFIX,
+        deps=[dg.AssetKey("benchmark_scores")],
+        group_name=GROUP,
+        description=f"The studies of config/{FILE} cannot be read. {known}",
+    )
+    def unreadable(podium: Podium) -> None:
+        readable(podium.snapshot().studies)
+        raise PodiumError(f"config/{FILE} can be read now: reload the code location, and its assets are there")
+
+    return [unreadable]

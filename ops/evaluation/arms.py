@@ -1,0 +1,215 @@
+"""The arms of a study as one table and one picture: accuracies, paired differences, workflows and costs of each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from textwrap import fill
+from typing import NamedTuple
+
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.evaluation.reading import entropy, right_if_valid, share, valid
+from ops.evaluation.report import Columns, figure_of, percent, png_of
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.statistics import MeanEstimate, mean_estimate
+from ops.evaluation.subsets import accuracy, difference
+
+AS_IT_IS = "as it is"
+"""The arm in which nothing is changed."""
+Cells = list[str | int | float]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What one system of a study answered, on one seed."""
+
+    name: str
+    runs: Sequence[Sequence[ScoreRow]]
+    """Several runs (of several subsets of the pool) are repeats of the same questions."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """Head of a column (`minus as it is`) → the arm whose paired difference stands there."""
+    facts: Mapping[str, float | str] = field(default_factory=dict)
+    """Further columns of the table."""
+
+    @property
+    def rows(self) -> list[ScoreRow]:
+        """Those of all runs."""
+        return [row for run in self.runs for row in run]
+
+
+class Findings(NamedTuple):
+    """What a study found."""
+
+    summary: Columns
+    details: Columns
+    """A longer table, or none."""
+    said: str
+    """A sentence on what the tables were made of."""
+    picture: bytes
+    """PNG."""
+    families: Columns = Columns([], [])
+    """Families of questions, or none."""
+
+
+BySeed = Mapping[int, Sequence[Arm]]
+
+
+def findings(by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "") -> Findings:
+    """The arms of every seed; of several seeds also the table of each, and where `families` (key of a problem → family)
+    names some, the first two arms by family."""
+    arms = [arm for own in by_seed.values() for arm in own]
+    unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
+    notes = [said, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
+    none, first = Columns([], []), next(iter(by_seed.values()))
+    details = per_seed(by_seed) if len(by_seed) > 1 else none
+    shares = by_family(arms, families, [arm.name for arm in first[:2]]) if families else none
+    return Findings(table(by_seed), details, " ".join(filter(None, notes)), picture(first), shares)
+
+
+def table(by_seed: BySeed) -> Columns:
+    """A row for each arm: per cent and points ± a standard error over questions, or over seeds where there are several.
+
+    An arm that one seed alone has (an opponent that learned from the mix of the first) is compared with the arms of
+    every seed. Columns in which no arm has a value are left out.
+    """
+    names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
+    known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
+    every = {name: next(arms[name] for arms in known if name in arms) for name in names}
+    besides = list(dict.fromkeys(head for arm in every.values() for head in arm.beside))
+    lines = {name: _line([every | arms for arms in known], name, besides) for name in names}
+    heads = list(dict.fromkeys(head for line in lines.values() for head in line))
+    heads = [head for head in heads if any(line.get(head) for line in lines.values())]
+    rows: list[Cells] = [[name, *(line.get(head, "") for head in heads)] for name, line in lines.items()]
+    return Columns(["system", *heads], rows)
+
+
+def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
+    """Head → cell of an arm; `seeds`: all arms of each; `besides`: heads of differences, of all arms."""
+    own = [arms[name] for arms in seeds]
+    rows = [row for row in own[0].rows if not row.unscorable]
+    cells: dict[str, str] = {}
+    for group, benchmarks in benchmark_groups(rows).items():
+        if benchmarks:
+            cells[f"{group}, %"] = _over([accuracy(arm.runs, benchmarks) for arm in own])
+            for head in besides:
+                others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
+                pairs = zip(own, others, strict=False)
+                points = [difference(arm.runs, other.runs, benchmarks) for arm, other in pairs]
+                cells[f"{group} {head}, points"] = _over(points) if points else ""
+    if not rows:
+        return cells
+    cells["valid, %"] = f"{100 * _mean(valid(arm.rows) for arm in own):.1f}"
+    cells["right if valid, %"] = f"{100 * _mean(right_if_valid(arm.rows) for arm in own):.1f}"
+    cells["entropy, bits"] = f"{_mean(entropy(arm.rows) for arm in own):.2f}"
+    cells["steps"] = f"{_mean(fmean(row.steps for row in arm.rows) for arm in own):.2f}"
+    cells["calls a question"] = f"{_mean(fmean(len(row.workers) for row in _scored(arm)) for arm in own):.2f}"
+    cells["USD a question"] = f"{_mean(fmean(row.cost_usd for row in _scored(arm)) for arm in own):.6f}"
+    if in_domain := benchmark_groups(rows)["in-domain"]:
+        usd = (fmean(row.cost_usd for row in _scored(arm) if row.benchmark in in_domain) for arm in own)
+        cells["USD in-domain"] = f"{_mean(usd):.6f}"
+    return cells | {head: _fact([arm.facts[head] for arm in own]) for head in own[0].facts}
+
+
+def _scored(arm: Arm) -> list[ScoreRow]:
+    return [row for row in arm.rows if not row.unscorable]
+
+
+def _over(estimates: Sequence[MeanEstimate]) -> str:
+    return percent(estimates[0] if len(estimates) == 1 else mean_estimate([each.mean for each in estimates]))
+
+
+def _mean(values: Iterable[float]) -> float:
+    return fmean(values)
+
+
+def _fact(values: Sequence[float | str]) -> str:
+    numbers = [value for value in values if not isinstance(value, str)]
+    return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else str(values[0])
+
+
+def per_seed(by_seed: BySeed) -> Columns:
+    """The table of each seed, one after the other."""
+    tables = {seed: table({seed: arms}) for seed, arms in by_seed.items()}
+    heads = list(dict.fromkeys(head for each in tables.values() for head in each.head))
+    rows = [
+        [seed, *(dict(zip(each.head, row, strict=True)).get(head, "") for head in heads)]
+        for seed, each in tables.items()
+        for row in each.rows
+    ]
+    return Columns(["seed", *heads], rows)
+
+
+def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
+    """Families of questions: the accuracy of the named arms, and the steps and commonest workers of the first."""
+    rows: dict[str, dict[str, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
+    for arm in arms:
+        for row in arm.rows:
+            rows[families[row.problem_key]][arm.name].append(row)
+    lines: list[Cells] = []
+    for family, own in rows.items():
+        first = own[names[0]]
+        workers, times = Counter(", ".join(row.workers) for row in first).most_common(1)[0]
+        shares = [f"{100 * share(row.correct for row in own[name]):.0f}" for name in names]
+        steps = f"{fmean(row.steps for row in first):.1f}"
+        lines.append([family, *shares, steps, f"{workers or 'no workflow'} ({times / len(first):.0%})"])
+    return Columns(["family", *(f"{name}, %" for name in names), "steps", "its commonest workers, in order"], lines)
+
+
+def picture(arms: Sequence[Arm]) -> bytes:
+    """PNG: the first difference of each arm, in-domain and unseen; accuracies where no arm has a difference."""
+    by_name = {arm.name: arm for arm in arms}
+    compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
+    estimates = {
+        fill(arm.name, 40): {
+            group: difference(arm.runs, by_name[compared[arm.name]].runs, benchmarks)
+            if compared
+            else accuracy(arm.runs, benchmarks)
+            for group, benchmarks in benchmark_groups(arm.rows).items()
+            if benchmarks
+        }
+        for arm in arms
+        if not compared or arm.name in compared
+    }
+    return bars(estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %")
+
+
+def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
+    """PNG: a bar for each estimate of each group, in per cent or points, with its standard error."""
+    groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
+    figure, axes = figure_of(unit, "", width=8.0, height=1.2 + 0.45 * len(estimates))
+    thick = 0.8 / max(1, len(groups))
+    for place, group in enumerate(groups):
+        own = [each[group] for each in estimates.values()]
+        axes.barh(
+            [row + thick * (place - (len(groups) - 1) / 2) for row in range(len(own))],
+            [100 * each.mean for each in own],
+            thick,
+            xerr=[0.0 if math.isnan(each.standard_error) else 100 * each.standard_error for each in own],
+            label=group,
+            color=("#1f5a8a", "#9db4c8")[place % 2],
+            capsize=2,
+        )
+    axes.set_yticks(range(len(estimates)), list(estimates), fontsize=8)
+    axes.invert_yaxis()
+    axes.axvline(0, color="#1f2933", linewidth=0.8)
+    if len(groups) > 1:
+        axes.legend(frameon=False, fontsize=8)
+    return png_of(figure)
+
+
+def benchmark_groups(rows: Sequence[ScoreRow]) -> dict[str, list[str]]:
+    """The benchmarks that the rows are of, trained on and unseen."""
+    asked = {row.benchmark for row in rows}
+    return {
+        "in-domain": [name for name in training_benchmarks() if name in asked],
+        "unseen": [name for name in unseen_benchmarks() if name in asked],
+    }
+
+
+def markdown(columns: Columns) -> str:
+    """A table as a page has it."""
+    lines = [f"| {' | '.join(columns.head)} |", f"|{' --- |' * len(columns.head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in columns.rows)]) + "\n"

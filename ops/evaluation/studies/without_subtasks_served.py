@@ -1,0 +1,23 @@
+"""Subtasks replaced: the policy wrote some, and the workers receive “Solve the problem.” instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from ops.evaluation.study import Habits, WorkflowChange, intervention
+from ops.workflow.grammar import SOLVE, Workflow
+
+
+def unworded(workflow: Workflow, dice: Random) -> Workflow:
+    """Replace every subtask by “Solve the problem.”; workers and access stay."""
+    return workflow.without_subtasks()
+
+
+@intervention(
+    "Workers without subtasks",
+    20,
+    about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
+)
+def without_subtasks_served(habits: Habits) -> Sequence[WorkflowChange]:
+    return [WorkflowChange(f"every subtask “{SOLVE}”", unworded)]

@@ -1,0 +1,145 @@
+"""Studies of a trained policy: its workflows changed and executed again, or the records of its training read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+from ops.benchmarks.store import read_problems
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.config import Setup, asked_alike, digest
+from ops.core.errors import DataError, PodiumError
+from ops.core.problem import Problem
+from ops.evaluation.arms import AS_IT_IS, Arm, Findings
+from ops.evaluation.changed import Changed, Written, changed, execute_all, workflows
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
+from ops.evaluation.scores import at_prices
+from ops.evaluation.stored import CONDUCTOR, scores_origin, stored_scores
+from ops.evaluation.stored_baselines import answers_to
+from ops.evaluation.stored_studies import Lab
+from ops.evaluation.study import Compliance, Habits, Intervention, Observation, Training
+from ops.precaching.profiles import best_single
+from ops.stages.making import Making, rows_once
+from ops.training.cold_start.validation import held_out, validate
+from ops.training.run.plan import read_curve
+from ops.workers.client import WorkerClient
+
+VALIDATED = 100
+"""Problems that a cold start is validated on, where the recipe holds none out."""
+
+
+def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
+    """The policy as it is, and its workflows with each change of the study, executed by its workers.
+
+    Starts from the policy's stored scores and asks workers through the shared cache. Raises `DataError` where the
+    policy was not scored, `PodiumError` for a policy that works in rounds, `OverBudget` and `ConfigError` as the client
+    does.
+    """
+    setup, policy, asked = lab.setup, lab.policy(entry.after), lab.questions
+    card = PolicyCard.read(policy)
+    if card.rounds is not None:
+        raise PodiumError(
+            f"{policy}: this policy goes on from its own answers. A changed workflow changes the answer, and what it "
+            f"would write next was never written: {entry.name} cannot be run on it. Run it on the policy before the "
+            "recursive stage (a recipe without a `recursive` section)"
+        )
+    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+    base = _as_it_is(lab, policy, card, making, entry.name)
+    problems = {problem.key: problem for questions in asked.values() for problem in questions}
+    written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
+    mix = read_problems(setup.workspace.data / "training_mix.jsonl")
+    best = team.names.index(best_single(answers_to(mix, setup)).worker)
+    changes = entry.arms(Habits.of(workflows(written, team), team.names, best))
+    scored = digest([scores_origin(setup.asked_on(name), policy, own) for name, own in asked.items()])
+    arms = [Arm(AS_IT_IS, [base])]
+    for place, change in enumerate(changes):
+        other = changed(written, change, team, setup.recipe.seed)
+        origin = {"arm": change.name, "version": str(entry.version), "seed": str(setup.recipe.seed), "scored": scored}
+
+        def count(done: int, place: int = place, name: str = change.name) -> None:
+            making.tell(place * len(written) + done, len(changes) * len(written), name)
+
+        def make(other: Changed = other, count: Callable[[int], None] = count) -> list[ScoreRow]:
+            return _executed(setup, card, making.client(setup, "experiment", beside=entry.name), other.written, count)
+
+        rows = rows_once(setup, entry.name, origin, make)
+        facts = {"changed, %": f"{100 * other.share:.0f}"}
+        arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
+    return arms
+
+
+def _executed(
+    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
+) -> list[ScoreRow]:
+    """Each benchmark by the workers that the evaluation asks on it."""
+    rows: list[ScoreRow] = []
+    for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
+        own = [each for each in written if each.problem.benchmark in names]
+        team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
+        before = len(rows)
+
+        def counted(done: int, before: int = before) -> None:
+            count(before + done)
+
+        rows += asyncio.run(execute_all(own, team, asked.recipe.evaluation.batch, counted))
+    return rows
+
+
+def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: str) -> list[ScoreRow]:
+    """The policy's stored rows, with its completions. Those of a confidential benchmark are not stored: they are
+    written again, which makes no call where the policy writes greedily."""
+    setup = lab.setup
+    rows = stored_scores(setup, policy, CONDUCTOR, list(lab.questions))
+    veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
+    if not veiled:
+        return rows
+    from ops.conductor.writer import load_conductor
+
+    again: list[ScoreRow] = []
+    client = making.client(setup, "experiment", beside=name)
+    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
+        for asked, names in asked_alike(setup, [name for name in lab.questions if name in veiled]):
+            questions = [question for name in names for question in lab.questions[name]]
+            recipe = asked.recipe
+            team = card.team(asked.pool, asked.workspace.texts, recipe.execution, client)
+            made = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed))
+            again += at_prices(made, asked.pool)
+    return [*(row for row in rows if row.benchmark not in veiled), *again]
+
+
+def observe(entry: Observation, lab: Lab) -> Findings:
+    """What the study sees in the records of a training. Raises `DataError` where they are missing."""
+    setup, policy = lab.setup, lab.policy(entry.after)
+    grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
+    if entry.after == "conductor" and not curve:
+        raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
+
+    def compliance(temperature: float) -> Compliance:
+        conductor = Conductor.load(policy)
+        team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+        drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
+        seen = validate(conductor, not_taught(setup), team, drawn)
+        return Compliance(seen.problems, seen.failures)
+
+    return entry.observe(Training(curve, grpo.temperature, compliance))
+
+
+def not_taught(setup: Setup) -> Sequence[Problem]:
+    """The problems that the recipe holds out of its cold start, or else some of the shortlist that the mix left out.
+
+    Raises `DataError` where there are none.
+    """
+    data = setup.workspace.data
+    mix = data / "training_mix.jsonl"
+    if kept := held_out(mix, setup.recipe):
+        return kept
+    taught = {problem.key for problem in read_problems(mix)}
+    left = [problem for problem in read_problems(data / "shortlist.jsonl") if problem.key not in taught]
+    if not left:
+        remedy = "Hold some out (cold_start.validation), or raise curation.shortlist_factor"
+        raise DataError(data / "shortlist.jsonl", "(file)", "holds no problem that is not in the mix", remedy)
+    return Random(setup.recipe.seed).sample(left, min(VALIDATED, len(left)))

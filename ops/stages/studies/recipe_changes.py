@@ -1,0 +1,131 @@
+"""A recipe with one thing changed at a time: trained on the same data and scored, beside registered baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from ops.config import Setup
+from ops.config.studies import STUDIES, Change, Changes, changed
+from ops.core.errors import ConfigError, DataError
+from ops.evaluation.arms import AS_IT_IS, Arm
+from ops.evaluation.baseline import BASELINES
+from ops.evaluation.outcomes import sources
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
+from ops.evaluation.stored_studies import Lab
+from ops.stages.evaluation import score_baselines, score_policy
+from ops.stages.making import Making, finished, trained
+from ops.stages.responses import answer_evaluation
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import RunResult, read_curve
+
+ENDS = 20
+"""Steps at either end of a training over which the seconds of a step are means."""
+PARTS = {"": "seconds", " writing": "seconds/generation", " workers": "seconds/workers", " update": "seconds/update"}
+
+
+def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) -> dict[str, Setup]:
+    """`AS_IT_IS` and each change (of `only`, where some are named) → the setup with it.
+
+    To the ledger all trainings of a seed are one run: its cap is the recipe's, once for itself and once for each change
+    (once more where there is none). Raises `ConfigError` for an unknown name, and for a change that leaves no recipe.
+    """
+    file = setup.workspace.config / STUDIES
+    if unknown := [each for each in only if each not in entry.changes]:
+        remedy = f"Changes there: {'; '.join(entry.changes) or 'none'}"
+        raise ConfigError(file, f"studies.{name}.changes", f"has no {unknown[0]!r}", remedy)
+    usd = (1 + max(1, len(entry.changes))) * setup.recipe.budget.run_usd
+
+    def with_change(change: Change) -> Setup:
+        recipe = changed(setup.recipe, change, file)
+        budget = recipe.budget.model_copy(update={"run_usd": usd})
+        return replace(setup, recipe=recipe.model_copy(update={"budget": budget}))
+
+    chosen = {AS_IT_IS: Change(), **{each: entry.changes[each] for each in only or entry.changes}}
+    return {each: with_change(change) for each, change in chosen.items()}
+
+
+def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str] = ()) -> list[Arm]:
+    """The cold start and the Conductor of the recipe as it is and of each change, then the baselines."""
+    made: list[Arm] = []
+    for change, setup in setups(name, entry, lab.setup, only).items():
+        as_it_is = change == AS_IT_IS
+        run = finished(lab, "conductor") if as_it_is else trained(setup, lab.deepspeed, making)
+        result = RunResult.read(run)
+        assert result is not None  # it has ended well
+        facts: dict[str, float | str] = {
+            "reward before": result.reward_before, "reward after": result.reward_after, "s of GRPO": result.seconds,
+        }  # fmt: skip
+        if not entry.changes:
+            facts |= _seconds(run)
+        for temperature in entry.temperatures:
+            labels = [_label(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
+            bases = [_label(each, "", temperature) for each in ("Conductor", "cold start")]
+            other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
+            conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
+            made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
+            facts = {}  # they stand once
+            cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
+            made.append(Arm(labels[1], [cold], other[1]))
+    if entry.baselines and lab.setup.recipe.seed == entry.seeds[0]:
+        made += _baselines(name, entry, lab, making, made[0].name)
+    return made
+
+
+def _label(policy: str, change: str, temperature: float) -> str:
+    drawn = f", temperature {temperature:g}" if temperature else ""
+    return f"{change}: {policy}{drawn}" if change else f"{policy}{drawn}"
+
+
+def _seconds(run: Path) -> dict[str, float | str]:
+    """Where the time of a step of GRPO goes, at either end of the training."""
+    curve = read_curve(run)
+    ends = {f"first {ENDS}": curve[:ENDS], f"last {ENDS}": curve[-ENDS:]}
+    return {
+        f"s a step, {end}{part}": f"{fmean(row[name] for row in rows):.2f}"
+        for end, rows in ends.items()
+        for part, name in PARTS.items()
+    }
+
+
+def _scored(
+    setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
+) -> Sequence[ScoreRow]:
+    """The policy on every question; what could not be reached is asked again."""
+    evaluation, execution = setup.recipe.evaluation, setup.recipe.execution
+    if temperature != evaluation.temperature:  # files of their own
+        name = f"{name}_at_{temperature:g}"
+        evaluation = evaluation.model_copy(update={"temperature": temperature})
+    update = {"evaluation": evaluation, "execution": execution.model_copy(update={"traces": 0})}
+    own = replace(setup, recipe=setup.recipe.model_copy(update=update))
+    benchmarks = list(lab.questions)
+    try:
+        rows = stored_scores(own, policy, name, benchmarks)
+    except DataError:  # none yet, or of something else
+        rows = []
+    if rows and not any(row.unscorable for row in rows):
+        return rows
+    client = making.client(own, "experiment")
+    scores = score_policy(own, policy, name, client, benchmarks, making.tell)
+    return [row for rows in scores.values() for row in rows]
+
+
+def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: str) -> list[Arm]:
+    """The study's baselines, and the workers alone that they need, on the same questions."""
+    setup = setups(name, entry, lab.setup)[AS_IT_IS]
+    change = {"evaluation": {"baselines": list(entry.baselines)}}
+    setup = replace(setup, recipe=changed(setup.recipe, change, setup.workspace.config / STUDIES))
+    benchmarks = list(lab.questions)
+    client = making.client(setup, "baselines")
+    answer_evaluation(setup, client, benchmarks)
+    score_baselines(setup, client, benchmarks, making.tell)
+    title = {entry.name: entry.title for entry in BASELINES.values()}
+    return [
+        Arm(title.get(system, f"{system}, alone"), [rows], {"minus Conductor": conductor})
+        for source, read in sources(setup, lab.policy("conductor"), None).items()
+        if source != CONDUCTOR
+        for system, rows in read().items()
+    ]

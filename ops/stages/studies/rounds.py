@@ -1,0 +1,60 @@
+"""What rounds add: the policies before and after a recipe's recursive stage, with 0 to N rounds after the first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from ops.conductor.policy import Conductor
+from ops.config import RoundLimits, Setup, digest
+from ops.config.studies import Rounds
+from ops.core.errors import PodiumError
+from ops.evaluation.arms import Arm
+from ops.evaluation.reading import questions, sample
+from ops.evaluation.rounds import evaluate_in_rounds
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored_studies import Lab
+from ops.stages.making import Making, finished, rows_once
+
+
+def check(setup: Setup) -> None:
+    """Raise `PodiumError` for a recipe without the stage."""
+    if setup.recipe.recursive is None:
+        raise PodiumError(f"recipe {setup.recipe.name!r} has no recursive section: there is nothing to compare")
+
+
+def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
+    """Each policy at each depth, within the recipe's other limits, and its difference to no further round."""
+    setup, recipe = lab.setup, lab.setup.recipe
+    stage = recipe.recursive
+    asked = sample(questions(setup), entry.questions, recipe.seed)
+    policies = {
+        "before": finished(lab, "adaptive_conductor") / "policy",
+        "after": finished(lab, "recursive_conductor") / "policy",
+    }
+    made: list[Arm] = []
+    for when, policy in policies.items():
+        none = f"{when} the stage, no further round"
+        for depth in range(entry.deepest + 1):
+            label = none if depth == 0 else f"{when} the stage, {depth} more"
+            making.tell(len(made), len(policies) * (entry.deepest + 1), label)
+            limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
+
+            def make(policy: Path = policy, limits: RoundLimits = limits) -> list[ScoreRow]:
+                conductor = Conductor.load(policy)
+                client = making.client(setup, "experiment", beside=name)
+                team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+                rows = evaluate_in_rounds(
+                    conductor, asked, team, recipe.evaluation, limits, seed=recipe.seed, fits=conductor.fits
+                )
+                return asyncio.run(rows)
+
+            origin = {**scores_origin(setup, policy, asked), "limits": digest(limits.model_dump())}
+            rows = rows_once(setup, name, origin, make)
+            ends = Counter(row.stop for row in rows)
+            listed = ", ".join(f"{end} {100 * count / len(rows):.1f}" for end, count in ends.most_common())
+            facts = {"kept, %": f"{100 * ends['kept'] / len(rows):.1f}", "the rounds end by, %": listed}
+            made.append(Arm(label, [rows], {"minus no further round": none} if depth else {}, facts))
+    return made

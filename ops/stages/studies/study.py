@@ -1,0 +1,56 @@
+"""A study on one seed: checked, made arm by arm, stored as a whole, and found again."""
+
+from __future__ import annotations
+
+from ops.config import Setup
+from ops.config.studies import Changes, Rounds, Subsets
+from ops.core.errors import DataError
+from ops.evaluation.arms import Arm, Findings
+from ops.evaluation.stored_studies import Lab, Shelf, Study
+from ops.evaluation.study import Intervention, Observation
+from ops.stages.making import Making
+from ops.stages.studies import policies, recipe_changes, rounds, subsets
+
+
+def check_study(study: Study, setup: Setup) -> None:
+    """Raise `PodiumError` for a recipe that the study cannot be made on, before anything is run."""
+    name, entry = study.name, study.entry
+    if isinstance(entry, Changes):
+        recipe_changes.setups(name, entry, setup, study.only)
+    elif isinstance(entry, Subsets):
+        subsets.check(setup, entry)
+    elif isinstance(entry, Rounds):
+        rounds.check(setup)
+
+
+def run_study(study: Study, lab: Lab, making: Making) -> Findings:
+    """What the study finds on this seed; made now unless it is stored whole.
+
+    Every arm is stored once it is made, so that a study that was cut short goes on. Raises as `check_study` does,
+    `DataError` where a policy was not trained or scored, and as trainings and evaluations do.
+    """
+    check_study(study, lab.setup)
+    shelf = Shelf(study, lab)
+    try:
+        if not any(row.unscorable for arm in shelf.arms() for row in arm.rows):
+            return shelf.findings()
+    except DataError:  # none yet, or of something else
+        pass
+    if isinstance(study.entry, Observation):
+        shelf.keep([], policies.observe(study.entry, lab))
+    else:
+        made = _arms(study, lab, making)
+        shelf.keep(made, study.findings({lab.setup.recipe.seed: made}, lab.setup))
+    return shelf.findings()
+
+
+def _arms(study: Study, lab: Lab, making: Making) -> list[Arm]:
+    name, entry = study.name, study.entry
+    if isinstance(entry, Changes):
+        return recipe_changes.arms(name, entry, lab, making, study.only)
+    if isinstance(entry, Subsets):
+        return subsets.arms(name, entry, lab, making)
+    if isinstance(entry, Rounds):
+        return rounds.arms(name, entry, lab, making)
+    assert isinstance(entry, Intervention)
+    return policies.intervene(entry, lab, making)

@@ -1,0 +1,180 @@
+"""A Conductor on subsets of its pool, before and after the adaptive stage: of every size, named, and joined."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from ops.benchmarks.registry import training_benchmarks
+from ops.conductor.policy import Conductor, PolicyCard
+from ops.config import Setup, Worker, digest
+from ops.config.studies import Subsets
+from ops.core.errors import PodiumError
+from ops.evaluation.arms import Arm
+from ops.evaluation.reading import questions, sample
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
+from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored_studies import Lab
+from ops.evaluation.subsets import Part, accuracy, evaluate_alone, joined, named_parts, parts
+from ops.stages.making import Making, finished, rows_once, trained, trained_further
+from ops.workers.client import WorkerClient
+from ops.workers.providers import worst_price
+from ops.workflow.cards import load_cards
+from ops.workflow.team import Team
+
+
+class Side(NamedTuple):
+    """The policy of a run on these subsets of its workers."""
+
+    run: Path
+    subsets: Sequence[Part]
+
+
+class Sides(NamedTuple):
+    """What stands in one pair of arms."""
+
+    before: Side
+    after: Side
+    newcomer: Worker | None = None
+    """Stands behind the workers that the policies know."""
+
+
+def check(setup: Setup, entry: Subsets) -> None:
+    """Raise `PodiumError` for a recipe without the stage, or a pool without the unseen worker."""
+    if setup.recipe.adaptive is None:
+        raise PodiumError(f"recipe {setup.recipe.name!r} has no adaptive section: there is nothing to compare")
+    if entry.unseen and entry.unseen not in setup.pool.names:
+        names = ", ".join(setup.pool.names)
+        raise PodiumError(f"pool {setup.pool.name!r} has no {entry.unseen!r} to keep from training: {names}")
+
+
+def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
+    """Two arms, before and after the stage, for each size, each subset that has a name, the subsets that the unseen
+    worker joins, and each subset that a Conductor is trained for."""
+    bench, planned = Bench(name, lab.setup, entry.questions, making), _planned(entry, lab, making)
+    made: list[Arm] = []
+    for label, sides in planned.items():
+        making.tell(len(made) // 2, len(planned), label)
+        made += bench.arms(label, sides())
+    return made
+
+
+def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[], Sides]]:
+    """Label → what gives the sides, which may train what they need."""
+    setup, seed = lab.setup, lab.setup.recipe.seed
+    before, after = finished(lab, "conductor"), finished(lab, "adaptive_conductor")
+    offered = PolicyCard.read(after / "policy").offered
+    drawn = parts(len(offered), entry.per_size, seed)
+    shared = {f"{size} of {len(offered)}": some for size, some in drawn.items()}
+    shared[f"{len(offered)} of {len(offered)}"] = [tuple(range(len(offered)))]
+    by_name = {worker.name: worker for worker in setup.pool.workers}
+    usd = {worker: worst_price(by_name[worker], setup.pool_file)[1] for worker in by_name}
+    for label, part in named_parts([by_name[worker] for worker in offered], usd).items():
+        shared[f"{label} ({len(part)} of {len(offered)})"] = [part]
+    planned: dict[str, Callable[[], Sides]] = {}
+    for label, some in shared.items():
+        planned[label] = lambda some=some: Sides(Side(before, some), Side(after, some))  # type: ignore[misc]
+    if entry.unseen:
+        known, newcomer = len(setup.pool.names) - 1, setup.pool.worker(entry.unseen)
+        size = max(1, known // 2)
+
+        def with_newcomer() -> Sides:
+            """Policies that were trained without the worker, on subsets that the worker has joined."""
+            some = [(*part, known) for part in parts(known, entry.per_size, seed)[size]]
+            smaller = _with(setup, [worker for worker in setup.pool.names if worker != newcomer.name])
+            run = trained(smaller, lab.deepspeed, making)
+            further = trained_further(smaller, run, setup.recipe.adaptive, lab.deepspeed, making)
+            return Sides(Side(run, some), Side(further, some), newcomer)
+
+        planned[f"{size} and {newcomer.name}, on which neither was trained"] = with_newcomer
+    for part in drawn.get(len(offered) // 2, [])[: entry.retrained]:
+        workers = [offered[ordinal] for ordinal in part]
+
+        def alone(workers: Sequence[str] = workers, part: Part = part) -> Sides:
+            own = trained(_taught_whole(_with(setup, workers)), lab.deepspeed, making)
+            return Sides(Side(own, [tuple(range(len(part)))]), Side(after, [part]))
+
+        planned[f"{', '.join(workers)} (before: a Conductor trained for them alone)"] = alone
+    return planned
+
+
+def _with(setup: Setup, workers: Sequence[str]) -> Setup:
+    """The same with these workers of the pool alone."""
+    chosen = tuple(worker for worker in setup.pool.workers if worker.name in workers)
+    return Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": chosen}))
+
+
+def _taught_whole(setup: Setup) -> Setup:
+    """The same without lessons on subsets of the pool."""
+    recipe = setup.recipe
+    lessons = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
+    return replace(setup, recipe=recipe.model_copy(update={"cold_start": lessons}))
+
+
+class Bench:
+    """Policies on subsets, each on the same questions: a number of each benchmark that is trained on, drawn by the
+    recipe's seed."""
+
+    def __init__(self, name: str, setup: Setup, per_benchmark: int, making: Making) -> None:
+        self._name, self.setup, self._making = name, setup, making
+        names = training_benchmarks(setup.recipe.benchmarks)
+        every = {benchmark: [each for each in questions(setup) if each.benchmark == benchmark] for benchmark in names}
+        self._asked = sample([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
+        self._loaded: dict[Path, Conductor] = {}
+        self._own: WorkerClient | None = None
+        self._alone = {worker: accuracy([self._by(worker)], names).mean for worker in setup.pool.names}
+
+    def arms(self, label: str, sides: Sides) -> list[Arm]:
+        """Both policies on their subsets; beside them the best of the workers on offer alone, with hindsight."""
+        known = PolicyCard.read(sides.after.run / "policy").offered
+        known += (sides.newcomer.name,) if sides.newcomer else ()
+        best = fmean(max(self._alone[known[ordinal]] for ordinal in part) for part in sides.after.subsets)
+        facts = {"subsets": str(len(sides.after.subsets)), "best of them alone, %": f"{100 * best:.1f}"}
+        before, after = (
+            [self._on(side.run / "policy", part, sides.newcomer) for part in side.subsets]
+            for side in (sides.before, sides.after)
+        )
+        other = f"{label}: before the stage"
+        return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
+
+    def _by(self, worker: str) -> list[ScoreRow]:
+        """What the worker gives alone."""
+        recipe, pool = self.setup.recipe, self.setup.pool
+        without_cards = recipe.prompting.model_copy(update={"cards": False})  # a worker's answers need no prompt
+
+        def make() -> list[ScoreRow]:
+            whole = Team(pool.workers, self._client(), without_cards, execution=recipe.execution)
+            return asyncio.run(evaluate_alone(self._asked, whole, recipe.evaluation, pool.names.index(worker)))
+
+        no_policy = Path()
+        origin = {**scores_origin(self.setup, no_policy, self._asked), "alone": worker}
+        return rows_once(self.setup, self._name, origin, make)
+
+    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> list[ScoreRow]:
+        recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
+        renumbered = recipe.adaptive is not None and recipe.adaptive.reshuffle
+        cards = load_cards(data, [newcomer.name]) if newcomer and PolicyCard.read(policy).cards else ()
+
+        def make() -> list[ScoreRow]:
+            if policy not in self._loaded:
+                self._loaded[policy] = Conductor.load(policy)
+            conductor = self._loaded[policy]
+            team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
+            team = team if newcomer is None else joined(team, newcomer, cards)
+            team = team.offering(part, renumbered=renumbered)
+            return asyncio.run(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
+
+        origin = {**scores_origin(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
+        if newcomer is not None:
+            origin |= {"newcomer": newcomer.name, "card": digest([card.model_dump() for card in cards])}
+        return rows_once(self.setup, self._name, origin, make)
+
+    def _client(self) -> WorkerClient:
+        if self._own is None:
+            self._own = self._making.client(self.setup, "experiment", beside=self._name)
+        return self._own

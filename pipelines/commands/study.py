@@ -1,0 +1,48 @@
+"""`podium study`: what a change of a recipe, of its workflows, of the pool or of the rounds does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.options import SEED
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("changes", nargs=-1)
+@click.option("--recipe", help="Whose policy is studied (quickstart); a study of config/studies.yaml names its own.")
+@click.option("--seed", "seeds", type=SEED, multiple=True, help="In place of the study's own seeds; may be repeated.")
+@click.option(
+    "--into", type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the table into this page, between its two lines `<!-- made by `podium study NAME` -->`.",
+)  # fmt: skip
+def study(
+    name: str | None, changes: tuple[str, ...], recipe: str | None, seeds: tuple[int, ...], into: Path | None
+) -> None:
+    """Measure what named changes do, as a table.
+
+    Without NAME the studies are listed: files of ops/evaluation/studies, which train nothing and need a policy that was
+    trained and scored (`podium run`), and those of config/studies.yaml, each of which runs its recipe's pipeline first.
+    CHANGES are some of the changes of a study that trains a recipe again; all of them when none is named. What was made
+    before is not made again.
+    """
+    from pipelines.quiet import quiet
+
+    quiet()
+    from pipelines.pages import write_between
+    from pipelines.studies import every_study, made
+
+    workspace = Workspace.find()
+    if name is None:
+        known = every_study(workspace)
+        width = max(map(len, known), default=0)
+        click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
+        return
+    text = made(workspace, name, changes, recipe, seeds)
+    click.echo(text, nl=False)
+    if into is not None:
+        write_between(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)
+        click.echo(f"written to {into}")

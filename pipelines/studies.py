@@ -1,0 +1,61 @@
+"""Studies by name: made on each of their seeds, and printed as tables of all seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+from assets.resources import Podium
+from assets.studies import asset_name, lab_of, study_of
+from ops.config.studies import RecipeStudy, load_studies
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.evaluation.arms import markdown
+from ops.evaluation.stored_studies import Shelf, Study
+from ops.evaluation.study import STUDIES, PolicyStudy
+from ops.stages.studies.study import check_study
+from pipelines.run import live, materialize
+
+RECIPE = "quickstart"
+"""Of a study of workflows, where none is named."""
+
+
+def every_study(workspace: Workspace) -> dict[str, RecipeStudy | PolicyStudy]:
+    """Name → study: of the code, then of config/studies.yaml. Raises `ConfigError`."""
+    return {**STUDIES, **load_studies(workspace.config).studies}
+
+
+def made(
+    workspace: Workspace, name: str, changes: Sequence[str], recipe: str | None = None, seeds: Sequence[int] = ()
+) -> str:
+    """Make the study on each seed (its own, where none is named) and give its tables as Markdown.
+
+    A study of a recipe runs the recipe's pipeline first; one of workflows needs a policy that was trained and scored.
+    What was made before is not made again. Raises `PodiumError` for an unknown name and a recipe that the study cannot
+    be made on, before anything is run, and as the study does.
+    """
+    known = every_study(workspace)
+    if name not in known:
+        raise PodiumError(f"there is no study {name!r}. Studies: {', '.join(known)}")
+    entry = known[name]
+    if isinstance(entry, RecipeStudy):
+        recipe, seeds = recipe or entry.recipe, seeds or entry.seeds
+    recipe, only = recipe or RECIPE, tuple(changes)
+    podiums = [Podium(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
+    for podium in podiums:
+        check_study(study_of(podium, name, only), podium.load())
+    by_seed, study = {}, Study(name, entry, only)
+    for podium in podiums:
+        if isinstance(entry, RecipeStudy):
+            live(workspace, recipe, podium.seed)
+        asset = asset_name(name)
+        settings = {asset.replace("/", "__"): {"changes": list(only)}}
+        materialize(workspace, recipe, podium.seed, [asset], settings)
+        lab = lab_of(podium)
+        by_seed[lab.setup.recipe.seed] = (shelf := Shelf(study, lab)).arms()
+        found = shelf.findings()
+    if len(by_seed) > 1:
+        found = study.findings(by_seed, lab.setup)
+    head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
+    tables = [markdown(each).strip() for each in (found.summary, found.details, found.families) if each.rows]
+    return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"

@@ -1,0 +1,70 @@
+"""Arms of a study: a row for each, paired by question with the arms that it is compared with."""
+
+from __future__ import annotations
+
+from ops.evaluation.arms import AS_IT_IS, Arm, findings, table
+from ops.evaluation.rows import ScoreRow
+
+
+def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unscorable: bool = False) -> ScoreRow:
+    status = "answered" if valid else "no_workflow"
+    return ScoreRow(
+        benchmark, str(problem), 0, "math", correct, valid, "", status, 1, ("ada",), 10, 0.002, 0.1, "", "", unscorable,
+        pattern="0" if problem % 2 else "1",
+    )  # fmt: skip
+
+
+def rows(seen: str, unseen: str) -> list[ScoreRow]:
+    """`1` right, `0` wrong, `-` no workflow."""
+    marks = {"math500": seen, "aime25": unseen}
+    questions = [(name, at, mark) for name, own in marks.items() for at, mark in enumerate(own)]
+    return [row(name, at, int(mark == "1"), valid=mark != "-") for name, at, mark in questions]
+
+
+COLD = rows("1000", "1000")
+BASE = [
+    Arm(AS_IT_IS, [rows("1100", "1100")], {"minus cold start": "cold start"}, {"s of GRPO": 200.0}),
+    Arm("cold start", [COLD]),
+]
+OTHER = Arm("wider", [rows("111-", "1000")], {"minus cold start": "cold start", f"minus {AS_IT_IS}": AS_IT_IS})
+
+
+def cells(*seeds: list[Arm]) -> dict[str, dict[str, object]]:
+    made = table(dict(enumerate(seeds)))
+    assert len(set(made.head)) == len(made.head)
+    return {str(line[0]): dict(zip(made.head, line, strict=True)) for line in made.rows}
+
+
+def test_a_row_holds_the_accuracies_of_an_arm_and_its_differences() -> None:
+    made = cells([*BASE, OTHER])
+    as_it_is, cold, wider = made[AS_IT_IS], made["cold start"], made["wider"]
+    assert as_it_is["in-domain minus as it is, points"] == cold["in-domain minus cold start, points"] == ""
+    assert str(cold["in-domain, %"]).startswith("25.0 ± ") and str(as_it_is["in-domain, %"]).startswith("50.0 ± ")
+    assert (as_it_is["s of GRPO"], cold["s of GRPO"]) == ("200", "")
+    assert str(wider["in-domain, %"]).startswith("75.0 ± ")
+    assert str(wider["in-domain minus cold start, points"]).startswith("50.0 ± ")
+    assert str(wider["in-domain minus as it is, points"]).startswith("25.0 ± ")
+    assert str(wider["unseen minus as it is, points"]).startswith("-25.0 ± ")
+    assert wider["right if valid, %"] == "57.1"  # 4 of 7
+    assert (wider["USD a question"], wider["entropy, bits"], wider["valid, %"]) == ("0.002000", "0.99", "87.5")
+
+
+def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_beside_each() -> None:
+    first: list[Arm] = [*BASE, OTHER]
+    second: list[Arm] = [*BASE, Arm("wider", [rows("0000", "1000")], OTHER.beside)]
+    made = cells(first, second)["wider"]
+    assert made["in-domain, %"] == "37.5 ± 37.5"  # 75 and 0
+    assert made["in-domain minus as it is, points"] == "-12.5 ± 37.5"  # 25 and -50
+    opponent = Arm("vote", [rows("1110", "1110")], {"minus Conductor": AS_IT_IS})
+    assert cells([*BASE, opponent], BASE)["vote"]["in-domain minus Conductor, points"] == "25.0 ± 0.0"
+
+
+def test_findings_hold_each_seed_and_each_family_and_count_unreachable_workers() -> None:
+    families = {f"{name}/{at}": "even" if at % 2 == 0 else "odd" for name in ("math500", "aime25") for at in range(10)}
+    found = findings({1: BASE, 2: BASE}, families)
+    assert [line[:2] for line in found.details.rows] == [[seed, arm.name] for seed in (1, 2) for arm in BASE]
+    assert [line[:3] for line in found.families.rows] == [["even", "50", "50"], ["odd", "50", "0"]]
+    assert found.said == "" and found.picture.startswith(b"\x89PNG")
+    away = Arm("away", [[*rows("1", "1"), row("math500", 9, 0, unscorable=True)]])
+    assert findings({1: [away]}).said == "1 rows of unreachable workers are left out."
+    assert findings({1: BASE}).details.rows == []

@@ -15,6 +15,7 @@ from ops.benchmarks.order import shuffled
 from ops.benchmarks.rows import Row, RowError, Unique, problem_of
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
+from ops.core.plugins import plugins
 from ops.core.problem import Domain, GraderName, Problem, Split
 from ops.core.workspace import Workspace
 
@@ -164,13 +165,11 @@ class Benchmark:
         return self.from_hub(row) if upstream and not ours else row
 
     def _embedded(self, split: Split, count: int, seed: int) -> list[Problem]:
-        from ops.miniature.problems import generate, mirrored
-
-        if self.name not in mirrored():
+        sources = [plugin for plugin in plugins().values() if self.name in plugin.benchmarks()]
+        if not sources:
             problem = "is 'embedded', but no embedded family mirrors this benchmark"
             raise ConfigError("recipe", f"benchmarks.{self.name}.source", problem, "Use source: file or source: hub")
-        problems: list[Problem] = generate(self.name, split, count, seed)
-        return problems
+        return sources[0].problems(self.name, split, count, seed)
 
     def _file_rows(self, split: Split, source: BenchmarkSource, workspace: Workspace) -> Iterable[Scanned]:
         names = source.files(split)

@@ -2,8 +2,7 @@
 
 What belongs here: everything that exists only so that the quickstart can run without
 a download or a key. What does not: anything that real benchmarks or real models use.
-Only `ops.benchmarks.base` and `ops.workers.providers` know this room, and what measures by its stated set of
-workflows: `pipelines.seeds` and the baseline `best_static`.
+Nothing outside imports it: `ops.core.plugins` names `plugin`, which registers its workers, problems and workflows.
 
 The families (who asks) and the workers (who answers) share the fact tables in `data/knowledge` and the meaning of
 formal clauses (`ledgers`): a worker reads only the messages that it is sent.

@@ -1,13 +1,11 @@
-"""Workflows that anybody could write for the embedded pool without seeing a question: what a Conductor is held against.
-
-Plain data, by workers' names: this room knows no workflow grammar.
-"""
+"""Workflows of the synthetic pool that need no look at the question, as plain data by workers' names."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Literal, NamedTuple
 
+from ops.core.plugins import StaticStep
 from ops.miniature.generalists import SKILLS
 from ops.miniature.tools import TOOLS
 
@@ -29,17 +27,11 @@ _COMPUTE, _PROGRAM = ("algebraist", "Compute the result."), ("programmer", "Writ
 _LETTER = ("editor", "Choose the letter.")
 
 
-class FlowStep(NamedTuple):
-    worker: str
-    subtask: str
-    sees_all: bool
-
-
 class Flow(NamedTuple):
     """One of the stated set."""
 
     kind: Kind
-    steps: tuple[FlowStep, ...]
+    steps: tuple[StaticStep, ...]
 
     @property
     def name(self) -> str:
@@ -55,12 +47,12 @@ class Flow(NamedTuple):
 
 def chain(kind: Kind, *steps: tuple[str, str]) -> Flow:
     """Each step sees all before it."""
-    return Flow(kind, tuple(FlowStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps)))
+    return Flow(kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps)))
 
 
 def ballot(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> Flow:
     """Every worker alone, then a judge who sees all their answers."""
-    return Flow(kind, (*(FlowStep(worker, SOLVE, False) for worker in workers), FlowStep(*judge, True)))
+    return Flow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
 
 
 def look_up(attribute: str) -> tuple[str, str]:
@@ -103,8 +95,3 @@ def flows() -> list[Flow]:
 def mixture() -> Flow:
     """Every generalist proposes, the strongest weighs (Mixture-of-Agents, arXiv:2406.04692, in one layer)."""
     return ballot("vote", *SKILLS, judge=(STRONGEST, CHECK))
-
-
-def five_voices(worker: str = STRONGEST) -> Flow:
-    """Self-consistency: five samples of one worker, the most common answer."""
-    return ballot("vote", *[worker] * 5)

@@ -21,12 +21,13 @@ from tenacity import (
 )
 
 from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.plugins import plugin_of
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk
 from ops.workers.failures import Transient, describe, read_failure, rejects_everything
 from ops.workers.lost import may_be_billed
-from ops.workers.providers import embedded, litellm, most_tokens, provider_error
+from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
 from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
@@ -185,8 +186,9 @@ class Caller:
     async def _send(self, seat: Seat, request: Request, sent: float) -> Any:
         messages = request.messages
         try:
-            if not seat.remote:  # in this process: no time-out could interrupt it, and its chance is the sample's
-                return embedded(seat.worker.model).answer(messages, sample=request.sample, **seat.settings)
+            # In this process no time-out could interrupt it, and its chance is the sample's.
+            if not seat.remote and (plugin := plugin_of(seat.worker.model)) is not None:
+                return plugin.answer(messages, sample=request.sample, **seat.settings)
             session = await session_of_loop()
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
             async with asyncio.timeout(seat.worker.timeout_s):

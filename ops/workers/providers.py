@@ -14,10 +14,9 @@ from typing import Any
 from ops.config import Worker
 from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
+from ops.core.plugins import plugin_of
 from ops.core.response import Message
 
-_EMBEDDED = {"local": "ops.miniature.provider"}
-"""Prefix of a model → the module whose workers run in this process: its `answer` and their `NAMES`."""
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """They write prompts, headers or URLs with keys at DEBUG and INFO."""
 _NESTS_EXTRA_BODY = re.compile(r"anthropic/|bedrock(_converse)?/|vertex_ai/.*claude")
@@ -45,13 +44,6 @@ def provider_error() -> type[Exception]:
     return error
 
 
-@cache
-def embedded(model: str) -> Any:
-    """The module that answers for this model in this process, without LiteLLM; None: a provider does."""
-    name = _EMBEDDED.get(model.partition("/")[0])
-    return None if name is None else importlib.import_module(name)
-
-
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     """The keyword arguments of every LiteLLM call to this worker, but for the messages.
 
@@ -65,7 +57,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
             "named extra_body", "Remove it; thinking_budget and the sampling settings do reach it",
         )  # fmt: skip
     settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
-    if provider not in _EMBEDDED:  # retrying is the client's, so that it is counted and budgeted
+    if is_remote(worker):  # retrying is the client's, so that it is counted and budgeted
         settings |= {"timeout": _timeouts(worker), "max_retries": 0}
     optional = {
         "api_base": worker.api_base,
@@ -92,12 +84,12 @@ def _timeouts(worker: Worker) -> Any:
 
 def is_remote(worker: Worker) -> bool:
     """Whether asking this worker takes a network."""
-    return embedded(worker.model) is None
+    return plugin_of(worker.model) is None
 
 
 def _provider(worker: Worker, file: Path | str) -> str:
     prefix, _, name = worker.model.partition("/")
-    if (own := embedded(worker.model)) is not None:
+    if (own := plugin_of(worker.model)) is not None:
         if name not in own.NAMES:
             raise ConfigError(
                 file, f"workers.{worker.name}.model", f"{worker.model!r} is no embedded worker",

@@ -21,7 +21,7 @@ from ops.miniature.provider import answer
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import embedded, litellm, request_settings
+from ops.workers.providers import is_remote, litellm, request_settings
 from tests.bench.row import Row, sized
 from tests.faults.remote import FaultServer
 
@@ -70,7 +70,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
     settings = request_settings(worker, "bench")
-    if embedded(worker.model):
+    if not is_remote(worker):
         _as_custom_provider()
         settings["model"] = worker.model.replace("local/", f"{CUSTOM}/")
 

@@ -53,7 +53,7 @@ class Bench:
     def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
         """The answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
-        graph = workflow(flow, POOL.names)
+        graph = workflow(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
             messages = worker_messages(graph, index, worker_prompt(problem), responses)

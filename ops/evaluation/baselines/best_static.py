@@ -8,13 +8,12 @@ from random import Random
 from typing import NamedTuple
 
 from ops.config import Worker
+from ops.core.plugins import StaticStep, plugins
 from ops.core.problem import Problem
 from ops.evaluation.baseline import asking
 from ops.evaluation.method import Known, Method
 from ops.evaluation.static_workflows import PROPOSERS, chained, checked, mixture
 from ops.evaluation.voting import VOTERS, majority
-from ops.miniature.flows import Flow, flows
-from ops.miniature.provider import NAMES
 from ops.workflow.grammar import Step, Workflow
 
 STRONG = 3
@@ -42,9 +41,10 @@ class Candidate(NamedTuple):
 
 def _learning(workers: int) -> int:
     everything = candidates(range(workers), [""] * workers)
-    # As many workers may be the embedded ones: better a forecast that is too high. Each alone was precached.
-    embedded = sum(len(flow.steps) for flow in flows()) if workers == len(NAMES) else 0
-    return SAMPLE * (sum(candidate.calls for candidate in everything) - workers + embedded)
+    # As many workers may be those of a plug-in: better a forecast that is too high. Each alone was precached.
+    sets = [plugin.workflows().values() for plugin in plugins().values() if workers == len(plugin.NAMES)]
+    further = sum(len(steps) for stated in sets for steps in stated)
+    return SAMPLE * (sum(candidate.calls for candidate in everything) - workers + further)
 
 
 @asking(
@@ -55,15 +55,13 @@ def _learning(workers: int) -> int:
     source="arXiv:2512.04388 compares with none; the stated set is ours (ops/evaluation/baselines/best_static.py)",
     differs="Of each worker alone and, with the"
     f" {STRONG} best, votes, pairs that solve and check, chains and mixtures the one that is best on {SAMPLE} problems"
-    " of the training mix; of equals the cheaper. On the embedded pool ops/miniature/flows.py is in the set.",
+    " of the training mix; of equals the cheaper. The set of the synthetic pool has the workflows of its plug-in, too.",
 )
 def best_static(known: Known) -> Method:
     """Each of the set on the same problems of the training mix."""
     names, sample = known.team.names, sampled(known.problems, known.seed)
     offered = candidates(known.ranking, names)
-    if is_embedded(known.team.workers):
-        models = [_model(worker) for worker in known.team.workers]
-        offered += [Candidate(flow.name, workflow(flow, models)) for flow in flows()]
+    offered += further(known.team.workers)
 
     def standing(candidate: Candidate) -> tuple[int, float]:
         rows = known.run(candidate.method, sample)
@@ -97,15 +95,18 @@ def sampled(problems: Sequence[Problem], seed: int) -> list[Problem]:
     return drawn
 
 
-def is_embedded(workers: Sequence[Worker]) -> bool:
-    """Whether every embedded worker is in the pool."""
-    return set(NAMES) <= {_model(worker) for worker in workers}
+def further(workers: Sequence[Worker]) -> list[Candidate]:
+    """The stated workflows of a plug-in whose workers are all in the pool, by the pool's order."""
+    models = [worker.model for worker in workers]
+    return [
+        Candidate(name, workflow(steps, [model.removeprefix(f"{prefix}/") for model in models]))
+        for prefix, plugin in plugins().items()
+        if {f"{prefix}/{name}" for name in plugin.NAMES} <= {*models}
+        for name, steps in plugin.workflows().items()
+    ]
 
 
-def workflow(flow: Flow, names: Sequence[str]) -> Workflow:
+def workflow(steps: Sequence[StaticStep], names: Sequence[str]) -> Workflow:
     """In the grammar's terms, by a pool's order of workers."""
-    return Workflow(tuple(Step(names.index(s.worker), s.subtask, "all" if s.sees_all else "none") for s in flow.steps))
-
-
-def _model(worker: Worker) -> str:
-    return worker.model.removeprefix("local/")
+    made = [Step(names.index(each.worker), each.subtask, "all" if each.sees_all else "none") for each in steps]
+    return Workflow(tuple(made))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from ops.core.problem import Problem, Split
 from ops.core.response import Sample
 
-PLUGINS = {"local": "ops.miniature.plugin"}
+PLUGINS = {"local": "ops.synthetic.plugin"}
 """Prefix of a model → the module of the plug-in that answers for it."""
 
 

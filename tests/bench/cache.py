@@ -173,9 +173,9 @@ def _materialize(workspace: Workspace) -> Table:
     from ops.benchmarks.registry import training_benchmarks
     from ops.benchmarks.store import write_problems
     from ops.grading import grade
-    from ops.miniature.problems import generate
     from ops.precaching.opening import open_client
     from ops.stages.responses import materialize_responses
+    from ops.synthetic.problems import generate
 
     config = Workspace.find().config
     os.environ.pop("PODIUM_CACHE_URL", None)

@@ -17,8 +17,8 @@ from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
-from ops.miniature.provider import answer
 from ops.spending.ledger import Ledger
+from ops.synthetic.provider import answer
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings

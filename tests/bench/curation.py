@@ -101,7 +101,7 @@ def _problems(files: dict[str, tuple[str, Domain, GraderName]], split: str) -> l
     folder = Workspace.find().root.parent / "shared" / "benchmarks"
     if folder.is_dir():
         return [problem for file, kind in files.items() for problem in _read(folder / f"{file}.jsonl.gz", kind, split)]
-    from ops.miniature.problems import generate
+    from ops.synthetic.problems import generate
 
     return [p for name, _, _ in files.values() for p in generate(name, split, 2000, 1)]
 

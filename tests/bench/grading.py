@@ -144,7 +144,7 @@ def _problems(benchmark: str, grader: Any, files: tuple[str, ...]) -> list[Probl
     folder = Workspace.find().root.parent / "shared" / "benchmarks"
     if folder.is_dir():
         return [problem for file in files for problem in _read(folder / f"{file}.jsonl.gz", benchmark, grader)]
-    from ops.miniature.problems import generate
+    from ops.synthetic.problems import generate
 
     return generate(benchmark, "test", 1000, SEED)
 

@@ -118,7 +118,7 @@ def _plan(folder: Path) -> Any:
     """A plan in a folder of its own: generated problems and a policy that has just learnt the grammar."""
     from ops.benchmarks.store import write_problems
     from ops.conductor.policy import PolicyCard
-    from ops.miniature.problems import generate
+    from ops.synthetic.problems import generate
     from ops.training.cold_start.examples import Example
     from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
     from ops.training.cold_start.supervised import fit, scratch_model

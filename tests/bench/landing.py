@@ -23,13 +23,13 @@ from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.report import percent
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
-from ops.miniature.families import FAMILIES
-from ops.miniature.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
-from ops.miniature.generalists import SKILLS, think
-from ops.miniature.problems import generate
-from ops.miniature.provider import tokens
-from ops.miniature.reading import read
-from ops.miniature.tools import TOOLS
+from ops.synthetic.families import FAMILIES
+from ops.synthetic.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
+from ops.synthetic.generalists import SKILLS, think
+from ops.synthetic.problems import generate
+from ops.synthetic.provider import tokens
+from ops.synthetic.reading import read
+from ops.synthetic.tools import TOOLS
 from ops.workflow.execution import worker_messages
 from pipelines.pages import MEASUREMENTS, write_between
 

@@ -38,8 +38,8 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
-from ops.miniature.problems import generate
 from ops.release.champion import champion_of
+from ops.synthetic.problems import generate
 from pipelines.pages import write_between
 from tests.command import PODIUM
 from tests.serving.misbehaving import Misbehaving

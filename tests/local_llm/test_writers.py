@@ -24,7 +24,7 @@ from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serving
-from ops.miniature.problems import generate
+from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import Example
 from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
 from ops.training.cold_start.supervised import fit, scratch_model

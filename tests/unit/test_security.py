@@ -27,7 +27,7 @@ RUNNING = {"eval", "exec", "os.system", "os.popen"}
 RUNS_TEXT = {
     "ops/grading/harness": "inside the sandbox",
     "ops/grading/sandbox.py": "the text that begins the sandbox's own process",
-    "ops/miniature/families": "generated programs of our own, to prove their gold answers",
+    "ops/synthetic/families": "generated programs of our own, to prove their gold answers",
 }
 SWITCHES = {"shell": True, "trust_remote_code": True, "allow_pickle": True, "weights_only": False, "verify": False}
 

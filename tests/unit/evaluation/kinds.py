@@ -15,7 +15,7 @@ from ops.core.rows import ResponseRow
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import ScoreRow
-from ops.miniature.generalists.chance import drawn
+from ops.synthetic.generalists.chance import drawn
 from ops.workflow.team import NOBODY, Team
 
 WORDS = {

@@ -18,11 +18,6 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, Asking
-from ops.miniature.generalists import think
-from ops.miniature.problems import generate
-from ops.miniature.provider import tokens
-from ops.miniature.reading import read
-from ops.miniature.tools import TOOLS
 from ops.planning.cost import DISTINCT, TRAINING, StageCost, Stages, total
 from ops.planning.lengths import Lengths, lengths, questions
 from ops.planning.machine import Machine, named_gpus
@@ -32,6 +27,11 @@ from ops.planning.speed import evaluation_hours, training_hours
 from ops.planning.stored import Left
 from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import solo_messages
+from ops.synthetic.generalists import think
+from ops.synthetic.problems import generate
+from ops.synthetic.provider import tokens
+from ops.synthetic.reading import read
+from ops.synthetic.tools import TOOLS
 from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
 
 CONFIG = resources() / "config"

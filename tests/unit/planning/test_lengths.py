@@ -18,16 +18,16 @@ from ops.core.resources import resources
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.miniature.generalists import think
-from ops.miniature.problems import generate
-from ops.miniature.reading import read
-from ops.miniature.tools import TOOLS
 from ops.planning.lengths import TEMPLATE_TOKENS, TURN_TOKENS, USUAL_COMPLETION, Lengths, lengths
 from ops.planning.memory import evaluation_bytes, memory
 from ops.planning.plan import Plan, make_plan
 from ops.planning.requirements import missing
 from ops.planning.speed import cold_start_tokens, rounds_hours, training_hours
 from ops.precaching.precache import solo_messages
+from ops.synthetic.generalists import think
+from ops.synthetic.problems import generate
+from ops.synthetic.reading import read
+from ops.synthetic.tools import TOOLS
 from ops.training.cold_start.recursive_lessons import KEEP
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow

@@ -14,10 +14,10 @@ from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.resources import resources
 from ops.core.response import Response
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import LOOKED_UP, Left, left, share_of_run
 from ops.precaching.precache import solo_messages
+from ops.synthetic.problems import generate
 from ops.training.run.plan import CURVE
 
 CONFIG = resources() / "config"

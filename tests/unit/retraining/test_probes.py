@@ -19,10 +19,10 @@ from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import Record, agree, probe, probe_workers, tonight
 from ops.retraining.quarantine import quarantine
+from ops.synthetic.problems import generate
 
 PROBING = Probing(reference=12, questions=4, false_alarms=0.2)
 NOW = datetime(2026, 1, 2, 4, tzinfo=UTC)

@@ -12,8 +12,8 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
 from ops.precaching.precache import write_responses
+from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import Example, sample_examples
 from ops.workflow.team import NOBODY, Team
 from tests.unit.training.tiny import ROOT

@@ -20,8 +20,8 @@ from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
 from ops.precaching.precache import write_responses
+from ops.synthetic.problems import generate
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, validated_on, verdict

@@ -10,7 +10,7 @@ import pytest
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
+from ops.synthetic.problems import generate
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
 from ops.workflow.grammar import SOLVE, Step, Workflow, parse
 

@@ -20,7 +20,7 @@ from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, digest, load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
+from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import Example
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run

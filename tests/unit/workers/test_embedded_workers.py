@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.config import load_pool
 from ops.core.workspace import Workspace
-from ops.miniature.generalists import think
+from ops.synthetic.generalists import think
 
 QUESTION = "Ana owns 31 coins. Bo owns 7 more than Ana. Ana hands 5 to Bo. How many does Bo own?"
 CHAT = [{"role": "user", "content": f"{QUESTION}\nGive it in \\boxed{{}}.\n\nSubtask: Solve the problem."}]

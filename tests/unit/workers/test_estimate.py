@@ -16,10 +16,10 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.miniature.problems import generate
 from ops.precaching.estimate import MeanTokens, cost_estimate, measured_usage, precache_asks, stopped, usual_answer
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
+from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 

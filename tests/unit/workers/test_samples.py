@@ -20,12 +20,12 @@ from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Method
-from ops.miniature.generalists import think
-from ops.miniature.problems import generate
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import Record, probe
 from ops.retraining.slices import Night
 from ops.spending.ledger import Ledger
+from ops.synthetic.generalists import think
+from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute

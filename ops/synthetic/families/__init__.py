@@ -1,0 +1,20 @@
+"""Seeded problem families: who asks in the embedded world.
+
+What belongs here: generators of questions whose answer is known by construction and
+proved a second way. One module per training domain, one for the unseen benchmarks.
+"""
+
+from __future__ import annotations
+
+from ops.synthetic.families import code, math, mmlu, rlpr, unseen
+from ops.synthetic.families.base import Draft, Family
+
+FAMILIES: tuple[Family, ...] = (
+    *math.FAMILIES,
+    *mmlu.FAMILIES,
+    *rlpr.FAMILIES,
+    *code.FAMILIES,
+    *unseen.FAMILIES,
+)
+
+__all__ = ["FAMILIES", "Draft", "Family"]

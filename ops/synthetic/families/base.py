@@ -1,0 +1,77 @@
+"""What a family is, and the parts that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from ops.core.problem import CodeTest
+from ops.synthetic.knowledge import knowledge_table
+
+MATERIAL_FACTS = ("density", "melting point", "molar mass")
+PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
+COUNTRY_WORDS = ("capital", "currency", "language")
+
+
+class Draft(NamedTuple):
+    """A question with its answer, before it becomes a `Problem`."""
+
+    question: str
+    answer: str
+    proof: tuple[Any, Any]
+    """The answer derived in two independent ways; they must be equal."""
+    solution: tuple[tuple[str, str], ...]
+    """A chain of (worker, subtask) that answers it; the shortest one known. For tests and docs only."""
+    choices: tuple[str, ...] = ()
+    tests: tuple[CodeTest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A generator of problems of one kind."""
+
+    name: str
+    benchmark: str
+    make: Callable[[Random], Draft]
+    hard: bool = False
+    sure: bool = True
+    """Its known solution consists of tools alone, and so cannot fail; else of generalists, which can."""
+
+
+def look_up(attribute: str) -> tuple[str, str]:
+    return ("librarian", f"Look up the {attribute}.")
+
+
+FORMALIZE = ("analyst", "Write it as a formula.")
+PLAN = ("analyst", "Write a plan.")
+READ_REST = ("analyst", "Read the rest.")
+COMPUTE = ("algebraist", "Compute the result.")
+CHOOSE = ("editor", "Choose the letter.")
+PROGRAM = ("programmer", "Write the program.")
+SOLVE_ALONE = ("solver", "Solve the problem.")
+CHECK = ("solver", "Check the answer.")
+VOTE = ("editor", "Take the most common answer.")
+
+
+def material(random: Random) -> tuple[str, dict[str, str]]:
+    name = random.choice(sorted(knowledge_table("materials")))
+    return name, knowledge_table("materials")[name]
+
+
+def country(random: Random) -> tuple[str, dict[str, str]]:
+    name = random.choice(sorted(knowledge_table("countries")))
+    return name, knowledge_table("countries")[name]
+
+
+def lettered(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Four shuffled choices and the letter of the right one."""
+    texts = [right, *random.sample(sorted(set(wrong) - {right}), 3)]
+    random.shuffle(texts)
+    return tuple(texts), "ABCD"[texts.index(right)]
+
+
+def number(value: float, places: int = 4) -> str:
+    """A plain decimal without trailing zeros."""
+    return f"{value:.{places}f}".rstrip("0").rstrip(".")

@@ -1,0 +1,97 @@
+"""Workflows of the synthetic pool that need no look at the question, as plain data by workers' names."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal, NamedTuple
+
+from ops.core.plugins import StaticStep
+from ops.synthetic.generalists import SKILLS
+from ops.synthetic.tools import TOOLS
+
+Kind = Literal["alone", "tools", "vote", "check", "plan"]
+KINDS: dict[Kind, str] = {
+    "alone": "a worker alone",
+    "tools": "tools in a chain",
+    "vote": "a vote",
+    "check": "solve, then check",
+    "plan": "a plan or a fact, then solve",
+}
+SOLVE, CHECK, VOTE = "Solve the problem.", "Check the answer.", "Take the most common answer."
+STRONGEST = "solver"
+_ATTRIBUTES = (
+    "density", "melting point", "molar mass", "population", "symbol", "capital", "currency", "language", "country",
+)  # fmt: skip
+_FORMULA, _PLAN, _REST = (("analyst", text) for text in ("Write it as a formula.", "Write a plan.", "Read the rest."))
+_COMPUTE, _PROGRAM = ("algebraist", "Compute the result."), ("programmer", "Write the program.")
+_LETTER = ("editor", "Choose the letter.")
+
+
+class Flow(NamedTuple):
+    """One of the stated set."""
+
+    kind: Kind
+    steps: tuple[StaticStep, ...]
+
+    @property
+    def name(self) -> str:
+        """The steps in a line: `→` before one that sees all earlier ones, `+` before one that sees none."""
+        parts: list[str] = []
+        for step, group in itertools.groupby(self.steps):
+            sign = "" if not parts else (" → " if step.sees_all else " + ")
+            count = len(list(group))
+            said = "" if step.subtask == SOLVE else f" “{step.subtask}”"
+            parts.append(f"{sign}{f'{count} × ' if count > 1 else ''}{step.worker}{said}")
+        return "".join(parts)
+
+
+def chain(kind: Kind, *steps: tuple[str, str]) -> Flow:
+    """Each step sees all before it."""
+    return Flow(kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps)))
+
+
+def ballot(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> Flow:
+    """Every worker alone, then a judge who sees all their answers."""
+    return Flow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
+
+
+def look_up(attribute: str) -> tuple[str, str]:
+    return ("librarian", f"Look up the {attribute}.")
+
+
+def flows() -> list[Flow]:
+    """The stated set: each way to go about some family, up to five steps."""
+    solve, strong = (STRONGEST, "Compute the result."), (STRONGEST, SOLVE)
+    made = [chain("alone", (worker, SOLVE)) for worker in (*TOOLS, *SKILLS)]
+    commands = ("zeros", "derivative", "minimum", "integral")
+    made += [chain("tools", ("algebraist", f"Find the {command}.")) for command in commands]
+    made.append(chain("tools", ("editor", "Convert the units.")))
+    for attribute in _ATTRIBUTES:
+        made.append(chain("tools", look_up(attribute)))
+        made.append(chain("plan", look_up(attribute), solve))
+    sides = [("editor", f"Pick the {side}.") for side in ("largest", "smallest")]
+    made += [chain("tools", look_up(attribute), pick) for attribute in _ATTRIBUTES[:4] for pick in sides]
+    made += [chain("tools", look_up("country"), look_up(attribute)) for attribute in ("currency", "language")]
+    for opening in ((), *((look_up(attribute),) for attribute in _ATTRIBUTES[:3])):
+        made.append(chain("tools", *opening, _FORMULA, _COMPUTE))
+        made.append(chain("tools", *opening, _FORMULA, _COMPUTE, _LETTER))
+        made.append(chain("tools", *opening, _FORMULA, _PROGRAM))
+    made.append(chain("tools", _FORMULA, _REST, _COMPUTE))
+    made.append(chain("tools", _PLAN, _PROGRAM))
+    made.append(chain("tools", _PLAN, _REST, _PROGRAM))
+    made += [ballot("vote", *[name] * 4) for name in SKILLS]
+    made.append(ballot("vote", STRONGEST, *reversed(SKILLS)))
+    made.append(mixture())
+    for name, checks in itertools.product(SKILLS, (1, 4)):
+        made.append(chain("check", (name, SOLVE), *[(STRONGEST, CHECK)] * checks))
+    made.append(chain("check", ("apprentice", SOLVE), *[("apprentice", CHECK)] * 4))
+    made.append(chain("plan", _PLAN, solve))
+    made.append(chain("plan", _PLAN, _REST, solve))
+    made.append(chain("plan", _FORMULA, solve))
+    made.append(chain("plan", ("scholar", SOLVE), strong))
+    return made
+
+
+def mixture() -> Flow:
+    """Every generalist proposes, the strongest weighs (Mixture-of-Agents, arXiv:2406.04692, in one layer)."""
+    return ballot("vote", *SKILLS, judge=(STRONGEST, CHECK))

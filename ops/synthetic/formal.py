@@ -1,0 +1,83 @@
+"""Formal text that workers hand on in lines, `FACT:`, `EXPR:` and `PLAN:`, and what a question itself writes so."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ops.synthetic.formula import from_latex
+from ops.synthetic.knowledge import find_entities
+from ops.synthetic.reading import Task
+
+_FACT = re.compile(r"(?P<attribute>.+) of (?P<name>.+) = (?P<value>.+)")
+_EXPRESSION = re.compile(r"^(?P<body>.*?)(?: \[(?P<unit>[^\]]+)\])?$")
+_FUNCTION = re.compile(r"^(\w+)\(([\w, ]*)\) = (.+)$")
+_SIGNATURE = re.compile(r"`(\w+)\((\w(?:, \w)*)\)`")
+
+
+class Fact(NamedTuple):
+    attribute: str
+    name: str
+    value: str
+    """With its unit."""
+
+
+def facts(task: Task) -> list[Fact]:
+    """The facts that earlier workers looked up, oldest first."""
+    return [Fact(*match.groups()) for line in task.lines("FACT") if (match := _FACT.match(line))]
+
+
+def subjects(task: Task) -> list[str]:
+    """What to look up: an earlier look-up's result, else what the question names, else its choices."""
+    earlier = [line.partition(" = ")[2] for line in task.lines("FACT")]
+    shown = [name for text in earlier[-1:] for name in find_entities(text)]
+    return shown or find_entities(task.question) or find_entities("; ".join(task.choices.values()))
+
+
+def shown_formula(task: Task) -> tuple[str, str] | None:
+    """The `EXPR:` lines as one formula and its unit: each line may refer to the one before it as PREV."""
+    lines = task.lines("EXPR")
+    body, unit = "", ""
+    for line in lines:
+        match = _EXPRESSION.match(line)
+        assert match is not None  # the pattern matches any line
+        body = match["body"].replace("PREV", f"({body})") if body else match["body"]
+        unit = match["unit"] or unit
+    return (body, unit) if lines else None
+
+
+def written_formula(question: str) -> str | None:
+    """The longest formula between dollar signs, in this world's grammar."""
+    formulas = re.findall(r"\$([^$]+)\$", question)
+    return from_latex(max(formulas, key=len)) if formulas else None
+
+
+def expression_line(question: str, body: str, unit: str) -> str:
+    """A formula as an `EXPR:` line: of a function where the question names one by its signature."""
+    if named := signature(question):
+        return f"EXPR: {named[0]}({named[1]}) = {body}"
+    return f"EXPR: {body} [{unit}]" if unit else f"EXPR: {body}"
+
+
+def signature(question: str) -> tuple[str, str] | None:
+    """Name and parameters of the function of numbers that a question asks for."""
+    match = _SIGNATURE.search(question)
+    return (match[1], match[2]) if match else None
+
+
+def shown_function(task: Task) -> str | None:
+    """The last `EXPR:` line that defines a function, as source text."""
+    for line in reversed(task.lines("EXPR")):
+        if match := _FUNCTION.match(line):
+            return function(match[1], match[2], match[3])
+    return None
+
+
+def function(name: str, parameters: str, body: str) -> str:
+    """Source text of a function that returns a formula."""
+    return f"def {name}({parameters}):\n    return {body}"
+
+
+def shown_plan(task: Task) -> list[str]:
+    """The steps of all `PLAN:` lines."""
+    return [step for line in task.lines("PLAN") for step in line.split("; ")]

@@ -1,0 +1,109 @@
+"""Quadratics, and pairs of numbers that only trying finds."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import sympy
+
+from ops.synthetic.formal import written_formula
+from ops.synthetic.formula import NotAFormula, parse
+from ops.synthetic.generalists.arithmetic import plain
+from ops.synthetic.generalists.mind import Finding, Mind
+
+_X = sympy.Symbol("x")
+_ASKS = (
+    (r"cross|vanish", "zeros"),
+    (r"has it as its slope|at this rate", "integral"),
+    (r"how fast|slope", "derivative"),
+    (r"how low|least", "minimum"),
+)
+COMMANDS = ("zeros", "integral", "derivative", "minimum")
+
+
+def quadratic(mind: Mind) -> Finding | None:
+    """What is asked of a quadratic: by the subtask's word, else by the question's."""
+    body = written_formula(mind.task.question)
+    if body is None:
+        return None
+    try:
+        polynomial = sympy.Poly(parse(body), _X)
+    except (NotAFormula, sympy.PolynomialError):
+        return None
+    if polynomial.degree() != 2:
+        return None
+    a, b, c = (Fraction(int(value.p), int(value.q)) for value in polynomial.all_coeffs())
+    ask = next((name for name in COMMANDS if name in mind.task.subtask), None)
+    if ask is None:
+        ask = next((name for pattern, name in _ASKS if re.search(pattern, mind.task.question, re.IGNORECASE)), "zeros")
+        if mind.chance.slips(mind.skill.algebra, "algebra", "what is asked"):
+            other = mind.chance.pick([name for name in COMMANDS if name != ask], "algebra", "what is asked")
+            mind.chance.note("algebra", "what is asked", f"{ask} was taken for {other}")
+            ask = other
+    if mind.chance.slips(mind.skill.algebra, "algebra", ask):
+        changed = -b if b else b + 1
+        mind.chance.note("algebra", f"the {ask}", f"b = {plain(b)} became {plain(changed)}")
+        b = changed
+    return _result(ask, a, b, c)
+
+
+def _result(ask: str, a: Fraction, b: Fraction, c: Fraction) -> Finding | None:
+    note = (f"I look for the {ask} of {plain(a)}x^2 + {plain(b)}x + {plain(c)}.",)
+    if ask == "derivative":
+        return Finding(f"({plain(2 * a)})x + ({plain(b)})", "", note)
+    if ask == "integral":
+        return Finding(f"({plain(a / 3)})x^3 + ({plain(b / 2)})x^2 + ({plain(c)})x", "", note)
+    if ask == "minimum":
+        low = c - b * b / (4 * a)
+        return Finding(plain(low), "", note)
+    root = sympy.sqrt(
+        sympy.Rational(b.numerator, b.denominator) ** 2 - 4 * sympy.Rational(str(a)) * sympy.Rational(str(c))
+    )
+    if not root.is_rational:
+        return None
+    half = Fraction(int(root.p), int(root.q))
+    low, high = sorted(((-b - half) / (2 * a), (-b + half) / (2 * a)))
+    return Finding(f"{plain(low)}, {plain(high)}", "", note)
+
+
+_PAIR = re.compile(r"add up to (\d+) and multiply to (\d+)")
+_SQUARES = re.compile(r"squares of two positive integers add up to (\d+)")
+
+
+def pair(mind: Mind) -> Finding | None:
+    """Two numbers that fit: by trying some, never by a rule. What fits is proven; otherwise the nearest try is told."""
+    text = mind.task.question
+    tries = mind.chance.random("tries", "a pair")
+    if match := _PAIR.search(text):
+        total, product = int(match[1]), int(match[2])
+        tried = [tries.randint(1, total // 2) for _ in range(mind.skill.tries)]
+        best = min(tried, key=lambda first: abs(first * (total - first) - product))
+        return _tried(mind, best, total - best, best * (total - best) == product, str(total - best))
+    if match := _SQUARES.search(text):
+        total = int(match[1])
+        most = int(total**0.5)
+        candidates = [(tries.randint(1, most), tries.randint(1, most)) for _ in range(mind.skill.tries * 6)]
+        first, second = min(candidates, key=lambda pair: abs(pair[0] ** 2 + pair[1] ** 2 - total))
+        return _tried(mind, first, second, first**2 + second**2 == total, str(first + second))
+    return None
+
+
+def _tried(mind: Mind, first: int, second: int, fits: bool, value: str) -> Finding:
+    if not fits:
+        mind.chance.note("search", f"{mind.skill.tries} tries", f"none fits; the nearest was {first} and {second}")
+    return Finding(value, "", (f"I tried pairs: {first} and {second} {'fit' if fits else 'come near'}.",), proven=fits)
+
+
+def pair_holds(question: str, value: str) -> bool | None:
+    """Whether an answer to a question for a pair stands the test; None where the question is another."""
+    if not re.fullmatch(r"\d+", value):
+        return False if _PAIR.search(question) or _SQUARES.search(question) else None
+    number = int(value)
+    if match := _PAIR.search(question):
+        total, product = int(match[1]), int(match[2])
+        return number * (total - number) == product and 2 * number >= total
+    if match := _SQUARES.search(question):
+        total = int(match[1])
+        return any(a * a + (number - a) ** 2 == total for a in range(1, number))
+    return None

@@ -1,0 +1,87 @@
+"""Questions of fact: one thing's attribute, things compared by one, a claim to be judged."""
+
+from __future__ import annotations
+
+import re
+
+from ops.synthetic.formal import subjects
+from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.knowledge import FACT_UNITS, entities, find_attribute, find_entities, number
+
+_ATTRIBUTES = (
+    (r"governed from", "country"),
+    (r"government|ministers", "capital"),
+    (r"money|cash", "currency"),
+    (r"speak", "language"),
+    (r"chemists|stand for", "symbol"),
+    (r"for its size|liquid\?$|heavy liquid", "density"),
+    (r"solid|turns liquid", "melting point"),
+    (r"people", "population"),
+    (r"atoms", "molar mass"),
+)
+"""What a question says of an attribute that it does not name; the first that fits."""
+_SMALLEST = re.compile(r"lightest|lighter|floats|fewest|turns liquid|smallest", re.IGNORECASE)
+
+
+def look_up(mind: Mind) -> Finding | None:
+    """The attribute that the subtask names, of everything the question or an earlier look-up names."""
+    attribute = find_attribute(mind.task.subtask)
+    if attribute is None or "look up" not in mind.task.subtask:
+        return None
+    names = [name for name in subjects(mind.task) if attribute in entities()[name]]
+    lines = tuple(
+        f"FACT: {attribute} of {name} = {mind.recall(name, attribute)} {FACT_UNITS[attribute]}".strip()
+        for name in names
+    )
+    if not lines:
+        return None
+    return Finding(lines[0].partition(" = ")[2] if len(lines) == 1 else "", "", lines)
+
+
+def comparison(mind: Mind) -> Finding | None:
+    """Which thing is first by an attribute; whether a claim that compares two is true."""
+    text = mind.task.question
+    claim = text.lower().startswith("true or false")
+    names = find_entities(text if claim else "; ".join(mind.task.choices.values()))
+    attribute = _attribute(mind, text)
+    if attribute is None or len(names) < (2 if claim else 3):
+        return None
+    values = {name: mind.recall(name, attribute) for name in names}
+    if any(value is None for value in values.values()):
+        return None
+    numbers = {name: number(value or "") for name, value in values.items()}
+    smallest = _SMALLEST.search(f"{text if 'pick' not in mind.task.subtask else mind.task.subtask}") is not None
+    if mind.misreads(0, "which side"):
+        mind.chance.note("reading", "the question", "the other end of the scale was taken")
+        smallest = not smallest
+    notes = tuple(f"{attribute} of {name}: {value}" for name, value in values.items())
+    if claim:
+        first, second = (numbers[name] for name in names[:2])
+        return Finding(str(first < second if smallest else first > second), "", notes)
+    best = (min if smallest else max)(names, key=lambda name: numbers[name])
+    return Finding(best, "", notes)
+
+
+def fact(mind: Mind) -> Finding | None:
+    """One attribute of one thing, over the country where only its capital is named."""
+    text = mind.task.question
+    names = subjects(mind.task)
+    if not names:
+        return None
+    name = names[0]
+    if re.search(r"governed from", text) and (country := mind.recall(name, "country")):
+        name = country if country in entities() else name
+    attribute = find_attribute(mind.task.subtask) or find_attribute(text) or _attribute(mind, text)
+    if attribute is None or (value := mind.recall(name, attribute)) is None:
+        return None
+    return Finding(value, FACT_UNITS[attribute], (f"I remember the {attribute} of {name}.",))
+
+
+def _attribute(mind: Mind, text: str) -> str | None:
+    attribute = next((name for pattern, name in _ATTRIBUTES if re.search(pattern, text, re.IGNORECASE)), None)
+    if attribute is None or not mind.misreads(1, f"the sense: {attribute}"):
+        return attribute
+    kin = [name for name in FACT_UNITS if bool(FACT_UNITS[name]) == bool(FACT_UNITS[attribute]) and name != attribute]
+    other = mind.chance.pick(kin, "reading", "the sense")
+    mind.chance.note("reading", "the question's sense", f"{attribute} was taken for {other}")
+    return other

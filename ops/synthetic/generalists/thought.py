@@ -1,0 +1,177 @@
+"""How a generalist comes to an answer: by itself, from what it is shown, by checking, by counting voices."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from ops.core.response import Sample
+from ops.synthetic.formal import expression_line
+from ops.synthetic.generalists import algebra, facts, orders, programs, quantities
+from ops.synthetic.generalists.chance import Chance, Misstep, drawn
+from ops.synthetic.generalists.mind import Finding, Method, Mind
+from ops.synthetic.generalists.skill import SKILLS, Skill
+from ops.synthetic.knowledge import choice_of, quantity
+from ops.synthetic.lists import plan
+from ops.synthetic.reading import Task, answers, read, state
+
+_METHODS: tuple[Method, ...] = (
+    facts.look_up,
+    quantities.shown_formula,
+    algebra.quadratic,
+    quantities.written_formula,
+    algebra.pair,
+    quantities.account,
+    quantities.sentence,
+    quantities.story,
+    quantities.timetable,
+    orders.order,
+    facts.comparison,
+    facts.fact,
+    quantities.conversion,
+)
+_CHECKING = re.compile(r"\b(?:check|verify|review)")
+_CONTINUING = re.compile(r"\b(?:choose|convert|compute|find|look up)")
+
+
+class Thought(NamedTuple):
+    """A response, and every misstep that was made on the way to it."""
+
+    text: str
+    missteps: tuple[Misstep, ...]
+
+
+def think(
+    name: str, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, temperature: float = 1.0
+) -> Thought:
+    """The response of the generalist `name` to a chat; the same for the same arguments. Raises `KeyError`."""
+    task = read(messages)
+    request = "\x1e".join(f"{message['role']}\x1f{message['content']}" for message in messages)
+    question = f"{task.question}\x1f{sorted(task.choices.items())}"
+    chance = Chance(name, question, request, drawn(Sample.of(sample)), temperature)
+    return _thought(task, SKILLS[name], chance)
+
+
+def _thought(task: Task, skill: Skill, chance: Chance) -> Thought:
+    shown = answers(task)
+    if shown and _CHECKING.search(task.subtask):
+        return _checked(task, skill, chance, shown)
+    believes = bool(shown) and _is_final(task, shown[-1]) and not _CONTINUING.search(task.subtask)
+    if believes and not chance.slips(1 - skill.trust, "trust", "an earlier answer"):
+        chance.note("trust", "an earlier answer", f"{shown[-1][:40]} was passed on as it was")
+        return Thought(_final(task, shown[-1]), tuple(chance.missteps))
+    return _own(task, skill, chance, shown)
+
+
+def _own(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
+    mind = Mind(task, skill, chance)
+    drafting = "formula" in task.subtask or "plan" in task.subtask
+    if drafting and (draft := _draft(mind)) is not None:
+        return Thought(draft, tuple(chance.missteps))
+    finding = _finding(mind, shown)
+    notes = (*finding.notes, "I checked it: it fits." if finding.proven else "I did not check it.")
+    text = _final(task, _formed(mind, finding))
+    return Thought("\n".join([*notes, text]), tuple(chance.missteps))
+
+
+def _finding(mind: Mind, shown: Sequence[str]) -> Finding:
+    if mind.task.form == "program":
+        return programs.write(mind) or Finding("print(input())")
+    if shown and not _is_final(mind.task, shown[-1]):
+        return Finding(shown[-1])  # a value without its form: it goes on from there
+    for method in _METHODS:
+        if (finding := method(mind)) is not None:
+            return finding
+    return _guess(mind)
+
+
+def _guess(mind: Mind) -> Finding:
+    mind.chance.note("guess", "the whole question", "not understood")
+    if mind.task.choices:
+        return Finding(mind.chance.pick(sorted(mind.task.choices.values()), "guess", "a choice"))
+    numbers = re.findall(r"\d+(?:\.\d+)?", mind.task.question)
+    return Finding(mind.chance.pick(numbers, "guess", "a number") if numbers else "yes")
+
+
+def _draft(mind: Mind) -> str | None:
+    """What was asked for instead of an answer: the formula or the plan, as this reader reads it."""
+    if understood := quantities.formula_of(mind):
+        return expression_line(mind.task.question, *understood)
+    if steps := plan(mind.task.question):
+        return f"PLAN: {'; '.join(programs.described(mind, steps))}"
+    return None
+
+
+def _formed(mind: Mind, finding: Finding) -> str:
+    """The value with its unit, or the letter of the choice that it is."""
+    value = f"{finding.value} {finding.unit}".strip()
+    if not mind.task.choices or re.fullmatch(r"[A-J]", value):
+        return value
+    if letter := choice_of(mind.task.choices, _in_their_unit(mind, value), converting=False):
+        return letter
+    letter = mind.chance.pick(sorted(mind.task.choices), "guess", "a letter")
+    mind.chance.note("guess", "the letter", f"no choice is {value}; {letter} was guessed")
+    return letter
+
+
+def _in_their_unit(mind: Mind, value: str) -> str:
+    """The value in the unit of the choices, as this generalist converts it."""
+    given, offered = quantity(value), quantity(next(iter(mind.task.choices.values())))
+    if not given or not offered or not given[1] or not offered[1] or given[1] == offered[1]:
+        return value
+    converted = quantities.in_unit(mind, Fraction(str(given[0])), given[1], offered[1])
+    return f"{converted.value} {converted.unit}" if converted else value
+
+
+def _is_final(task: Task, answer: str) -> bool:
+    return not task.choices or re.fullmatch(r"[A-J]", answer) is not None
+
+
+def _final(task: Task, answer: str) -> str:
+    return f"```python\n{answer}\n```" if task.form == "program" else state(task, answer)
+
+
+# ── checking ─────────────────────────────────────────────────────────────────
+
+
+def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
+    """The shown answer that holds; else what most voices say, its own attempts among them."""
+    for answer in reversed(shown):
+        if _holds(task, answer):
+            return Thought(f"I put it to the test: it holds.\n{_final(task, answer)}", ())
+    testable = _holds(task, shown[-1]) is not None
+    voices = [] if testable else [answer for answer in shown if _is_final(task, answer)]
+    attempts: list[tuple[str, Thought]] = []
+    bare = task._replace(subtask="", context=tuple(_without_answers(text) for text in task.context))
+    for number in range(2):
+        again = replace(chance, request=f"{chance.request}\x1f{number}", missteps=[])
+        thought = _own(bare, skill, again, ())
+        answer = answers(task._replace(context=(thought.text,)))[-1]
+        attempts.append((answer, thought))
+        voices.append(answer)
+        if testable and _holds(task, answer):
+            return thought
+        ranked = Counter(voices).most_common(2)
+        if not testable and ranked[0][1] > (ranked[1][1] if len(ranked) > 1 else 0):
+            break
+    chosen = Counter(voices).most_common(1)[0][0]
+    missteps = [step for answer, thought in attempts if answer == chosen for step in thought.missteps]
+    if chosen in shown and not missteps:
+        missteps = [Misstep("trust", "the vote", f"{chosen[:40]} was passed on")]
+    return Thought(f"I looked again.\n{_final(task, chosen)}", tuple(missteps))
+
+
+def _holds(task: Task, answer: str) -> bool | None:
+    """Whether an answer stands the test that its question allows; None where there is no test but solving again."""
+    if task.form == "program":
+        return programs.program_holds(task.question, answer)
+    return algebra.pair_holds(task.question, answer)
+
+
+def _without_answers(text: str) -> str:
+    """An earlier response's facts, formulas and plans, but not its answer."""
+    return "\n".join(line for line in text.splitlines() if line.startswith(("FACT: ", "EXPR: ", "PLAN: ")))

@@ -1,0 +1,83 @@
+"""Operations on lists of integers: their words, their meaning and their source text, and programs made of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ops.synthetic.phrases import OPERATIONS as PHRASES
+from ops.synthetic.phrases import readings
+
+Numbers = list[int]
+OPERATIONS = {
+    "sort": "xs = sorted(xs)",
+    "reverse": "xs = xs[::-1]",
+    "evens": "xs = [x for x in xs if x % 2 == 0]",
+    "odds": "xs = [x for x in xs if x % 2 == 1]",
+    "square": "xs = [x * x for x in xs]",
+    "double": "xs = [2 * x for x in xs]",
+    "increment": "xs = [x + 1 for x in xs]",
+    "negate": "xs = [-x for x in xs]",
+    "unique": "xs = list(dict.fromkeys(xs))",
+    "tail": "xs = xs[1:]",
+    "prefix": "xs = [sum(xs[: i + 1]) for i in range(len(xs))]",
+    "sum": "xs = [sum(xs)]",
+    "max": "xs = [max(xs, default=0)]",
+    "count": "xs = [len(xs)]",
+}
+"""Name → source text."""
+_MEANINGS: dict[str, Callable[[Numbers], Numbers]] = {
+    "sort": sorted,
+    "reverse": lambda xs: xs[::-1],
+    "evens": lambda xs: [x for x in xs if x % 2 == 0],
+    "odds": lambda xs: [x for x in xs if x % 2 == 1],
+    "square": lambda xs: [x * x for x in xs],
+    "double": lambda xs: [2 * x for x in xs],
+    "increment": lambda xs: [x + 1 for x in xs],
+    "negate": lambda xs: [-x for x in xs],
+    "unique": lambda xs: list(dict.fromkeys(xs)),
+    "tail": lambda xs: xs[1:],
+    "prefix": lambda xs: list(itertools.accumulate(xs)),
+    "sum": lambda xs: [sum(xs)],
+    "max": lambda xs: [max(xs, default=0)],
+    "count": lambda xs: [len(xs)],
+}
+_READ, _WRITE = "xs = [int(t) for t in input().split()]", "print(*xs)"
+_EXAMPLE = re.compile(r"^(?:Input: |>>> g\()(.*?)\)?\n(?:Output: )?(.*)$", re.MULTILINE)
+
+
+class Example(NamedTuple):
+    given: Numbers
+    wanted: Numbers
+
+
+def apply(steps: Sequence[str], xs: Numbers) -> Numbers:
+    """What a chain of operations makes of a list."""
+    for step in steps:
+        xs = _MEANINGS[step](xs)
+    return xs
+
+
+def examples(question: str) -> list[Example]:
+    """The examples that a question shows; two at least, or none."""
+    shown = [Example(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
+    return shown if len(shown) >= 2 else []
+
+
+def plan(question: str) -> list[str]:
+    """The operations that a question describes, in its order."""
+    return readings(question, PHRASES)
+
+
+def program(steps: Sequence[str], question: str) -> str:
+    """Source text: a function where the question names one, else a program on a line of integers."""
+    lines = [OPERATIONS[step] for step in steps]
+    if match := re.search(r"`(\w+)\(xs\)`", question):
+        return "\n    ".join([f"def {match[1]}(xs):", *lines, "return xs"])
+    return "\n".join([_READ, *lines, _WRITE])
+
+
+def _integers(text: str) -> Numbers:
+    return [int(word) for word in re.findall(r"-?\d+", text)]

@@ -1,0 +1,84 @@
+"""Problems of the embedded benchmarks, generated from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from random import Random
+
+from ops.core.problem import Domain, GraderName, Problem, Split
+from ops.synthetic.families import FAMILIES, Draft, Family
+
+_KINDS: dict[str, tuple[Domain, GraderName]] = {
+    "math500": ("math", "math"),
+    "mmlu": ("mmlu", "choice"),
+    "rlpr": ("rlpr", "text"),
+    "livecodebench": ("code", "code"),
+    "aime25": ("math", "math"),
+    "gpqa_diamond": ("mmlu", "choice"),
+    "bigcodebench": ("code", "code"),
+}
+TEST_SHARE = 0.25
+
+
+def mirrored() -> frozenset[str]:
+    """The benchmarks that an embedded family mirrors."""
+    return frozenset(_KINDS)
+
+
+def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
+    """`count` distinct problems of a benchmark, its families in turn.
+
+    A question's text decides its split, so that no question is in both whatever the seed.
+    Raises `ValueError` when a family runs out of new questions.
+    """
+    families = [family for family in FAMILIES if family.benchmark == benchmark]
+    streams = [drafts(family, split, seed) for family in families]
+    domain, grader = _KINDS[benchmark]
+    problems = []
+    for index in range(count):
+        family, draft = families[index % len(families)], next(streams[index % len(families)])
+        problems.append(
+            Problem(
+                id=f"{benchmark}-{split}-{seed}-{index:05d}",
+                benchmark=benchmark,
+                domain=domain,
+                split=split,
+                question=draft.question,
+                answer=draft.answer,
+                grader=grader,
+                choices=draft.choices,
+                tests=draft.tests,
+                subject=family.name,
+                level="hard" if family.hard else "plain",
+                family=family.name,
+                source="embedded",
+            )
+        )
+    return problems
+
+
+def drafts(family: Family, split: Split, seed: int) -> Iterator[Draft]:
+    """Distinct proven drafts of one family and split, without end."""
+    random = Random(f"{family.name}:{split}:{seed}")
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    unseen_benchmark = family.benchmark in ("aime25", "gpqa_diamond", "bigcodebench")
+    for _ in range(400_000):
+        draft = family.make(random)
+        first, second = draft.proof
+        if first != second:
+            raise ValueError(f"family {family.name}: two derivations disagree on {draft.question!r}: {draft.proof}")
+        if not unseen_benchmark and split_of(draft.question) != split:
+            continue
+        # Choices that merely stand in another order do not make another problem.
+        key = (draft.question, tuple(sorted(draft.choices)))
+        if key not in seen:
+            seen.add(key)
+            yield draft
+    raise ValueError(f"family {family.name}: no further distinct question in split {split}; ask for fewer")
+
+
+def split_of(question: str) -> Split:
+    """The split that a question belongs to, by a hash of its text."""
+    value = int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) / 16**8
+    return "test" if value < TEST_SHARE else "train"

@@ -1,0 +1,21 @@
+"""The tool workers: one file each, one function `answer(task) -> str` each.
+
+What belongs here: tools that read a `Task` and write text. A tool knows its trade and
+says so when a request lies outside it; it never sees a gold answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ops.synthetic.reading import Task
+from ops.synthetic.tools import algebraist, analyst, editor, guesser, librarian, programmer
+
+TOOLS: dict[str, Callable[[Task], str]] = {
+    "algebraist": algebraist.answer,
+    "librarian": librarian.answer,
+    "analyst": analyst.answer,
+    "programmer": programmer.answer,
+    "editor": editor.answer,
+    "guesser": guesser.answer,
+}

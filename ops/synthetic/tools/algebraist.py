@@ -1,0 +1,63 @@
+"""Computer algebra (SymPy): works on formulas, never on prose.
+
+It takes its formula from what it was shown (`EXPR:` lines) or from between dollar signs
+in the question, and its command from the subtask: zeros, minimum, derivative, integral.
+"""
+
+from __future__ import annotations
+
+import sympy
+
+from ops.synthetic.formal import shown_formula, written_formula
+from ops.synthetic.formula import NotAFormula, decimal, parse
+from ops.synthetic.reading import Task, state
+
+X = sympy.Symbol("x")
+_BLANK = "I see no formula to work on. Give me one; then I evaluate it, or find zeros, minimum, derivative, integral."
+
+
+def answer(task: Task) -> str:
+    """The value of the formula, in the form asked for, with the formula's unit."""
+    body, unit = shown_formula(task) or (written_formula(task.question), "")
+    if body is None:
+        return _BLANK
+    try:
+        value = _work(body, task.subtask)
+    except NotAFormula:
+        return _BLANK
+    return state(task, f"{_text(value, task)} {unit}".strip())
+
+
+def _work(body: str, subtask: str) -> sympy.Expr | list[sympy.Expr]:
+    if "=" in body:
+        left, _, right = body.partition("=")
+        return max(_roots(parse(left) - parse(right)))
+    expression = parse(body)
+    if not expression.has(X):
+        return sympy.simplify(expression)
+    if "derivative" in subtask:
+        return sympy.diff(expression, X)
+    if "integral" in subtask:
+        return sympy.integrate(expression, X)
+    if "minimum" in subtask:
+        critical = _roots(sympy.diff(expression, X))
+        return min(expression.subs(X, point) for point in critical)
+    return _roots(expression)
+
+
+def _roots(expression: sympy.Expr) -> list[sympy.Expr]:
+    try:
+        roots = [root for root in sympy.roots(sympy.Poly(expression, X)) if root.is_real]
+    except sympy.PolynomialError as error:
+        raise NotAFormula(str(error)) from None
+    if not roots:
+        raise NotAFormula("no real zeros")
+    return sorted(roots)
+
+
+def _text(value: sympy.Expr | list[sympy.Expr], task: Task) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item, task) for item in value)
+    if task.form == "boxed":
+        return str(sympy.latex(value))
+    return decimal(value) if value.is_number else str(value)

@@ -1,0 +1,62 @@
+"""Prose to formal text: a story becomes a formula, a description a plan. It computes nothing.
+
+It reads at most `SPAN` clauses at a time: the subtask says whether the first part or the
+rest. What a formula needs and the question does not say, it takes from `FACT:` lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ops.synthetic import ledgers
+from ops.synthetic.formal import expression_line, facts
+from ops.synthetic.phrases import FORMULAS, OPERATIONS, STORY, Formula, readings
+from ops.synthetic.reading import Task
+
+SPAN = 4
+
+
+def answer(task: Task) -> str:
+    """An `EXPR:` or a `PLAN:` line, with a remark when something is missing or unread."""
+    question = task.question
+    for formula in FORMULAS:
+        if match := re.search(formula.pattern, question, re.IGNORECASE):
+            return _formula(task, formula, match)
+    if steps := readings(question, OPERATIONS):
+        return _part("PLAN", steps, "; ", task)
+    if clauses := ledgers.clauses(question):
+        return _part("PLAN", clauses, "; ", task)
+    if clauses := readings(question, STORY):
+        return _story(clauses, task)
+    return "I find nothing here to write as a formula or a plan."
+
+
+def _formula(task: Task, formula: Formula, match: re.Match[str]) -> str:
+    values = match.groupdict()
+    if formula.needs:
+        known = [fact.value.split()[0] for fact in facts(task) if fact.attribute == formula.needs]
+        if not known:
+            return f"A formula needs the {formula.needs}: look up the {formula.needs} first."
+        values["fact"] = known[-1]
+    return expression_line(task.question, formula.body.format(**values), formula.unit)
+
+
+def _span(clauses: list[str], task: Task) -> tuple[list[str], bool]:
+    rest = "rest" in task.subtask
+    return (clauses[SPAN:] or clauses[-1:]) if rest else clauses[:SPAN], rest
+
+
+def _part(mark: str, clauses: list[str], glue: str, task: Task) -> str:
+    part, rest = _span(clauses, task)
+    line = f"{mark}: {glue.join(part)}"
+    unread = len(clauses) - SPAN
+    return line if rest or unread <= 0 else f"{line}\nI read the first part only; the rest is unread."
+
+
+def _story(clauses: list[str], task: Task) -> str:
+    part, rest = _span(clauses, task)
+    body = "PREV" if rest else ""
+    for clause in part:
+        body = f"({body}){clause}" if body and clause[0] in "+-*/" else f"{body}{clause.lstrip('+')}"
+    unread = "" if rest or len(clauses) <= SPAN else "\nI read the first part only; the rest is unread."
+    return f"EXPR: {body}{unread}"

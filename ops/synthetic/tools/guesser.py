@@ -1,0 +1,21 @@
+"""A cheap guess: always answers, in the form asked for, and seldom right."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ops.synthetic.reading import Task, state
+
+
+def answer(task: Task) -> str:
+    """A guess that depends on the question alone."""
+    pick = int(hashlib.sha256(task.question.encode()).hexdigest()[:8], 16)
+    if task.choices:
+        return f"Answer: {sorted(task.choices)[pick % len(task.choices)]}"
+    if task.form == "program":
+        return "```python\nprint(input())\n```"
+    if task.question.lower().startswith("true or false"):
+        return state(task, "True")
+    numbers = re.findall(r"\d+(?:\.\d+)?", task.question)
+    return state(task, numbers[pick % len(numbers)] if numbers else "yes")

@@ -1,0 +1,45 @@
+"""Programs on lists of integers: from a plan, from a formula, or by search from examples.
+
+It follows `PLAN:` and `EXPR:` lines that it is shown. Without them it searches every
+composition of up to two operations that agrees with the question's examples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from ops.synthetic.formal import shown_function, shown_plan
+from ops.synthetic.lists import OPERATIONS, Example, apply, examples, program
+from ops.synthetic.reading import Task
+
+SEARCH_DEPTH = 2
+
+
+def answer(task: Task) -> str:
+    """A complete program in one block, or what is missing."""
+    if source := shown_function(task):
+        return _block(source)
+    plan = shown_plan(task)
+    if plan and all(step in OPERATIONS for step in plan):
+        return _block(program(plan, task.question))
+    given = examples(task.question)
+    if given and (steps := _search(given)) is not None:
+        return _block(program(steps, task.question))
+    return "I need a plan or a formula, or examples that two operations explain, to write the program."
+
+
+def _block(source: str) -> str:
+    return f"```python\n{source}\n```"
+
+
+def _search(given: Sequence[Example]) -> list[str] | None:
+    for steps in _candidates():
+        if all(apply(steps, example.given) == example.wanted for example in given):
+            return list(steps)
+    return None
+
+
+def _candidates() -> Iterator[tuple[str, ...]]:
+    for depth in range(1, SEARCH_DEPTH + 1):
+        yield from itertools.product(OPERATIONS, repeat=depth)

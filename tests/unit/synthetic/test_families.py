@@ -1,0 +1,148 @@
+"""The embedded problems: enough of them, proven, disjoint, and as hard as they claim to be."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import pytest
+
+from ops.benchmarks.prompts import worker_prompt
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.config import load_pool
+from ops.core.problem import Problem
+from ops.core.response import Message
+from ops.core.workspace import Workspace
+from ops.grading import grade
+from ops.precaching.precache import solo_messages
+from ops.synthetic.families import FAMILIES, Draft, Family
+from ops.synthetic.generalists import SKILLS, think
+from ops.synthetic.problems import drafts, generate, split_of
+from ops.synthetic.reading import read
+from ops.synthetic.tools import TOOLS
+from ops.workflow.execution import worker_messages
+from ops.workflow.grammar import Step, Workflow
+
+NAMES = (*TOOLS, *SKILLS)
+FEW = {"two_squares": 200}
+"""Families that hold no more questions than this."""
+SURE = [family for family in FAMILIES if family.sure]
+MANY = 10_000
+"""More than any test makes."""
+FEW_PROGRAMS = pytest.mark.parametrize("programs", [8, pytest.param(MANY, marks=pytest.mark.soak)])
+"""Questions of a family whose answers are programs: a process runs each of them."""
+
+
+def split(family: Family) -> str:
+    return "train" if family.benchmark in training_benchmarks() else "test"
+
+
+def answer(worker: str, messages: list[Message], sample: int = 0) -> str:
+    return TOOLS[worker](read(messages)) if worker in TOOLS else think(worker, messages, sample=sample).text
+
+
+def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
+    """The sequential reading of a chain in which every step sees all earlier ones."""
+    steps = tuple(
+        Step(NAMES.index(worker), subtask, "all" if index else "none")
+        for index, (worker, subtask) in enumerate(solution)
+    )
+    workflow, responses = Workflow(steps), {}
+    for index, (worker, _) in enumerate(solution):
+        responses[index] = answer(worker, worker_messages(workflow, index, worker_prompt(problem), responses), index)
+    return responses[len(solution) - 1]
+
+
+def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, Draft]]:
+    """`count` problems; of those that ask for a program, `programs` at most."""
+    made = itertools.islice(drafts(family, split(family), seed), count)
+    problems = [(as_problem(family, draft), draft) for draft in made]
+    return problems[:programs] if problems[0][0].grader == "code" else problems
+
+
+def as_problem(family: Family, draft: Draft) -> Problem:
+    shape = generate(family.benchmark, split(family), 1, 0)[0]
+    return Problem(
+        id="x",
+        benchmark=family.benchmark,
+        domain=shape.domain,
+        split=shape.split,
+        question=draft.question,
+        answer=draft.answer,
+        grader=shape.grader,
+        choices=draft.choices,
+        tests=draft.tests,
+    )
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_distinct_proven_problems(family: Family, count: int) -> None:
+    count = min(count, FEW.get(family.name, count))
+    made = list(itertools.islice(drafts(family, split(family), 3), count))
+    assert len({(draft.question, draft.choices) for draft in made}) == count
+    assert all(draft.proof[0] == draft.proof[1] for draft in made)
+
+
+@FEW_PROGRAMS
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family, programs: int) -> None:
+    known = some(family, 5, 25, programs if family.sure else MANY)
+    solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in known]
+    if family.sure:  # examples can be explained by a wrong rule too: the search then fails honestly
+        assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
+    else:
+        assert statistics.mean(solved) >= 0.5
+    gold = {"math": "\\boxed{%s}", "choice": "Answer: %s", "text": "Answer: %s", "code": "```python\n%s\n```"}
+    for problem, draft in some(family, 5, 25, programs):
+        verdict = grade(problem, gold[problem.grader] % draft.answer)
+        assert verdict.correct, (draft.question, draft.answer, verdict)
+
+
+@FEW_PROGRAMS
+@pytest.mark.parametrize("family", SURE, ids=lambda family: family.name)
+def test_dropping_the_first_step_breaks_a_chain(family: Family, programs: int) -> None:
+    chains = [pair for pair in some(family, 7, 20, programs) if len(pair[1].solution) > 1]
+    broken = [not grade(problem, run(problem, draft.solution[1:])).correct for problem, draft in chains]
+    assert all(broken)
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.soak)])
+def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> None:
+    mix = [problem for name in training_benchmarks() for problem in generate(name, "train", count, 11)]
+    for worker in NAMES:
+        right = [grade(problem, answer(worker, solo_messages(problem))).correct for problem in mix]
+        assert statistics.mean(right) <= 0.55
+    needs = [
+        len(draft.solution)
+        for family in FAMILIES
+        if family.benchmark in training_benchmarks()
+        for draft in itertools.islice(drafts(family, "train", 11), 20)
+    ]
+    assert statistics.mean(n >= 2 for n in needs) >= 0.4
+    assert statistics.mean(n >= 3 for n in needs) >= 0.15
+
+
+def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
+    for name in training_benchmarks():
+        train = {problem.question for problem in generate(name, "train", 300, 1)}
+        test = {problem.question for seed in (1, 2) for problem in generate(name, "test", 100, seed)}
+        assert not train & test
+        assert all(split_of(question) == "train" for question in train)
+    assert [generate(name, "test", 12, 4) for name in BENCHMARKS] == [
+        generate(name, "test", 12, 4) for name in BENCHMARKS
+    ]
+    assert generate("mmlu", "train", 12, 4) != generate("mmlu", "train", 12, 5)
+
+
+def test_the_quickstart_pool_names_every_embedded_worker() -> None:
+    pool = load_pool(Workspace.find().config, "quickstart")
+    assert sorted(pool.names) == sorted(NAMES)
+    prices = {(worker.price.input, worker.price.output) for worker in pool.workers if worker.price}
+    assert len(prices) == len(NAMES) == len({worker.latency_s for worker in pool.workers})
+
+
+def test_the_four_domains_have_four_families_and_the_unseen_two() -> None:
+    for name in BENCHMARKS:
+        count = sum(family.benchmark == name for family in FAMILIES)
+        assert count >= (4 if name in training_benchmarks() else 2)

@@ -46,7 +46,7 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     Raises `PodiumError` where the file could not be read, `ConfigError` where it has no such study of this recipe.
     """
     if name in STUDIES:
-        return Study(name, STUDIES[name])
+        return Study(name, STUDIES[name], only)
     snapshot, file = podium.snapshot(), podium.workspace().config / FILE
     return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
 
@@ -108,15 +108,15 @@ def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
 
 def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinition:
     needed = needs(entry)
-    trains = "training" in needed
+    trains, on_gpu = "training" in needed, isinstance(entry, RecipeStudy)
 
     @dg.asset(
         name=name,
         key_prefix=PREFIX,
         deps=_reads(entry),
         group_name=GROUP,
-        pool=placement.GPU if trains else None,
-        op_tags=placement.on_gpu if trains else None,
+        pool=placement.GPU if on_gpu else None,
+        op_tags=placement.on_gpu if on_gpu else None,
         kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
         description=f"{entry.title}: {entry.about}.",
     )

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from ops.alerts.catalogue import catalogue_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Alerts, Pool, PromotionGate, Recipe, Retraining, Serving, Setup
+from ops.config.studies import Studies
 from ops.core.atomic import write_text
 from ops.core.resources import resources
 from ops.core.workspace import Workspace
@@ -41,6 +42,7 @@ FILES: dict[str, type[BaseModel]] = {
     "config/serving.yaml": Serving,
     "config/retraining.yaml": Retraining,
     "config/alerts.yaml": Alerts,
+    "config/studies.yaml": Studies,
 }
 """File → the model that validates it."""
 PLANNED = ("paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "smollm2", "quickstart")

@@ -12,7 +12,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import markdown
 from ops.evaluation.stored_studies import Shelf, Study
-from ops.evaluation.study import STUDIES, PolicyStudy
+from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
 from pipelines.run import live, materialize
 
@@ -40,6 +40,8 @@ def made(
     entry = known[name]
     if isinstance(entry, RecipeStudy):
         recipe, seeds = recipe or entry.recipe, seeds or entry.seeds
+    if isinstance(entry, Observation) and len(seeds) > 1:
+        raise PodiumError(f"study {name!r} reads one training: name one seed")
     recipe, only = recipe or RECIPE, tuple(changes)
     podiums = [Podium(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
     for podium in podiums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -24,11 +24,12 @@ class RecipeStudy(Settings):
     """What every study of a recipe states."""
 
     title: str
+    """Head of the study's table."""
     recipe: Name
     """A file in config/recipes."""
     seeds: tuple[Seed, ...] = Field(default=(1,), min_length=1)
     """Each is a pipeline run of the recipe; means over several have the standard error over seeds."""
-    version: Literal[1] = 1
+    version: ClassVar[int] = 1
 
     @property
     def after(self) -> str:
@@ -45,6 +46,7 @@ class Changes(RecipeStudy):
     """The recipe and each change of it, trained on the same data: cold start and Conductor on every question."""
 
     kind: Literal["changes"]
+    """Trains the recipe again with each change."""
     changes: dict[str, Change] = Field(default_factory=dict)
     """By name; none: the recipe alone."""
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0,)
@@ -69,6 +71,7 @@ class Subsets(RecipeStudy):
     """The policies before and after the adaptive stage, on subsets of the pool."""
 
     kind: Literal["subsets"]
+    """Evaluates on subsets of the pool."""
     per_size: int = Field(default=3, ge=1)
     """Subsets of each size."""
     questions: int = Field(default=50, ge=1)
@@ -88,7 +91,9 @@ class Rounds(RecipeStudy):
     """The policies before and after the recursive stage, with 0 to `deepest` rounds after the first."""
 
     kind: Literal["rounds"]
+    """Evaluates with more and more rounds."""
     deepest: int = Field(default=3, ge=0)
+    """Rounds after the first, at most."""
     questions: int | None = Field(default=None, ge=1)
     """Of each benchmark; None: all of them."""
 
@@ -102,9 +107,10 @@ AnyStudy = Annotated[Changes | Subsets | Rounds, Field(discriminator="kind")]
 
 
 class Studies(Settings):
-    """`config/studies.yaml`."""
+    """Studies of a recipe, by name; `podium study NAME` makes one."""
 
     studies: dict[StudyName, AnyStudy] = Field(default_factory=dict)
+    """Name → study, of the kind that its `kind` names."""
 
     def named(self, name: str, recipe_file: str, file: Path) -> Changes | Subsets | Rounds:
         """The study of that name. Raises `ConfigError` that names `file` where there is none, or of another recipe."""

@@ -105,6 +105,7 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
         ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
         ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
         ("subsets", (), None, r"pool 'quickstart' has no 'nobody' to keep from training"),
+        ("one_worker", ("solver",), None, r"study 'one_worker' is made whole: it has no change 'solver'"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_runs(
@@ -118,6 +119,11 @@ def test_what_cannot_be_made_is_refused_before_anything_runs(
         )
     with pytest.raises(PodiumError, match=why):
         made(project, name, changes, recipe)
+
+
+def test_a_study_that_reads_one_training_takes_one_seed(project: Workspace) -> None:
+    with pytest.raises(PodiumError, match="'strategy_emergence' reads one training: name one seed"):
+        made(project, "strategy_emergence", (), seeds=(1, 2))
 
 
 def test_without_the_recipe_trained_as_it_is_there_is_nothing_to_stand_beside(project: Workspace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.config import Setup
 from ops.config.studies import Changes, Rounds, Subsets
-from ops.core.errors import DataError
+from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.stored_studies import Lab, Shelf, Study
 from ops.evaluation.study import Intervention, Observation
@@ -15,6 +15,8 @@ from ops.stages.studies import policies, recipe_changes, rounds, subsets
 def check_study(study: Study, setup: Setup) -> None:
     """Raise `PodiumError` for a recipe that the study cannot be made on, before anything is run."""
     name, entry = study.name, study.entry
+    if study.only and not isinstance(entry, Changes):
+        raise PodiumError(f"study {name!r} is made whole: it has no change {study.only[0]!r} to choose")
     if isinstance(entry, Changes):
         recipe_changes.setups(name, entry, setup, study.only)
     elif isinstance(entry, Subsets):

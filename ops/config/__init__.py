@@ -8,11 +8,8 @@ dagster, litellm, mlflow): `podium` commands parse first and import after.
 from ops.config.adaptive import Adaptive
 from ops.config.alerts import KINDS, AlertKind, Alerts, Mail, Slack
 from ops.config.base import Settings, digest
-from ops.config.data import BenchmarkSource, Curation
+from ops.config.data import BenchmarkSource, Curation, Grading, Versions
 from ops.config.evaluation import TRANSFORMERS, VLLM, Evaluation
-from ops.config.execution import Execution
-from ops.config.generation import Generation
-from ops.config.grading import Grading
 from ops.config.guards import Guards
 from ops.config.loading import (
     load,
@@ -27,7 +24,6 @@ from ops.config.loading import (
 )
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
-from ops.config.prompting import Prompting
 from ops.config.recipe import Recipe
 from ops.config.recursive import Recursive, RoundLimits
 from ops.config.retraining import Change, Probing, Retraining
@@ -44,7 +40,7 @@ from ops.config.training import (
     ScratchPolicy,
     Validation,
 )
-from ops.config.versions import Versions
+from ops.config.workflow import Execution, Generation, Prompting
 
 __all__ = [
     "KINDS",

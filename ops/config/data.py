@@ -1,7 +1,9 @@
-"""The data part of a recipe: where problems come from and how the mix is chosen."""
+"""The data part of a recipe: where problems come from, how the mix is chosen, how answers are graded and where versions
+are pushed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -63,3 +65,24 @@ class Curation(Settings):
     def _known(cls, selector: str) -> str:
         check_names("selector", "ops.curation.selectors", [selector])
         return selector
+
+
+class Grading(Settings):
+    """How programs of unknown origin are run."""
+
+    isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
+    """The weakest wall that is accepted. "bubblewrap": where it does not work, no program is run.
+    "resource_limits": where it does not work, limits and an audit hook alone, which stop accidents and not an
+    attacker: for programs of known origin."""
+    environments: Mapping[str, str] = Field(default={})
+    """Benchmark to the virtual environment whose libraries its programs are given, where that environment is
+    there; a path from the project's folder. A benchmark that is not named: `.venv-BENCHMARK`."""
+
+
+class Versions(Settings):
+    """What happens to data after a stage has been materialized and recorded in dvc.lock."""
+
+    push: bool = False
+    """Copy each stage's new files to a DVC remote. Off: `dvc push` does it by hand, for all stages."""
+    remote: str | None = None
+    """A remote of .dvc/config or .dvc/config.local (`dvc remote add NAME URL`); None: DVC's default one."""

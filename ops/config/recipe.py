@@ -8,18 +8,14 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.adaptive import Adaptive
 from ops.config.base import Name, PoolName, Seed, Settings
-from ops.config.data import BenchmarkSource, Curation
+from ops.config.data import BenchmarkSource, Curation, Grading, Versions
 from ops.config.evaluation import Evaluation
-from ops.config.execution import Execution
-from ops.config.generation import Generation
-from ops.config.grading import Grading
 from ops.config.guards import Guards
-from ops.config.prompting import Prompting
 from ops.config.recursive import Recursive
 from ops.config.spending import Budget, Precaching, Replay
 from ops.config.stage import Stage
 from ops.config.training import ColdStart, Grpo, PretrainedPolicy, ScratchPolicy
-from ops.config.versions import Versions
+from ops.config.workflow import Execution, Generation, Prompting
 from ops.core.registry import check_names
 
 

@@ -36,7 +36,7 @@ _TOLD = re.compile(
     r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|"
     r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|"
     r"是|は|为|应为|应该是|['’]s(?=[ \t]))"
-    r"(?!n't)[ \t]*:?[ \t*_]{0,6}",
+    r"(?!n't)(?:[ \t]+(?:therefore|thus|then|simply|just)(?=[ \t]))?[ \t]*:?[ \t*_]{0,6}",
     re.IGNORECASE,
 )
 _TAG = re.compile(
@@ -75,6 +75,14 @@ class Statement(NamedTuple):
     formal: bool
 
 
+class Announcement(NamedTuple):
+    """Where an announcement stands: what it announces begins at `end`. It is `formal` as a `Statement` is."""
+
+    start: int
+    end: int
+    formal: bool
+
+
 def spoken(response: str) -> str:
     """The end of the response: what follows a thought where anything does, without marks of emphasis in HTML."""
     text = extract.after_thought(extract.tail(response))
@@ -83,13 +91,20 @@ def spoken(response: str) -> str:
     return text
 
 
+def announcements(text: str) -> list[Announcement]:
+    """The announcements in `text` that stand in no box: forms, headings, tags, then sentences; of each the last `MOST`."""
+    forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
+    tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
+    sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]
+    return [*(Announcement(start, end, True) for start, end in (*forms, *tags)), *sentences]
+
+
 def statements(text: str) -> list[Statement]:
-    """The announcements in `text`, in its order; sentences only where no form holds them.
+    """What the announcements in `text` state, in its order; sentences only where no form holds them.
 
     Of each kind the last `MOST` are told.
     """
-    formal = [_line(text, match, True) for match in _matches(_FORM, text)]
-    formal += [_line(text, match, True) for match in _matches(_HEADING, text)]
+    formal = [_line(text, match, True) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
     boxes = extract.boxes(text)[-MOST:]
     formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in boxes]

@@ -11,17 +11,8 @@ _MOST = 12
 """Announcements that are read, from the end: a response states its answer late."""
 _BLOCK = 2_000
 _SENTENCE = 300
-_MARKS = r"[ \t*_\"'`]{0,6}"
-_ANNOUNCED = re.compile(
-    rf"\b(?:answer|ans){_MARKS}[:=]|<answer>|^[ \t]*####(?=[ \t]*[-\d$\\])"
-    rf"|^[ \t>#*_]{{0,8}}(?:final[ ])?(?:answer|result){_MARKS}$",
-    re.IGNORECASE | re.MULTILINE,
-)
-_TOLD = re.compile(
-    rf"\banswer{_MARKS}(?:to[ ][^.\n:]{{1,80}}?[ ])?(?:therefore[ ]|thus[ ]|then[ ])?"
-    rf"\b(?:is|(?:must|would|will|should)[ ]be|equals)\b(?:[ ](?:therefore|thus|then|simply|just))?{_MARKS}:?",
-    re.IGNORECASE,
-)
+_MARKED = re.compile(r"^[ \t]*####(?=[ \t]*[-\d$\\])", re.MULTILINE)
+"""The mark before the answer in grade-school data."""
 _JOIN = re.compile(
     r"(?:[\s$,;&]|\band\b|\bor\b|\\text\s*\{\s*(?:and|or)\s*\}|\\q?quad(?![a-z])|\\[ ,;])+"
     r"(?:\\?[A-Za-z]\w?(?:_\{?\w+\}?)?\s{0,3}=[\s$]{0,3})?"
@@ -265,20 +256,19 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
 
 def _announced(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
     """What follows each of the last announcements that stand in no box, where it says something."""
-    matches = sorted((*_ANNOUNCED.finditer(text), *_TOLD.finditer(text)), key=lambda match: match.start())
+    marked = [announced.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
     statements = []
-    for match in matches[-_MOST:]:
-        mentioned = _MENTIONED.search(text[max(0, match.start() - 24) : match.start()])
-        if mentioned or any(box.start <= match.start() < box.end for box in boxes):
+    for start, end, is_formal in sorted((*announced.announcements(text), *marked))[-_MOST:]:
+        mentioned = _MENTIONED.search(text[max(0, start - 24) : start])
+        if mentioned or any(box.start <= start < box.end for box in boxes):
             continue
-        block = text[match.end() : match.end() + _BLOCK]
+        block = text[end : end + _BLOCK]
         rounded = _ROUNDED.match(block)
         value = _value(_line(block[rounded.end() :] if rounded else block))
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
-            is_word = (match.re is _TOLD and not _VALUE.match(value)) or _ARTICLE.match(value) is not None
-            is_formal = match.re is _ANNOUNCED
-            mood = _mood(text, match.start(), match.start() if is_formal else match.end())
-            statements.append(StatedAnswer(match.start(), value, not rounded and not is_word, is_formal, *mood))
+            is_word = (not is_formal and not _VALUE.match(value)) or _ARTICLE.match(value) is not None
+            mood = _mood(text, start, start if is_formal else end)
+            statements.append(StatedAnswer(start, value, not rounded and not is_word, is_formal, *mood))
     return statements
 
 

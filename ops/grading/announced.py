@@ -92,7 +92,7 @@ def spoken(response: str) -> str:
 
 
 def announcements(text: str) -> list[Announcement]:
-    """The announcements in `text` that stand in no box: forms, headings, tags, then sentences; of each the last `MOST`."""
+    """The announcements in `text` but for boxes: forms, headings, tags, then sentences; of each the last `MOST`."""
     forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
     sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.evaluation.method import Attempt, Method
-from ops.grading.voices import voices
+from ops.grading.answer_clusters import answer_clusters
 from ops.workflow.grammar import Workflow
 
 VOTERS = 5
@@ -20,7 +20,7 @@ def majority(attempts: Sequence[Attempt]) -> list[int]:
 
 
 def _elected(attempt: Attempt) -> int:
-    groups = voices(attempt.problem, attempt.answers)
+    groups = answer_clusters(attempt.problem, attempt.answers)
     return max(groups, key=len)[0] if groups else 0
 
 

@@ -44,7 +44,7 @@ _MEMO_CHARACTERS = 20_000
 
 def grade(problem: Problem, response: str) -> Grade:
     """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
-    when a program is to be run and no wall that is accepted stands on this machine (`configure`)."""
+    when a program must run and this machine has no isolation that the recipe accepts (`configure`)."""
     return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
 
 

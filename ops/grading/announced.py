@@ -10,7 +10,7 @@ from ops.grading import extract
 MAX_STATEMENT = 1_000
 """Longer statements are cut, in characters."""
 MOST = 20
-"""How many announcements of each kind are told."""
+"""How many announcements of each kind are returned, the last ones."""
 
 _FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
@@ -76,7 +76,7 @@ class Statement(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """Where an announcement stands: what it announces begins at `end`. It is `formal` as a `Statement` is."""
+    """The span of an announcement: what it announces begins at `end`. `formal` is as in `Statement`."""
 
     start: int
     end: int
@@ -102,7 +102,7 @@ def announcements(text: str) -> list[Announcement]:
 def statements(text: str) -> list[Statement]:
     """What the announcements in `text` state, in its order; sentences only where no form holds them.
 
-    Of each kind the last `MOST` are told.
+    Of each kind the last `MOST` are returned.
     """
     formal = [_line(text, match, True) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
@@ -121,14 +121,14 @@ def following(text: str) -> str:
 
 
 def clause(text: str, position: int, most: int = 160) -> str:
-    """What stands before `position` in its own clause."""
+    """The part of a clause before `position`."""
     before = text[max(0, position - most) : position]
     ends = list(_SENTENCE_END.finditer(before))
     return before[ends[-1].end() :] if ends else before
 
 
 def is_hypothetical(before: str) -> bool:
-    """Whether the beginning of a clause says that what follows is somebody's or some case's, not the answer."""
+    """Whether the beginning of a clause marks what follows as another person's answer or another case's."""
     return _ASIDE.search(before) is not None
 
 
@@ -150,7 +150,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
 
 
 def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
-    """What stands on the match's line behind it, or on the next line that says something."""
+    """The rest of the match's line, or the next line that is not empty."""
     end = _line_end(text, match.end())
     line = text[match.end() : end]
     if not line.strip("*_ \t:$\\[(\"'`"):

@@ -1,4 +1,4 @@
-"""How slow is this machine? A limit of CPU seconds means what it means on the reference machine."""
+"""The speed of this machine, so that a limit of CPU seconds allows the same work as on the reference machine."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
 
 
 def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
-    """The one letter that the end of the text names, or the one choice that its last line tells."""
+    """The one letter that the end of the text names, or the one choice whose text is in its last line."""
     late = text[-LATE:]
     late = late.partition("\n")[2] if len(text) > LATE and "\n" in late else late
     open_letters = {
@@ -270,7 +270,7 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
 
 
 def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
-    """The text with `(B) …` for each label that stands beside its own choice's text.
+    """The text with `(B) …` for each label that is beside its own choice's text.
 
     What a choice says ("Not wrong", "both A and C") is no statement about the choice.
     """
@@ -292,7 +292,7 @@ def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int] | None:
-    """Where a label and its choice's text stand; None where other words do, or too few of it."""
+    """The span of a label and its choice's text; None where the words are others or too few."""
     room = 3 * sum(map(len, words)) + 8 * len(words) + 40
     if label.re is _BEHIND:
         before = list(_WORD.finditer(text, max(0, label.start() - room), label.start()))[-len(words) :]
@@ -348,7 +348,7 @@ def _ends_in_text(line: str, position: int, choices: tuple[str, ...]) -> bool:
 
 
 def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
-    """The letter of the one choice told in `place` and not denied there; a choice inside a longer one is put aside."""
+    """The letter of the one choice that `place` holds and does not deny; a choice inside a longer one is ignored."""
     if letter := _equal_text(place, choices):
         return letter
     line = f" {plain(place[:4000])} "

@@ -25,7 +25,7 @@ LIMITS: dict[str, sandbox.ProgramLimits] = {
 """What a program may use on the reference machine (`calibration`); a slower one gives more."""
 KINDS: tuple[TestKind, ...] = ("call", "stdin", "unittest")
 GRACE = 1.5
-"""A program that ran out of time runs once more, by itself, with so many times the CPU time."""
+"""A program that ran out of time runs once more, by itself, with the CPU time times this factor."""
 HIDDEN_AT_ONCE = 6
 """Hidden tests in one run: LiveCodeBench gives each 6 s, and six times 8 CPU seconds fit the 60 s of a "stdin" run."""
 HIDDEN_CHARACTERS = 8 << 20
@@ -46,7 +46,7 @@ def judge(problem: Problem, program: str) -> Grade:
 
     A program that runs out of time beside others runs again by itself; if it runs out of time again, the reason
     says that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no wall
-    that is accepted stands on this machine.
+    that the recipe accepts works on this machine.
     """
     if not program.strip():
         return Grade(0.0, "", "no program found")

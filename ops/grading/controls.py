@@ -1,10 +1,9 @@
 """Controls: tests made wrong on purpose. A program that passes them does not pass by being right.
 
-Where test and program meet in one process, no look from within can be trusted: a program may have changed
-whoever looks. But a program that patched the assertions, forged the report, returns what equals everything
-or reads the expected values out of its caller passes whatever it is asked, so it passes the controls too.
-It cannot tell them from the tests: both come from outside, in an order that is drawn, each into a process
-of its own.
+Where test and program share a process, no check inside it can be trusted: the program may have changed the check.
+But a program that patched the assertions, forged the report, returns an object that equals everything or reads
+the expected values from its caller passes any test, so it passes the controls too. It cannot distinguish them
+from the tests: both come from outside, in random order, each into a process of its own.
 """
 
 from __future__ import annotations

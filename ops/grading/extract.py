@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 TAIL = 60_000
-"""Characters of a response that are read: the answer stands at its end."""
+"""Characters of a response that are read, from its end, where the answer is."""
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")

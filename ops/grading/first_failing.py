@@ -14,7 +14,7 @@ SHOWN = 60
 class Failure(NamedTuple):
     """Why a program fails its tests, "" when it passes; `late`: for want of time; the first `test` that it fails.
 
-    None where no test was reached or none can be told: no program, or a run that ended without a report.
+    It is None where no test ran or none can be named: no program, or a run that ended without a report.
     """
 
     reason: str

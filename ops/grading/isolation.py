@@ -1,4 +1,4 @@
-"""The wall around programs, and the libraries inside it: bubblewrap, or what a recipe accepts instead."""
+"""The isolation of programs and the libraries that they can import: bubblewrap, or what a recipe accepts instead."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Libraries:
 
 @dataclass
 class _Chosen:
-    """What this process was told by `configure`; before that, the strictest."""
+    """The settings that `configure` was given; before that, the strictest."""
 
     wall: Wall = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def configure(settings: GradingSettings, root: Path) -> None:
 
 
 def isolation() -> Wall:
-    """The wall that stands on this machine: "bubblewrap" where `bwrap` works, else "resource_limits".
+    """The isolation that works on this machine: "bubblewrap" where `bwrap` works, else "resource_limits".
 
     The latter are limits and an audit hook alone: they stop accidents, not a determined attacker.
     """
@@ -88,7 +88,7 @@ def isolation() -> Wall:
 
 
 def accepted_wall() -> Wall:
-    """The wall that a program is run behind. Raises `ConfigError` where none that is accepted stands."""
+    """The isolation that a program runs in. Raises `ConfigError` where the accepted one does not work."""
     obstacle = _obstacle()
     if not obstacle:
         _note_root()

@@ -1,4 +1,4 @@
-"""Letters that stand for choices in prose: which ones a text names, and whether it affirms or denies them."""
+"""Letters of choices in prose: which ones a text names, and whether it affirms or denies them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BARE = (
     r"\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|"
     r"\s+(?:" + _VERBS + r")(?![\w])))"
 )
-# The first look tells most characters apart before the alternatives are tried.
+# The lookahead rejects most characters before the alternatives are tried.
 _LABEL = re.compile("(?=[A-Zocl(\\[*_`\"'“‘])(?:" + "|".join((_DECORATED, _NAMED, _BARE)) + ")")
 _BEFORE_BARE = re.compile(
     r"(?:^|[\n.,;:!?()\[\]\"“'*_>|→⇒—–-]|\b(?:so|thus|hence|therefore|then|is|be|it['’]?s|that['’]s|choose|chose|"
@@ -115,7 +115,7 @@ class Group(NamedTuple):
 def groups(text: str, offered: str, *, everywhere: bool = False) -> list[Group]:
     """The groups of offered letters in `text`, in its order; of more than `MOST` the last ones.
 
-    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can stand
+    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can be
     between: "D is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for
     the article A and the pronoun I. `everywhere` drops the condition on the word before.
     """

@@ -183,7 +183,7 @@ _NO_UNIT = re.compile(
     r"cubed|root|factorial|choose|between|percent|base|point|divided|multiplied|raised|power|out|[a-z]+(?:red|and|ion)ths?|tenths?)\b",
     re.I,
 )
-"""Words that make another value of the number before them, or a hedge: what they stand in is no unit."""
+"""Words that change the value of the number before them, or hedge: text with one of them is not a unit."""
 
 
 class CleanAnswer(NamedTuple):
@@ -242,7 +242,7 @@ def _below(base: str) -> str:
 
 
 def measured(text: str) -> CleanAnswer:
-    """A spelled `text` without its spaces, its unit or per cent told apart."""
+    """A spelled `text` without its spaces, its unit or percent sign split off."""
     bare = _PERCENT.sub("", text)
     if bare != text:
         return CleanAnswer(squeeze(bare), "", True)

@@ -154,13 +154,13 @@ def _same(gold: Node, answer: Node) -> bool:
         return _in_any_order(gold.items, answer.items)
     by_kind = {gold.kind: gold, answer.kind: answer}
     if set(by_kind) == {"list", "row"}:
-        # `1, -2` told as `(1, -2)` or `[1, -2]`: the same order is asked for; a set in braces is no tuple.
+        # `1, -2` written as `(1, -2)` or `[1, -2]`: the order counts; a set in braces is not a tuple.
         row = by_kind["row"]
         if row.interval or (row is gold and row.brackets == "[]" and len(row.items) == 2):
             return False
         return not by_kind["list"].brackets and row.brackets in ("()", "[]") and _in_order(gold, answer)
     if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
-        # `-b+2` or `2-b`: one value told in two ways.
+        # `-b+2` or `2-b`: one value written in two ways.
         items = by_kind["list"].items
         return bool(items) and all(_same(gold, item) if gold.kind == "leaf" else _same(item, answer) for item in items)
     return False
@@ -299,7 +299,7 @@ def _unknowns(text: str) -> set[str]:
 
 
 def _agrees(gold: Node, side: Node) -> bool:
-    """Whether a side that is no name equals the value, as far as that can be told."""
+    """Whether a side that is not a name equals the value; True where that cannot be decided."""
     if gold.kind != "leaf" or side.kind != "leaf":
         return _same(gold, side)
     left, right = numbers.exact(gold.text), numbers.exact(side.text)

@@ -73,7 +73,7 @@ def terminates(value: Fraction) -> bool:
 def rounds_to(gold: Fraction, text: str, significant: int = 6) -> bool:
     """Whether the decimal `text` is `gold` rounded or cut to at least `significant` figures.
 
-    Only for a gold value without a finite decimal expansion: 1/3 may be told as 0.333333.
+    Only for a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
     """
     value = decimal(text.replace(" ", ""))
     if value is None or "." not in text or terminates(gold):

@@ -107,7 +107,7 @@ def tree(source: str, mode: str = "exec") -> ast.AST:
     """`source` parsed. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`."""
     # Filters of warnings belong to the process, and graders run in threads.
     with _PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a program's text makes Python warn of is its own business
+        warnings.simplefilter("ignore")  # warnings about a program's text are not Podium's
         parsed: ast.AST = parse(source, mode)
         return parsed
 

@@ -134,7 +134,7 @@ def _counted(value: str) -> str:
 
 
 def _measured(number: str, behind: str) -> str:
-    """A number with the unit that stands behind it, if any."""
+    """A number with the unit behind it, if any."""
     unit = units.longest(behind.lstrip())
     return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
 
@@ -143,7 +143,7 @@ def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
     """Where the last formula begins, or the first of those that are joined to it."""
     start = formulas[-1].start()
     for formula in reversed(formulas[:-1]):
-        # `$m/n$, and $m + n = 7$`: what was asked for stands behind it.
+        # `$m/n$, and $m + n = 7$`: the value that was asked for is behind it.
         alike = ("=" in formula.group()) == ("=" in formulas[-1].group())
         if not alike or not joins(sentence[formula.end() : start]):
             break
@@ -159,7 +159,7 @@ def _begins_value(text: str) -> bool:
 
 
 def joins(between: str) -> bool:
-    """Whether what stands between two answers makes one list of them."""
+    """Whether the text between two answers joins them to one list."""
     return len(between) <= 120 and bool(_JOIN.fullmatch(between)) and bool(_SEPARATOR.search(between))
 
 

@@ -1,4 +1,4 @@
-"""Can a grader read this gold answer at all? Asked before any worker is, of every problem."""
+"""Whether a grader can read a gold answer; checked for every problem before any worker is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a program that nobody has read: one fresh interpreter, limits, a deadline, a private report."""
+"""Run an untrusted program: one fresh interpreter, limits, a deadline, a private report."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ProgramLimits:
     report_bytes: int = 32 << 20
 
     def times(self, machine: float, grace: float = 1.0) -> ProgramLimits:
-        """The same on a machine so many times slower, and with so many times the CPU time."""
+        """The limits on a machine `machine` times slower, with `grace` times the CPU time."""
         return replace(self, cpu_s=self.cpu_s * machine * grace, wall_s=self.wall_s * machine)
 
 
@@ -88,7 +88,7 @@ def run(
     `chosen` are the libraries that it can import (default: Podium's own). Tests of kind "unittest" are one module,
     which gets a sandbox of its own: nothing that a run leaves behind is there in the next one. Safe from any thread.
     Raises `OSError`
-    when the machine cannot start a process, `ConfigError` when no wall that is accepted stands on it.
+    when the machine cannot start a process, `ConfigError` when the machine has no isolation that the recipe accepts.
     """
     nonce, wall, given = secrets.token_hex(16), accepted_wall(), chosen or own_libraries()
     source = None

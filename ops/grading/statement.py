@@ -18,7 +18,7 @@ _MENTIONED = re.compile(
     r"\b(?:this|(?:check|verify|confirm|checking|verifying) (?:our|the|my|your|that(?: the| our)?)|such an|any|an)\s+$",
     re.IGNORECASE,
 )
-"""What stands before an answer that is talked about, not stated."""
+"""Words before an answer that is mentioned, not stated."""
 _ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 
@@ -39,7 +39,7 @@ _CONDITION = re.compile(
 )
 _UNREAL = re.compile(r"\b(?:would|could|might)\b", re.IGNORECASE)
 _COMPUTATION = re.compile(r"(?=.*\d[\s)]*[-+*×·](?!\s*10\s*\^)[\s(]*\d)[\d\s()+*×·/.^-]+")
-"""A sum that nobody has added up; `6 × 10^{23}` and `1/2` are values."""
+"""A calculation without its result; `6 × 10^{23}` and `1/2` are values."""
 
 
 _CALCULATION = re.compile(r"<<[^<>\n]{1,200}>>")
@@ -94,7 +94,7 @@ def _stated(response: str) -> str:
     if len(whole) < 200 and "\n" not in whole and latex.words(latex.clean(whole).value) is None:
         return prose.without_marks(whole)
     closing = prose.closing_value(text)
-    if _COMPUTATION.fullmatch(closing):  # not announced, and not carried out
+    if _COMPUTATION.fullmatch(closing):  # not announced, and without its result
         return prose.last_value(text)
     if statements and (not closing or not prose.VALUE.match(closing) or not _followed(text, max(statements).position)):
         return max(statements).value
@@ -192,7 +192,7 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
 
 
 def _announced(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
-    """What follows each of the last announcements that stand in no box, where it says something."""
+    """The values behind the last announcements outside of boxes."""
     marked = [announced.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
     statements = []
     for start, end, is_formal in sorted((*announced.announcements(text), *marked))[-_MOST:]:

@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 
 def take_apart(spelled: str) -> Node:
-    """The tree of a spelled answer; a unit behind the whole stands at its root."""
+    """The tree of a spelled answer; a unit behind the whole belongs to its root."""
     if len(merged := _THOUSANDS.sub(lambda m: m.group(1).replace(",", ""), spelled)) and ", " in merged:
         spelled = merged
     clean = latex.measured(spelled)

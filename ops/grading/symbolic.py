@@ -99,7 +99,7 @@ def _worker() -> SymbolicWorker:
 
 @lru_cache(maxsize=16_384)
 def equal(gold: str, answer: str) -> bool | None:
-    """Whether two LaTeX expressions are equal; None when that cannot be told (unreadable, too costly)."""
+    """Whether two LaTeX expressions are equal; None when that cannot be decided (unreadable, too costly)."""
     for text in (gold, answer):
         if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text) or _MISREAD.search(text):
             return None

@@ -71,7 +71,7 @@ def _expressions(text: str) -> list[Any]:
 
 
 def equal(gold: str, answer: str) -> str:
-    """`1` when the two are equal, `0` when not or when neither points nor a proof tell, `?` when unreadable."""
+    """`1` when the two are equal, `0` when not or when neither points nor a proof decide, `?` when unreadable."""
     from sympy import Expr
     from sympy.core.relational import Relational
 
@@ -112,7 +112,7 @@ def _as_close(left: Any, right: Any) -> bool:
 
 
 def _prepared(expression: Any) -> Any:
-    """Decimals as fractions, sums and integrals worked out, `i` as the imaginary unit, symbols told by name alone."""
+    """Decimals as fractions, sums and integrals evaluated, `i` as the imaginary unit, symbols known by name alone."""
     from sympy import Float, I, Integral, Limit, Product, Rational, Sum, Symbol, UnevaluatedExpr
 
     if expression.has(UnevaluatedExpr):
@@ -186,7 +186,7 @@ def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]
     for index, style in enumerate(styles):
         yield {name: _value_of(f"{index}/{name}", *style) for name in names}
     if any(side.has(Abs, Max, Min, floor, ceiling, sign) for side in (left, right)):
-        # They may agree up to a number that stands in them.
+        # They may agree up to a number that they contain.
         numbers = {number for side in (left, right) for number in side.atoms(Rational)}
         largest = 2 * max([Fraction(1), *(abs(Fraction(int(number.p), int(number.q))) for number in numbers)])
         for index, kind in enumerate(("negative", "positive", "mixed", "mixed")):
@@ -297,7 +297,7 @@ def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
     for part in value.as_real_imag():
         if not part.is_Float:
             part = Float(part, digits)
-        # SymPy gives one digit of what it cannot tell from zero.
+        # SymPy returns one digit of what it cannot distinguish from zero.
         lost = part._prec < 20
         if lost and abs(part) > 10.0**-DIGITS:
             return None

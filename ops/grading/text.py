@@ -67,9 +67,9 @@ _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]
 
 
 class Quantity(NamedTuple):
-    """`number` as told, `value` in the unit's base; `unit` is None where there is none or only a `noun`.
+    """`number` as written, `value` in the unit's base; `unit` is None where there is none or only a `noun`.
 
-    `step` is what the last place of `number` stands for; 0 where it has none, as in 2/3.
+    `step` is the value of the last place of `number`; 0 where it has none, as in 2/3.
     """
 
     number: Fraction
@@ -250,7 +250,7 @@ def quantity(text: str) -> Quantity | None:
 
 
 def _step(number: str) -> Fraction:
-    """What the last place of a decimal stands for: 1/100 in 3.14, 10^4 in 3.2e5."""
+    """The value of a decimal's last place: 1/100 in 3.14, 10^4 in 3.2e5."""
     if "/" in number:
         return Fraction(0)
     places = re.search(r"\.(\d+)", number)
@@ -286,7 +286,7 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
         is_share = measure.unit is not None and not measure.unit.dimension
         return nouns_agree and (_close(gold, measure, in_base=False) or (is_share and _close(gold, measure)))
     if measure.unit is None:
-        # 20 % is 0.20; every other unit must be told.
+        # 20 % is 0.20; every other unit must be named.
         return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure)
     return gold.unit.dimension == measure.unit.dimension and _close(gold, measure)
 
@@ -294,7 +294,7 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
 def _close(gold: Quantity, measure: Quantity, *, in_base: bool = True) -> bool:
     """Whether a number is the gold one at the places that this states, or its rounding to fewer.
 
-    `in_base` compares what is measured in the unit's base; otherwise the numbers as they are told.
+    `in_base` compares what is measured in the unit's base; otherwise the numbers as they are written.
     """
     gold_step = gold.step * (gold.unit.factor if gold.unit else 1)
     step = measure.step * (measure.unit.factor if in_base and measure.unit else 1)
@@ -313,7 +313,7 @@ def _noun(text: str) -> str:
 
 
 def _only_quantity(answer: str) -> Quantity | None:
-    """The one quantity that a sentence tells; None when it tells several or denies."""
+    """The one quantity in a sentence; None where there are several, or the sentence denies."""
     if len(answer) > 300 or sentences.DENIED.search(answer):
         return None
     if match := _ASSIGNED.fullmatch(answer):
@@ -368,7 +368,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _same_assigned(gold: str, answer: str) -> bool:
-    """`x = 5` told as `5`, or the other way round; two names must agree."""
+    """`x = 5` written as `5`, or the reverse; two names must agree."""
     left, right = _ASSIGNED.fullmatch(gold), _ASSIGNED.fullmatch(answer)
     if left and right:
         return plain(left.group(1)) == plain(right.group(1)) and _same(left.group(2), right.group(2))

@@ -1,4 +1,4 @@
-"""Who runs beside whom: many programs at a time, or one by itself."""
+"""Turns of programs: many at a time, or one by itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A turn that nobody else has a part of."""
+        """A turn that is shared with no other."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._alone or self._beside))

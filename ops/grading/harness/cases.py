@@ -114,11 +114,11 @@ class Result(unittest.TestResult):
 
     def _note(self, test: unittest.TestCase, status: str, why: str = "") -> None:
         name = f"{type(test).__qualname__}.{getattr(test, '_testMethodName', '')}"
-        if self.lines.get(name, ("ok", ""))[0] == "ok":  # the first trouble is told
+        if self.lines.get(name, ("ok", ""))[0] == "ok":  # the first failure is reported
             self.lines[name] = status, why
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
-        """Ask after every test whether the tools still are what they were."""
+        """Check after every test that unittest and the tests are unchanged."""
         self.tampered = self.tampered or self._changed()
         super().stopTest(test)
 
@@ -140,7 +140,7 @@ class Result(unittest.TestResult):
             self._note(test, "failed", blame(err[1]) if err[1] else "")
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
-        """A test that was passed over proves nothing."""
+        """A skipped test, which counts as failed."""
         self._note(test, "skipped", str(reason))
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
@@ -177,7 +177,7 @@ def _judged(job: dict[str, Any], source: dict[str, Any]) -> str:
 
 
 class Watch:
-    """Remembers what judges a program, before the program is loaded; `changed` names what is not as it was."""
+    """The state of unittest and the tests before the program is loaded; `changed` names what differs from it."""
 
     def __init__(self) -> None:
         self._modules = [unittest, unittest.case, unittest.suite, unittest.result, unittest.loader]
@@ -225,7 +225,7 @@ def _judges(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
 
 
 def _state(held: Any) -> Any:
-    """What tells whether a class or function is as it was: names, identities, code, defaults."""
+    """The state of a class or function that is compared: names, identities, code, defaults."""
     if isinstance(held, FunctionType):
         return held.__code__, held.__defaults__, id(held.__kwdefaults__), id(held.__globals__)
     return held.__bases__, {name: id(value) for name, value in vars(held).items()}, _methods(held)

@@ -28,7 +28,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def limit(job: dict[str, Any], cpu_s: float) -> None:
-    """Set this process's limits; a kernel that knows a limit not is left without it."""
+    """Set this process's limits. Limits that the kernel does not support are skipped."""
     whole = int(cpu_s) + (cpu_s % 1 > 0)
     for name, soft, hard in (
         ("RLIMIT_CPU", whole, whole + 1),
@@ -63,7 +63,7 @@ def guard(job: dict[str, Any]) -> None:
     shown = (home, *devices, "/proc/self/", f"/proc/{owner}/", *(f"{place}{os.sep}" for place in job["shown"]))
 
     def below(path: object, places: tuple[str, ...]) -> bool:
-        # Behind bubblewrap whatever lies outside is not there, read-only, or a /tmp that nobody else sees.
+        # Behind bubblewrap other places are absent, read-only, or private to this run.
         if walled or isinstance(path, int) or path is None:
             return True
         text = os.fsdecode(path)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.core.problem import CodeTest, GraderName, Problem
-from ops.grading.voices import voices
+from ops.grading.answer_clusters import answer_clusters
 
 
 def problem(grader: GraderName, answer: str = "?", **fields: tuple[object, ...]) -> Problem:
@@ -32,16 +32,16 @@ BROKEN = "```python\ndef f(x:\n    return x\n```"
     ],
 )
 def test_equal_answers_are_one_voice(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
-    assert voices(asked, responses) == groups
+    assert answer_clusters(asked, responses) == groups
 
 
 def test_equality_is_asked_from_both_sides() -> None:
     # A rounded number equals an exact gold one, and not the other way round.
     for said in (["\\boxed{\\frac13}", "\\boxed{0.333333}"], ["\\boxed{0.333333}", "\\boxed{\\frac13}"]):
-        assert len(voices(problem("math"), said)) == 1
+        assert len(answer_clusters(problem("math"), said)) == 1
 
 
 @pytest.mark.parametrize("gold", ["7", "7\n8", ""])
 def test_the_gold_answer_is_not_looked_at(gold: str) -> None:
     said = ["Answer: 7\n8", "Answer: 7", "Answer: 7\n9"]
-    assert voices(problem("text", gold), said) == voices(problem("text"), said)
+    assert answer_clusters(problem("text", gold), said) == answer_clusters(problem("text"), said)

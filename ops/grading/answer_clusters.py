@@ -13,8 +13,8 @@ from ops.grading.program import UNPARSED, tree
 Same = Callable[[str, str, Problem], bool]
 
 
-def voices(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
-    """Places of the responses that give one answer, together, by first appearance; who gives none has no voice.
+def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
+    """Group the places of responses with the same answer, by first appearance; one without an answer is in no group.
 
     Each is compared with the first of a group, from both sides: a grader's equality takes one of the two for gold.
     """

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.conductor.policy import PolicyCard, chat_fits, chat_text, check_lengths, context_tokens, end_of_turn, weights
+from ops.conductor.policy import (
+    Completion,
+    PolicyCard,
+    chat_fits,
+    chat_text,
+    check_lengths,
+    context_tokens,
+    end_of_turn,
+    weights,
+)
 from ops.core.response import Message
 
 
@@ -54,9 +63,17 @@ class Chats:
         """Whether a chat keeps to `prompt_limit`."""
         return chat_fits(self.tokenizer, chat, self.prompt_limit)
 
-    def texts(self, completions: Sequence[Sequence[int]]) -> list[str]:
-        """Completions as they are read: without the token that ended them."""
-        return [str(self.tokenizer.decode(completion, skip_special_tokens=True)) for completion in completions]
+    def completions(self, prompts: Sequence[Sequence[int]], written: Sequence[Sequence[int]]) -> list[Completion]:
+        """What was written for each prompt, as text: without the token that ended it."""
+        return [
+            Completion(
+                text=str(self.tokenizer.decode(tokens, skip_special_tokens=True)),
+                ended=len(tokens) > 0 and tokens[-1] in self.ends,
+                prompt_tokens=len(prompt),
+                tokens=len(tokens),
+            )
+            for prompt, tokens in zip(prompts, written, strict=True)
+        ]
 
     def drawing(self, prompt: Sequence[int], temperature: float, seed: int, completion: int) -> dict[str, Any]:
         """How one completion is drawn, in vLLM's words: every setting, so that a server's defaults count nowhere.

@@ -244,14 +244,48 @@ def _plain_copy(model: Any) -> Any:
 
 
 class Completion(NamedTuple):
-    """What a policy wrote, and whether it came to an end before the limit of tokens."""
+    """What a policy wrote for one prompt."""
 
     text: str
     ended: bool
+    """Whether it came to an end before the limit of tokens."""
+    prompt_tokens: int = 0
+    tokens: int = 0
+    """Tokens of the completion, the one that ended it included."""
 
 
-class Conductor:
-    """A policy that writes workflows."""
+class TextWriter:
+    """`write` for a class that has `complete`."""
+
+    def complete(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[Completion]:
+        """One completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
+
+        Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
+        """
+        raise NotImplementedError
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[Message]],
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        max_tokens: int | None = None,
+    ) -> list[str]:
+        """The texts of `complete`, which it raises as."""
+        completions = self.complete(prompts, temperature=temperature, seed=seed, max_tokens=max_tokens)
+        return [completion.text for completion in completions]
+
+
+class Conductor(TextWriter):
+    """A policy that writes workflows by transformers, in this process."""
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
@@ -269,21 +303,6 @@ class Conductor:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), tokenizer, card)
 
-    def write(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        *,
-        temperature: float = 0.0,
-        seed: int = 0,
-        max_tokens: int | None = None,
-    ) -> list[str]:
-        """One completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
-
-        Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
-        """
-        completions = self.complete(prompts, temperature=temperature, seed=seed, max_tokens=max_tokens)
-        return [completion.text for completion in completions]
-
     def complete(
         self,
         prompts: Sequence[Sequence[Message]],
@@ -292,7 +311,7 @@ class Conductor:
         seed: int = 0,
         max_tokens: int | None = None,
     ) -> list[Completion]:
-        """What `write` writes, and whether each came to its end. Raises as `write` does."""
+        """As `TextWriter.complete`."""
         import torch
 
         if not prompts:
@@ -300,7 +319,8 @@ class Conductor:
         texts = [chat_text(self._tokenizer, prompt) for prompt in prompts]
         longest = max_tokens or self.card.max_completion_tokens
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
-        check_lengths(batch["attention_mask"].sum(dim=1).tolist(), longest, context_tokens(self._model.config))
+        asked = batch["attention_mask"].sum(dim=1).tolist()
+        check_lengths(asked, longest, context_tokens(self._model.config))
         batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
         drawn = self.card.generation
         sampling: dict[str, Any] = {"do_sample": False, "repetition_penalty": drawn.repetition_penalty}
@@ -317,9 +337,11 @@ class Conductor:
                 pad_token_id=self._tokenizer.pad_token_id,
             )
         new = out[:, batch["input_ids"].shape[1] :]
-        ended = torch.isin(new, torch.tensor(self._ends, device=new.device)).any(dim=1).tolist()
+        at_end = torch.isin(new, torch.tensor(self._ends, device=new.device))
+        ended = at_end.any(dim=1)
+        written = torch.where(ended, at_end.int().argmax(dim=1) + 1, new.shape[1])
         texts = self._tokenizer.batch_decode(new, skip_special_tokens=True)
-        return [Completion(*each) for each in zip(texts, ended, strict=True)]
+        return [Completion(*each) for each in zip(texts, ended.tolist(), asked, written.tolist(), strict=True)]
 
     @property
     def prompt_limit(self) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ops.conductor.chats import Chats
-from ops.conductor.policy import policy_key, precision, weights
+from ops.conductor.policy import Completion, TextWriter, policy_key, precision, weights
 from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.response import Message
@@ -66,7 +66,7 @@ def command(place: str, name: str, dtype: str | None = None) -> str:
     return f"vllm serve {place} --served-model-name {name}{f' --dtype {dtype}' if dtype else ''}"
 
 
-class ServedConductor:
+class ServedConductor(TextWriter):
     """A policy that writes workflows by a server."""
 
     def __init__(self, url: str, model: str, chats: Chats) -> None:
@@ -117,19 +117,19 @@ class ServedConductor:
             conductor._open = stack.pop_all()
         return conductor
 
-    def write(
+    def complete(
         self,
         prompts: Sequence[Sequence[Message]],
         *,
         temperature: float = 0.0,
         seed: int = 0,
         max_tokens: int | None = None,
-    ) -> list[str]:
-        """As `Conductor.write`. Raises `WriterAway`."""
+    ) -> list[Completion]:
+        """As `TextWriter.complete`. Raises `WriterAway`."""
         longest = max_tokens or self.card.max_completion_tokens
+        tokens = self._chats.prompts(prompts, longest)
         bodies = [
-            {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)}
-            for prompt in self._chats.prompts(prompts, longest)
+            {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)} for prompt in tokens
         ]
         with _client(self.url, COMPLETION_S) as client, ThreadPoolExecutor(AT_ONCE) as threads:
             asked = [threads.submit(self._completion, client, body) for body in bodies]
@@ -138,7 +138,7 @@ class ServedConductor:
             except BaseException:
                 threads.shutdown(cancel_futures=True)
                 raise
-        return self._chats.texts(written)
+        return self._chats.completions(tokens, written)
 
     def _completion(self, client: httpx.Client, asked: dict[str, Any]) -> list[int]:
         import httpx

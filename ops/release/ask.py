@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,7 @@ def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str,
             answer = engine.ask(exchange.problem, exchange.options)
         finally:
             engine.close()
-        traces = champion.traces()
-        traces.write(Record(f"ask_{uuid.uuid4().hex}", "ask", answer, texts=True))
-        traces.close(60)
+        champion.trace(Record(f"ask_{uuid.uuid4().hex}", "ask", answer, True, answer.began, time.time()))
     return exchange.whole(answer)
 
 

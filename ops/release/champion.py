@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import yaml
@@ -17,16 +15,16 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import store
 from ops.release.artifacts import check_files
-from ops.release.tracing import export
-from ops.serving.answer import Answer
-from ops.serving.http.routes import Record
+from ops.release.trace_writer import TraceWriter
+from ops.release.tracing import of_request, store_traces
 from ops.serving.loaded import VersionFiles
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_KEPT = 1000
-"""Traces that wait to be written; further ones are dropped."""
+    from ops.serving.http.routes import Record
+
+NEVER = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one"
 
 
 @contextmanager
@@ -35,13 +33,12 @@ def champion_of(workspace: Workspace) -> Iterator[Champion]:
 
     Raises `RegistryError` when there is none.
     """
-    missing = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one"
     if not store.store_exists(workspace):
-        raise store.RegistryError(missing)
+        raise store.RegistryError(NEVER)
     with store.connected(workspace) as client:
         champion = Champion(workspace, client)
         if champion.current() is None:
-            raise store.RegistryError(missing)
+            raise store.RegistryError(NEVER)
         yield champion
 
 
@@ -51,9 +48,14 @@ class Champion:
     def __init__(self, workspace: Workspace, client: MlflowClient) -> None:
         self._workspace, self._client = workspace, client
 
-    def traces(self) -> TraceKeeper:
-        """Where answers' traces go."""
-        return TraceKeeper(self._workspace, self._client)
+    def traces(self) -> TraceWriter:
+        """Where a server's traces go; to be closed."""
+        return TraceWriter(self._workspace.root, store.experiment(self._client, self._workspace))
+
+    def trace(self, record: Record) -> str:
+        """Store one trace now; its id in MLflow."""
+        home = store.experiment(self._client, self._workspace)
+        return store_traces(self._workspace.mlflow_uri, home, [of_request(record)])[0]
 
     def current(self) -> str | None:
         """The version with the alias `champion`, or None. Raises `RegistryError` when the registry does not answer."""
@@ -104,86 +106,3 @@ class Champion:
             whole = part if (part / "MLmodel").is_file() else next(part.rglob("MLmodel")).parent
             whole.replace(kept)
         return kept
-
-
-class TraceKeeper:
-    """Writes answers' steps as MLflow traces, in a thread of its own, while mlflow is set to the store."""
-
-    def __init__(self, workspace: Workspace, client: MlflowClient) -> None:
-        import mlflow
-
-        self._experiment = store.experiment(client, workspace)
-        mlflow.set_experiment(experiment_id=self._experiment)  # where those belong that MLflow begins itself
-        self.on_dropped: Callable[[], None] = lambda: None
-        """Told of every trace that was not written."""
-        self._queue: queue.Queue[Record | None] = queue.Queue(_KEPT)
-        self._thread: threading.Thread | None = None
-
-    def keep(self, record: Record) -> None:
-        """Write it when there is time; what would wait behind too many is dropped, and counted."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_on, name="traces", daemon=True)
-            self._thread.start()
-        try:
-            self._queue.put_nowait(record)
-        except queue.Full:
-            self.on_dropped()
-
-    def below(self, request: str, answer: Answer) -> None:
-        """Add the steps below the span that MLflow has open for the request in this task."""
-        import mlflow
-
-        if (span := mlflow.get_current_active_span()) is not None:
-            mlflow.update_current_trace(tags={"request": request, "version": answer.version}, client_request_id=request)
-            for run in answer.runs:
-                export(run, "workflow", parent=span)
-
-    def write(self, record: Record) -> str:
-        """Write one trace now; its id in MLflow."""
-        import mlflow
-        from mlflow.entities import SpanType
-
-        answer = record.answer
-        began = min((int(run.began * 1e9) for run in _traces(answer)), default=None)
-        root = mlflow.start_span_no_context(
-            record.route,
-            span_type=SpanType.AGENT,
-            inputs={"question": answer.problem.question} if record.texts else None,
-            attributes=answer.account(texts=False),
-            tags={"request": record.request, "version": answer.version, "status": answer.status},
-            experiment_id=self._experiment,
-            start_time_ns=began,
-        )
-        for run in answer.runs:
-            export(run, "workflow", texts=record.texts, parent=root)
-        said = {"answer": answer.text} if record.texts and answer.text is not None else None
-        root.end(outputs=said, status="OK" if answer.text is not None else "ERROR")
-        return str(root.trace_id)
-
-    def close(self, seconds: float = 10.0) -> None:
-        """Write what waits, for about so long; what is left then is dropped."""
-        import mlflow
-
-        if self._thread is not None:
-            with suppress(queue.Full):
-                self._queue.put_nowait(None)
-            self._thread.join(seconds)
-        # MLflow writes behind our back, and would let nobody go before it has done: a store may be slow, or away.
-        flushing = threading.Thread(target=mlflow.flush_trace_async_logging, daemon=True)
-        flushing.start()
-        flushing.join(seconds)
-
-    def _write_on(self) -> None:
-        import logging
-
-        while (record := self._queue.get()) is not None:
-            try:
-                self.write(record)
-            except Exception:  # a store that is away costs traces, and no answers
-                logging.getLogger(__name__).exception("request %s has no trace", record.request)
-                self.on_dropped()
-
-
-def _traces(answer: Answer) -> Iterator[Any]:
-    for run in answer.runs:
-        yield from run.traces if hasattr(run, "traces") else (run,)

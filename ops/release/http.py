@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from ops.config import Serving
@@ -20,8 +19,6 @@ def serve(
     from ops.serving.http.access import Access
 
     access = Access.of(host)
-    # What MLflow has queued it writes before it lets a process go: little, and the rest waits in the keeper's queue.
-    os.environ.setdefault("MLFLOW_ASYNC_TRACE_LOGGING_MAX_QUEUE_SIZE", "20")
     from ops.release.champion import champion_of
     from ops.serving.http.app import ServingApp
     from ops.serving.http.server import run
@@ -29,7 +26,8 @@ def serve(
     with champion_of(workspace) as champion:
         traces = champion.traces()
         app = ServingApp(workspace, settings, champion, access, traces=traces)
-        traces.on_dropped = app.metrics.traces_dropped.inc
+        traces.on_stored, traces.on_dropped = app.metrics.traces_stored.inc, app.metrics.traces_dropped.inc
+        app.metrics.traces_waiting.set_function(traces.waiting)
         try:
             run(app, host, port, when_loaded)
         finally:

@@ -1,9 +1,16 @@
-"""Traces as MLflow spans: the tree of a workflow's steps as the MLflow UI shows it, with times, tokens and USD."""
+"""Requests and workflows as MLflow traces: the tree of what was done, with times, tokens and USD.
+
+A tree of `SpanTree` is built from what was recorded. It is stored in batches (`store_traces`), or attached to a trace
+that MLflow has open in this process (`attach`).
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
@@ -15,146 +22,222 @@ from ops.workflow.strategy import shape
 from ops.workflow.trace import StepTrace, Trace
 
 if TYPE_CHECKING:
-    from mlflow.entities import LiveSpan
+    from mlflow.entities import LiveSpan, Span
 
     from ops.conductor.rollout import Rollout
     from ops.conductor.rounds import RecursiveRollout
     from ops.core.workspace import Workspace
+    from ops.serving.answer import Answer, Draft
+    from ops.serving.http.routes import Record
 
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
-"""MLflow's own attributes: what its UI adds up and shows as columns (mlflow.tracing.constant.SpanAttributeKey)."""
+_TRACE, _TYPE, _INPUTS, _OUTPUTS = (
+    "mlflow.traceRequestId", "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs",
+)  # fmt: skip
+_TAG = "mlflow.traceTag."
+_NAME = "mlflow.traceName"
+"""MLflow 3.17's own attributes (mlflow.tracing.constant): what its UI adds up and shows as columns."""
+_SHORT_S = 0.001
+"""A shorter wait is no span."""
 
 
-def export(
-    run: Trace | RecursiveTrace,
-    name: str,
-    *,
-    texts: bool = True,
-    parent: LiveSpan | None = None,
-    experiment_id: str | None = None,
-    tags: dict[str, str] | None = None,
-) -> str:
-    """Write one execution as an MLflow trace, or below the span `parent`; gives the MLflow trace's id.
+@dataclass
+class SpanTree:
+    """One span with those below it; times in seconds since the epoch."""
 
-    Without `texts` (a confidential benchmark) no question, subtask, response or error's text is in it. Steps
-    that were not run are spans of no length, so the tree shows the whole workflow. `tags` belong to a trace
-    of its own (no `parent`). The store is the one that mlflow is set to.
+    name: str
+    kind: str
+    """One of mlflow.entities.SpanType."""
+    began: float
+    ended: float
+    ok: bool = True
+    inputs: Any = None
+    outputs: Any = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    below: list[SpanTree] = field(default_factory=list)
+
+
+class TreeWithTags(NamedTuple):
+    """A trace to store."""
+
+    root: SpanTree
+    tags: Mapping[str, str]
+
+
+# ── storing ──────────────────────────────────────────────────────────────────
+
+
+def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -> list[str]:
+    """Write the traces in one transaction, or one request to a server; their ids in MLflow. Raises what MLflow does.
+
+    MLflow's own exporter writes each span for itself, at seven times the work, and drops those that its queue has no
+    place for without counting them. `TracingClient` is what it writes with (MLflow 3.17).
     """
     need_mlflow()
-    import mlflow
-    from mlflow.entities import SpanType
+    from mlflow.tracing.client import TracingClient
 
-    traces = run.traces if isinstance(run, RecursiveTrace) else (run,)
-    began, ended = _span_of_time(traces)
-    root = mlflow.start_span_no_context(
-        name,
-        span_type=SpanType.WORKFLOW,
-        parent_span=parent,
-        inputs=_question(traces) if texts else None,
-        attributes=_totals(run),
-        tags=tags if parent is None else None,
-        experiment_id=experiment_id if parent is None else None,
-        start_time_ns=began,
+    ids, spans = [], []
+    for trace in traces:
+        trace_id = os.urandom(16).hex()
+        ids.append(f"tr-{trace_id}")
+        spans += list(_spans(trace.root, trace_id, "", {**trace.tags, _NAME: trace.root.name}))
+    TracingClient(uri).log_spans(experiment_id, spans)
+    return ids
+
+
+def _spans(tree: SpanTree, trace_id: str, parent: str, tags: Mapping[str, str]) -> Iterator[Span]:
+    from mlflow.entities import Span
+
+    span_id = os.urandom(8).hex()
+    attributes: dict[str, Any] = {_TRACE: f"tr-{trace_id}", _TYPE: tree.kind, **tree.attributes}
+    attributes |= {f"{_TAG}{name}": value for name, value in tags.items()}
+    attributes |= {name: value for name, value in ((_INPUTS, tree.inputs), (_OUTPUTS, tree.outputs)) if value}
+    yield Span.from_dict(
+        {
+            "trace_id": f"tr-{trace_id}",
+            "span_id": span_id,
+            "parent_span_id": parent,
+            "name": tree.name,
+            "start_time_unix_nano": _ns(tree.began),
+            "end_time_unix_nano": _ns(max(tree.began, tree.ended)),
+            "status": {"code": "OK" if tree.ok else "ERROR", "message": ""},
+            "events": [],
+            "attributes": {name: _as_json(value) for name, value in attributes.items()},
+        }
     )
-    if isinstance(run, RecursiveTrace):
-        for number, trace in enumerate(traces):
-            _round(root, number, trace, texts)
-    else:
-        _steps(root, run, texts)
-    answer = {"answer": run.answer} if texts and run.answer is not None else None
-    root.end(outputs=answer, status="OK" if run.answer is not None else "ERROR", end_time_ns=ended)
-    return str(root.trace_id)
+    for each in tree.below:
+        yield from _spans(each, trace_id, span_id, {})
 
 
-class _Kept(NamedTuple):
-    trace: Trace | RecursiveTrace
-    problem: Problem
-    outcome: str
-
-
-class TraceSample:
-    """The first `each` executions of every benchmark, kept until the evaluation is over, then exported."""
-
-    def __init__(self, each: int) -> None:
-        self._each = each
-        self._kept: list[_Kept] = []
-        self._seen: Counter[str] = Counter()
-
-    def take(self, rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
-        """Look at a batch; what `evaluate` calls."""
-        for rollout, problem in zip(rollouts, problems, strict=True):
-            if rollout.trace is not None and self._seen[problem.benchmark] < self._each:
-                self._seen[problem.benchmark] += 1
-                self._kept.append(_Kept(rollout.trace, problem, rollout.outcome))
-
-    def export(self, workspace: Workspace, system: str) -> list[str]:
-        """Write what was kept into the workspace's MLflow store; the traces' ids. Confidential ones have no texts."""
-        if not self._kept:
-            return []
-        from ops.release.registry import connected, experiment
-
-        with connected(workspace) as client:
-            import mlflow
-
-            home = experiment(client, workspace)
-            ids = [
-                export(
-                    trace,
-                    problem.key,
-                    texts=not is_confidential(problem.benchmark),
-                    experiment_id=home,
-                    tags={
-                        "benchmark": problem.benchmark,
-                        "problem": problem.key,
-                        "system": system,
-                        "outcome": outcome,
-                        "trace": trace.id,
-                        "shape": "" if trace.workflow is None else shape(trace.workflow),
-                    },
-                )
-                for trace, problem, outcome in self._kept
-            ]
-            mlflow.flush_trace_async_logging()  # while mlflow is still set to this store
-        return ids
-
-
-def _round(root: LiveSpan, number: int, trace: Trace, texts: bool) -> None:
+def attach(tree: SpanTree, parent: LiveSpan) -> None:
+    """Add the tree below a span that MLflow has open: MLflow stores it with the trace of that span."""
     import mlflow
-    from mlflow.entities import SpanType
 
-    began, ended = _span_of_time([trace])
     span = mlflow.start_span_no_context(
-        f"round {number + 1}",
-        span_type=SpanType.CHAIN,
-        parent_span=root,
-        attributes=_totals(trace),
-        start_time_ns=began,
+        tree.name,
+        span_type=tree.kind,
+        parent_span=parent,
+        inputs=tree.inputs,
+        attributes=dict(tree.attributes),
+        start_time_ns=_ns(tree.began),
     )
-    _steps(span, trace, texts)
-    answer = {"answer": trace.answer} if texts and trace.answer is not None else None
-    span.end(outputs=answer, status="OK" if trace.status == "answered" else "ERROR", end_time_ns=ended)
+    for each in tree.below:
+        attach(each, span)
+    span.end(outputs=tree.outputs, status="OK" if tree.ok else "ERROR", end_time_ns=_ns(max(tree.began, tree.ended)))
 
 
-def _steps(parent: LiveSpan, trace: Trace, texts: bool) -> None:
-    import mlflow
-    from mlflow.entities import SpanType
+def _as_json(value: Any) -> str:
+    # Half a surrogate pair is no text that a database takes.
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace").decode("utf-8")
 
-    for step in trace.steps:
-        is_call = step.key != ""
-        span = mlflow.start_span_no_context(
-            f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
-            span_type=SpanType.CHAT_MODEL if is_call else SpanType.TASK,
-            parent_span=parent,
-            inputs={"messages": messages_of(trace, step.index)} if texts and is_call else None,
-            attributes=_attributes(step, texts),
-            start_time_ns=_ns(trace.began + step.started_s),
-        )
-        said = {"choices": [{"message": {"role": "assistant", "content": step.response.text}}]}
-        span.end(
-            outputs=said if texts and step.status == "ok" else None,
-            status="OK" if step.status in ("ok", "pruned") else "ERROR",
-            end_time_ns=_ns(trace.began + step.ended_s),
-        )
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+# ── what a trace shows ───────────────────────────────────────────────────────
+
+
+def of_request(record: Record) -> TreeWithTags:
+    """A served request, from its arrival: its waiting, each completion of the Conductor, each workflow that ended."""
+    answer = record.answer
+    root = SpanTree(
+        record.route,
+        "AGENT",
+        record.arrived,
+        record.ended,
+        ok=answer.text is not None,
+        inputs={"question": answer.problem.question} if record.texts else None,
+        outputs={"answer": answer.text} if record.texts and answer.text is not None else None,
+        attributes=answer.account(texts=False),
+        below=_below(answer, record.texts),
+    )
+    return TreeWithTags(root, {"request": record.request, "version": answer.version, "status": answer.status})
+
+
+def of_answer(answer: Answer, ended: float) -> SpanTree:
+    """What was done for an answer, for a trace that MLflow has open for the request."""
+    return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
+
+
+def of_execution(run: Trace | RecursiveTrace, name: str, *, texts: bool = True) -> SpanTree:
+    """One execution. Without `texts` (a confidential benchmark) it has no question, subtask, response or error's text.
+
+    Steps that were not run are spans of no length, so the tree shows the whole workflow.
+    """
+    rounds = run.traces if isinstance(run, RecursiveTrace) else (run,)
+    began, ended = _times(rounds)
+    if isinstance(run, RecursiveTrace):
+        below = [
+            SpanTree(
+                f"round {number}",
+                "CHAIN",
+                *_times([each]),
+                ok=each.status == "answered",
+                outputs=_answer(each, texts),
+                attributes=_totals(each),
+                below=_steps(each, texts),
+            )
+            for number, each in enumerate(rounds, start=1)
+        ]
+    else:
+        below = _steps(run, texts)
+    return SpanTree(
+        name,
+        "WORKFLOW",
+        began,
+        ended,
+        ok=run.answer is not None,
+        inputs={"question": rounds[0].question} if texts and rounds else None,
+        outputs=_answer(run, texts),
+        attributes=_totals(run),
+        below=below,
+    )
+
+
+def _below(answer: Answer, texts: bool) -> list[SpanTree]:
+    parts: list[SpanTree] = []
+    if answer.waited_s > _SHORT_S:
+        parts.append(SpanTree("waiting for a place", "TASK", answer.began, answer.began + answer.waited_s))
+    for number, draft in enumerate(answer.drafts, start=1):
+        parts += _written(draft, "Conductor" if number == 1 else f"Conductor ({number})", texts)
+    return parts + [of_execution(run, "workflow", texts=texts) for run in answer.runs]
+
+
+def _written(draft: Draft, name: str, texts: bool) -> Iterator[SpanTree]:
+    if draft.began - draft.asked > _SHORT_S:
+        yield SpanTree("waiting for the Conductor", "TASK", draft.asked, draft.began)
+    written = draft.completion
+    yield SpanTree(
+        name,
+        "CHAT_MODEL",
+        draft.began,
+        draft.ended,
+        ok=written is not None,
+        inputs={"messages": list(draft.messages)} if texts else None,
+        outputs=_said(written.text) if texts and written is not None else None,
+        # Without a model's name: MLflow would look up its price, and load LiteLLM for that.
+        attributes=({"error": draft.error} if texts and draft.error else {})
+        | ({} if written is None else {_USAGE: _usage(written.prompt_tokens, written.tokens)}),
+    )
+
+
+def _steps(trace: Trace, texts: bool) -> list[SpanTree]:
+    return [_step(trace, step, texts) for step in trace.steps]
+
+
+def _step(trace: Trace, step: StepTrace, texts: bool) -> SpanTree:
+    is_call = step.key != ""
+    return SpanTree(
+        f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
+        "CHAT_MODEL" if is_call else "TASK",
+        trace.began + step.started_s,
+        trace.began + step.ended_s,
+        ok=step.status in ("ok", "pruned"),
+        inputs={"messages": messages_of(trace, step.index)} if texts and is_call else None,
+        outputs=_said(step.response.text) if texts and step.status == "ok" else None,
+        attributes=_attributes(step, texts),
+    )
 
 
 def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
@@ -162,11 +245,7 @@ def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
     for name in ("response", "index"):
         attributes.pop(name, None)
     if step.is_paid:
-        attributes[_USAGE] = {
-            "input_tokens": step.response.prompt_tokens,
-            "output_tokens": step.response.completion_tokens,
-            "total_tokens": step.response.tokens,
-        }
+        attributes[_USAGE] = _usage(step.response.prompt_tokens, step.response.completion_tokens)
         attributes[_COST] = {"total_cost": step.response.cost_usd}
         attributes[_MODEL] = step.worker
     return attributes
@@ -193,15 +272,67 @@ def _totals(run: Trace | RecursiveTrace) -> dict[str, Any]:
     }
 
 
-def _question(traces: Sequence[Trace]) -> dict[str, str] | None:
-    return {"question": traces[0].question} if traces else None
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _span_of_time(traces: Sequence[Trace]) -> tuple[int | None, int | None]:
+def _said(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": text}}]}
+
+
+def _answer(run: Trace | RecursiveTrace, texts: bool) -> dict[str, str] | None:
+    return {"answer": run.answer} if texts and run.answer is not None else None
+
+
+def _times(traces: Sequence[Trace]) -> tuple[float, float]:
     if not traces:
-        return None, None
-    return _ns(traces[0].began), _ns(max(trace.began + trace.wall_s for trace in traces))
+        return 0.0, 0.0
+    return traces[0].began, max(trace.began + trace.wall_s for trace in traces)
 
 
-def _ns(seconds: float) -> int:
-    return int(seconds * 1e9)
+# ── a sample of an evaluation ────────────────────────────────────────────────
+
+
+class _Kept(NamedTuple):
+    trace: Trace | RecursiveTrace
+    problem: Problem
+    outcome: str
+
+
+class TraceSample:
+    """The first `each` executions of every benchmark, kept until the evaluation is over, then stored."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._kept: list[_Kept] = []
+        self._seen: Counter[str] = Counter()
+
+    def take(self, rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
+        """Look at a batch; what `evaluate` calls."""
+        for rollout, problem in zip(rollouts, problems, strict=True):
+            if rollout.trace is not None and self._seen[problem.benchmark] < self._each:
+                self._seen[problem.benchmark] += 1
+                self._kept.append(_Kept(rollout.trace, problem, rollout.outcome))
+
+    def export(self, workspace: Workspace, system: str) -> list[str]:
+        """Write what was kept into the workspace's MLflow store; the traces' ids. Confidential ones have no texts."""
+        if not self._kept:
+            return []
+        from ops.release.store import connected, experiment
+
+        with connected(workspace) as client:
+            traces = [
+                TreeWithTags(
+                    of_execution(kept.trace, kept.problem.key, texts=not is_confidential(kept.problem.benchmark)),
+                    {
+                        "benchmark": kept.problem.benchmark,
+                        "problem": kept.problem.key,
+                        "system": system,
+                        "outcome": kept.outcome,
+                        "trace": kept.trace.id,
+                        "shape": "" if kept.trace.workflow is None else shape(kept.trace.workflow),
+                    },
+                )
+                for kept in self._kept
+            ]
+            return store_traces(workspace.mlflow_uri, experiment(client, workspace), traces)

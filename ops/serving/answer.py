@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from ops.conductor.policy import Completion
 from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.workflow.recursion import RecursiveTrace
 from ops.workflow.trace import StepFailure, StepTrace, Trace
 
@@ -33,6 +36,19 @@ class Fallback(NamedTuple):
     error: str = ""
 
 
+class Draft(NamedTuple):
+    """One completion that the Conductor was asked for; times in seconds since the epoch."""
+
+    messages: tuple[Message, ...]
+    asked: float
+    began: float
+    """When its batch began to be written: until then it waited."""
+    ended: float
+    completion: Completion | None
+    """None: the writer failed."""
+    error: str = ""
+
+
 @dataclass
 class Answer:
     """The result of one request, also while the request is in progress."""
@@ -53,12 +69,16 @@ class Answer:
     """The Conductor's last completion."""
     workflow: str = ""
     """The workflow that was written last, as text."""
+    drafts: list[Draft] = field(default_factory=list)
+    """Every completion that the Conductor was asked for, those of later rounds included."""
     attempts: int = 0
-    """Completions of the Conductor."""
+    """Completions of a first workflow."""
     paid_usd: float = 0.0
     """USD paid for this request; `cost_usd` counts cached responses at what they cost when they were paid for."""
+    began: float = field(default_factory=time.time)
+    """When the request was read, in seconds since the epoch."""
     waited_s: float = 0.0
-    """Seconds until the request was admitted."""
+    """Seconds from then until the request was admitted."""
     writing_s: float = 0.0
     """Seconds of the Conductor, its queue included."""
     working_s: float = 0.0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+from ops.conductor.policy import Completion
 from ops.core.errors import PodiumError
 from ops.core.response import Message
 from ops.workflow.prompt import PromptTooLongError
@@ -27,7 +28,9 @@ class Writer(Protocol):
         """The most tokens of a prompt; None: unknown."""
         ...
 
-    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = ..., seed: int = ...) -> list[str]:
+    def complete(
+        self, prompts: Sequence[Sequence[Message]], *, temperature: float = ..., seed: int = ...
+    ) -> list[Completion]:
         """One completion per prompt, in order."""
         ...
 
@@ -40,6 +43,13 @@ class Writer(Protocol):
         ...
 
 
+class BatchedCompletion(NamedTuple):
+    """A completion, and when its batch began to be written, in seconds since the epoch."""
+
+    completion: Completion
+    began: float
+
+
 class _Sampling(NamedTuple):
     temperature: float
     seed: int
@@ -49,7 +59,7 @@ class _Prompt(NamedTuple):
     messages: Sequence[Message]
     characters: int
     sampling: _Sampling
-    completion: asyncio.Future[str]
+    written: asyncio.Future[BatchedCompletion]
 
 
 class BatchWriter:
@@ -76,7 +86,7 @@ class BatchWriter:
         """Seconds for which the writer has been at work without ending a batch; 0 where it is idle."""
         return time.monotonic() - self._progress if self._busy else 0.0
 
-    async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> str:
+    async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> BatchedCompletion:
         """One completion. Raises what the writer raises for this prompt."""
         loop = asyncio.get_running_loop()
         characters = sum(len(message["content"]) for message in messages)
@@ -89,7 +99,7 @@ class BatchWriter:
             task = loop.create_task(self._write_batches())
             self._tasks.add(task)  # the event loop holds only weak references
             task.add_done_callback(self._tasks.discard)
-        return await prompt.completion
+        return await prompt.written
 
     def close(self) -> None:
         """End the threads; a batch in flight is completed."""
@@ -100,15 +110,16 @@ class BatchWriter:
             while batch := self._next_batch():
                 if self._on_batch is not None:
                     self._on_batch(len(batch))
+                began = time.time()
                 results = await asyncio.get_running_loop().run_in_executor(self._threads, self._results, batch)
                 self._progress = time.monotonic()
                 for prompt, result in zip(batch, results, strict=True):
-                    if prompt.completion.done():  # its request was cancelled
+                    if prompt.written.done():  # its request was cancelled
                         continue
                     if isinstance(result, Exception):
-                        prompt.completion.set_exception(result)
+                        prompt.written.set_exception(result)
                     else:
-                        prompt.completion.set_result(result)
+                        prompt.written.set_result(BatchedCompletion(result, began))
         finally:
             self._busy -= 1  # without an await since the queue was empty: the next prompt starts another task
 
@@ -118,7 +129,7 @@ class BatchWriter:
         rest: deque[_Prompt] = deque()
         longest = total = 0
         for prompt in self._waiting:
-            if prompt.completion.done():
+            if prompt.written.done():
                 continue
             padded = max(longest, prompt.characters) * (len(batch) + 1)
             most = min(max(2 * (total + prompt.characters), PADDED_CHARACTERS), MOST_CHARACTERS)
@@ -130,7 +141,7 @@ class BatchWriter:
         self._waiting = rest
         return batch
 
-    def _results(self, batch: Sequence[_Prompt]) -> list[str | Exception]:
+    def _results(self, batch: Sequence[_Prompt]) -> list[Completion | Exception]:
         """Each prompt's completion, or why it has none.
 
         A batch that fails is halved until the prompts that cause the failure stand alone, so that one bad prompt fails
@@ -138,7 +149,7 @@ class BatchWriter:
         """
         prompts = [prompt.messages for prompt in batch]
         try:
-            return list(self._writer.write(prompts, **batch[0].sampling._asdict()))
+            return list(self._writer.complete(prompts, **batch[0].sampling._asdict()))
         except Exception as error:  # noqa: BLE001  (each waiting request gets the error)
             if len(batch) == 1 or (isinstance(error, PodiumError) and not isinstance(error, PromptTooLongError)):
                 return [error] * len(batch)

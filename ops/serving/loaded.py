@@ -146,8 +146,9 @@ class Loaded:
         """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
         the writer raises: such a version must not take a working one's place."""
         problems = [question(text, RequestOptions()) for text in _PROBES]
-        texts = self.conductor.write([self.team.messages(problem) for problem in problems], temperature=0.0, seed=0)
-        if all(self.team.read(text).workflow is None for text in texts):
+        prompts = [self.team.messages(problem) for problem in problems]
+        completions = self.conductor.complete(prompts, temperature=0.0, seed=0)
+        if all(self.team.read(completion.text).workflow is None for completion in completions):
             raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.serving.answer import Answer, Fallback, Run, Status
+from ops.serving.answer import Answer, Draft, Fallback, Run, Status
 from ops.serving.loaded import Loaded
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
@@ -127,7 +127,7 @@ class ServedRequest:
             for attempt in range(self._settings.attempts):
                 temperature = RETRY_TEMPERATURE if attempt else 0.0
                 try:
-                    completion = await self.loaded.batch_writer.write(messages, temperature=temperature, seed=attempt)
+                    completion = await self._draft(messages, temperature, seed=attempt)
                 except PodiumError as error:  # a server that writes is unreachable
                     self._fall_back("writer_failed", "", str(error))
                     return None
@@ -140,6 +140,17 @@ class ServedRequest:
                 detail = f"{parsed.failure}: {parsed.detail}"
         self._fall_back("no_workflow", "", detail)
         return None
+
+    async def _draft(self, messages: Sequence[Message], temperature: float = 0.0, seed: int = 0) -> str:
+        """One completion, noted among the answer's drafts."""
+        asked = time.time()
+        try:
+            written = await self.loaded.batch_writer.write(messages, temperature=temperature, seed=seed)
+        except PodiumError as error:
+            self.answer.drafts.append(Draft(tuple(messages), asked, asked, time.time(), None, str(error)))
+            raise
+        self.answer.drafts.append(Draft(tuple(messages), asked, written.began, time.time(), written.completion))
+        return written.completion.text
 
     # ── executing ────────────────────────────────────────────────────────────
 
@@ -182,7 +193,7 @@ class ServedRequest:
                 started = True
                 return [written.completion]
             try:
-                return [await self.loaded.batch_writer.write(prompt) for prompt in prompts]
+                return [await self._draft(prompt) for prompt in prompts]
             except PodiumError as error:  # a later round is missing, and the answer of the round before stands
                 self._fall_back("writer_failed", "", str(error))
                 return [""] * len(prompts)

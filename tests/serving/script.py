@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ops.conductor.policy import PolicyCard
+from ops.conductor.policy import Completion, PolicyCard
 from ops.config import Pool, Prompting, RoundLimits, Serving
 from ops.core.response import Message
 from ops.core.workspace import Workspace
@@ -32,7 +32,9 @@ class Scripted:
         self.prompts: list[str] = []
         self._lock = threading.Lock()
 
-    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+    def complete(
+        self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Completion]:
         for prompt in prompts:
             prompt[-1]["content"].encode()  # as a tokenizer does
         if any("POISON" in prompt[-1]["content"] for prompt in prompts):
@@ -43,7 +45,7 @@ class Scripted:
             self.prompts += [prompt[-1]["content"] for prompt in prompts]
             written = [self._next(prompt[-1]["content"]) for prompt in prompts]
         time.sleep(self.seconds)
-        return written
+        return [Completion(text, True, 100, len(text)) for text in written]
 
     def fits(self, prompt: Sequence[Message]) -> bool:
         return self.prompt_limit is None or len(prompt[-1]["content"]) <= self.prompt_limit

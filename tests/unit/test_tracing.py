@@ -14,11 +14,11 @@ from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
-from ops.release.registry import connected
-from ops.release.tracing import TraceSample, export
+from ops.release.store import connected, experiment
+from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, store_traces
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import recurse
+from ops.workflow.recursion import RecursiveTrace, recurse
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
@@ -54,10 +54,17 @@ def run(workflow: Workflow = WORKFLOW) -> Trace:
     return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool()), scheduler=Scheduler()))
 
 
-def read(trace_id: str):
+def stored(run: Trace | RecursiveTrace, **tags: str):
+    """The execution's trace as MLflow gives it back."""
+    return stored_tree(TreeWithTags(of_execution(run, "workflow"), tags))
+
+
+def stored_tree(tree: TreeWithTags):
     import mlflow
 
-    mlflow.flush_trace_async_logging()
+    uri = mlflow.get_tracking_uri()
+    home = experiment(mlflow.MlflowClient(), Workspace(Path(uri.removeprefix("sqlite:///")).parents[2]))
+    [trace_id] = store_traces(uri, home, [tree])
     trace = mlflow.get_trace(trace_id)
     assert trace is not None
     return trace
@@ -65,9 +72,9 @@ def read(trace_id: str):
 
 def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -> None:
     trace = run()
-    stored = read(export(trace, "workflow", tags={"benchmark": "math500"}))
-    root, *_ = [span for span in stored.data.spans if span.parent_id is None]
-    steps = sorted((s for s in stored.data.spans if s.parent_id == root.span_id), key=lambda s: s.name)
+    shown = stored(trace, benchmark="math500")
+    root, *_ = [span for span in shown.data.spans if span.parent_id is None]
+    steps = sorted((s for s in shown.data.spans if s.parent_id == root.span_id), key=lambda s: s.name)
     assert [span.name for span in steps] == [
         "1 · algebraist", "2 · librarian", "3 · librarian (pruned)", "4 · algebraist",
     ]  # fmt: skip
@@ -82,18 +89,17 @@ def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -
     attributes = last.attributes
     assert (attributes["step"], attributes["ordinal"], attributes["sees"]) == (4, 0, [0, 1])
     assert attributes["key"] == trace.steps[3].key
-    assert stored.info.token_usage == {"input_tokens": 300, "output_tokens": 60, "total_tokens": 360}
-    assert stored.info.cost["total_cost"] == pytest.approx(0.75)
-    assert stored.info.tags["benchmark"] == "math500"
+    assert shown.info.token_usage == {"input_tokens": 300, "output_tokens": 60, "total_tokens": 360}
+    assert shown.info.cost["total_cost"] == pytest.approx(0.75)
+    assert (shown.info.tags["benchmark"], shown.info.tags["mlflow.traceName"]) == ("math500", "workflow")
     totals = root.attributes
     assert (totals["calls"], totals["retries"], totals["pruned"], totals["edges"]) == (3, 3, 1, ["1 → 4", "2 → 4"])
 
 
 def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
-    trace = run(Workflow((Step(2, "a"), Step(0, "b", "all"))))
-    stored = read(export(trace, "workflow"))
-    assert stored.info.state == "ERROR"
-    by_name = {span.name: span for span in stored.data.spans}
+    shown = stored(run(Workflow((Step(2, "a"), Step(0, "b", "all")))))
+    assert shown.info.state == "ERROR"
+    by_name = {span.name: span for span in shown.data.spans}
     assert by_name["1 · down"].attributes["error"] == "CANARY error"
     assert "2 · algebraist (not run)" in by_name
 
@@ -101,9 +107,9 @@ def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
 def test_without_texts_the_store_has_no_word_of_it(store: Workspace) -> None:
     failed = run(Workflow((Step(2, "CANARY a"), Step(0, "CANARY b", "all"))))
     for trace in (run(), failed):
-        stored = read(export(trace, "workflow", texts=False))
-        assert "CANARY" not in stored.to_json()
-        assert len(stored.data.spans) == 1 + len(trace.steps)
+        shown = stored_tree(TreeWithTags(of_execution(trace, "workflow", texts=False), {}))
+        assert "CANARY" not in shown.to_json()
+        assert len(shown.data.spans) == 1 + len(trace.steps)
 
 
 def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
@@ -115,10 +121,9 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     problem = Problem("p", "math500", "math", "test", QUESTION, "42", "math")
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
     [rounds] = asyncio.run(recurse([problem], write, Team(WORKERS, Tool(), prompting), RoundLimits(rounds=3)))
-    stored = read(export(rounds, "rounds"))
-    spans = {span.span_id: span for span in stored.data.spans}
+    spans = {span.span_id: span for span in stored(rounds).data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
-    assert parents["round 1"] == parents["round 2"] == "rounds"
+    assert parents["round 1"] == parents["round 2"] == "workflow"
     assert parents["4 · algebraist"] == "round 1"
     assert parents["1 · librarian"] == "round 2"
     root = next(span for span in spans.values() if span.parent_id is None)
@@ -129,9 +134,11 @@ def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
     import mlflow
 
     with mlflow.start_span("request") as request:
-        inner = export(run(), "workflow", parent=request)
-    assert inner == request.trace_id
-    assert {span.name for span in read(inner).data.spans} >= {"request", "workflow", "4 · algebraist"}
+        attach(of_execution(run(), "workflow"), request)
+    mlflow.flush_trace_async_logging()
+    trace = mlflow.get_trace(request.trace_id)
+    assert trace is not None
+    assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
 
 def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

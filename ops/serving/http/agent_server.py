@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from ops.core.errors import PodiumError
 from ops.serving.http.body import read_body, unless_gone
-from ops.serving.http.middleware import ERROR_HANDLERS, request_id
+from ops.serving.http.middleware import ERROR_HANDLERS
 from ops.serving.openai.agent import Exchange
 from ops.serving.openai.errors import Failure, of_error
 from ops.serving.request import ServedRequest
@@ -30,6 +30,7 @@ class _Call(NamedTuple):
     """A valid request to MLflow's routes."""
 
     routes: Routes
+    route: str
     exchange: Exchange
     served: ServedRequest
 
@@ -60,7 +61,7 @@ class AgentServerApp:
         body = await read_body(request)
         exchange = Exchange(body)
         served = await self._routes.engine.request(exchange.problem, exchange.options, field="input")
-        _call.set(_Call(self._routes, exchange, served))
+        _call.set(_Call(self._routes, scope["path"], exchange, served))
         sent = False
 
         async def replay() -> Message:
@@ -77,8 +78,11 @@ class AgentServerApp:
 
 
 def _agent_server() -> ASGIApp:
+    import mlflow
     from mlflow.genai import agent_server
     from mlflow.genai.agent_server import server
+
+    mlflow.tracing.disable()  # its own traces are lost behind a full queue; `Routes.keep` traces these requests too
 
     if cast("Any", server).get_invoke_function() is None:  # once a process
         agent_server.invoke()(_invoke)
@@ -96,14 +100,15 @@ async def _invoke(request: Any) -> Any:
 
 
 async def _answer() -> dict[str, Any]:
-    routes, exchange, served = _call.get()
+    routes, route, exchange, served = _call.get()
     try:
         async with routes.admission.place() as waited_s:
             served.answer.waited_s = waited_s
             routes.metrics.waited(waited_s)
-            answer = await routes.engine.answer(served)
-            if routes.traces is not None:
-                routes.traces.below(request_id.get(), answer)
+            try:
+                answer = await routes.engine.answer(served)
+            finally:
+                routes.keep(route, served.answer, texts=True)
         return exchange.whole(answer)
     except Failure as error:
         return Exchange.failed(error.message, error.code)

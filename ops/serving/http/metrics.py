@@ -42,7 +42,9 @@ class Metrics:
         self._swaps = Counter("podium_swaps", "Changes of version that were tried.", ("outcome",), registry=own)
         self.in_flight = Gauge("podium_in_flight", "Requests that are worked on.", registry=own)
         self.waiting = Gauge("podium_waiting", "Requests that wait for a place.", registry=own)
-        self.traces_dropped = Counter("podium_traces_dropped", "Traces that were not stored.", registry=own)
+        self.traces_stored = Counter("podium_traces_stored", "Traces that MLflow's store has taken.", registry=own)
+        self.traces_dropped = Counter("podium_traces_dropped", "Traces that were lost.", registry=own)
+        self.traces_waiting = Gauge("podium_traces_waiting", "Traces that are not stored yet.", registry=own)
 
     def answered(self, answer: Answer) -> None:
         """Count one request's result, calls and fallbacks."""

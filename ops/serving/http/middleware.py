@@ -37,6 +37,8 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that this task works on."""
+arrived: ContextVar[float] = ContextVar("arrived", default=0.0)
+"""When that request arrived, in seconds since the epoch."""
 
 
 class RequestMiddleware:
@@ -54,6 +56,7 @@ class RequestMiddleware:
         named = headers.get(REQUEST_ID, "")
         own = named if _ID.fullmatch(named) else f"req_{uuid.uuid4().hex}"
         request_id.set(own)
+        arrived.set(time.time())
         status, ended = 0, False
 
         async def counted_send(message: Message) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from ops.serving.engine import Engine
 from ops.serving.http.admission import Admission
 from ops.serving.http.body import read_body, unless_gone
 from ops.serving.http.metrics import Metrics
-from ops.serving.http.middleware import request_id
+from ops.serving.http.middleware import arrived, request_id
 from ops.serving.loaded import Loaded
 from ops.serving.openai import chat, responses
 from ops.serving.openai.api_request import MODEL, ApiRequest
@@ -36,7 +37,7 @@ ENDS = ("answered", "not_run")
 
 
 class Record(NamedTuple):
-    """An answered request, as traces keep it."""
+    """A request that has ended, as it is traced; times in seconds since the epoch."""
 
     request: str
     """Its id."""
@@ -44,17 +45,15 @@ class Record(NamedTuple):
     answer: Answer
     texts: bool
     """False: the client wants none of its texts stored."""
+    arrived: float
+    ended: float
 
 
 class Traces(Protocol):
-    """Where the steps of answers are stored for inspection."""
+    """Where requests are traced."""
 
     def keep(self, record: Record) -> None:
-        """Store a trace of the request later; returns at once."""
-        ...
-
-    def below(self, request: str, answer: Answer) -> None:
-        """Add the steps to the trace that the caller has open for the request."""
+        """Store a trace of the request later; does not wait for the store."""
         ...
 
 
@@ -138,14 +137,18 @@ class Routes:
             served.answer.waited_s = waited_s
             return await work()
 
+    def keep(self, route: str, answer: Answer, *, texts: bool) -> None:
+        """Trace the request of this task, which has ended, unless it is one of those that are not traced."""
+        if self.traces is not None and random.random() < self.engine.settings.traced_share:
+            self.traces.keep(Record(request_id.get(), route, answer, texts, arrived.get(), time.time()))
+
     async def _answer(self, served: ServedRequest, api_request: ApiRequest, route: str) -> Answer:
         """The answer. Raises `Failure` where there is none."""
         self.metrics.waited(served.answer.waited_s)
         try:
             answer = await self.engine.answer(served)
         finally:
-            if self.traces is not None and random.random() < self.engine.settings.traced_share:
-                self.traces.keep(Record(request_id.get(), route, served.answer, api_request.store))
+            self.keep(route, served.answer, texts=api_request.store)
         if answer.status not in ENDS:
             raise of_answer(answer, api_request.options)
         return answer

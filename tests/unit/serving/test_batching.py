@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ops.conductor.policy import Completion
 from ops.core.errors import PodiumError
 from ops.core.response import Message
 from ops.serving.batching import BatchWriter
@@ -24,15 +25,21 @@ class Echo(Scripted):
     def __init__(self) -> None:
         super().__init__("", seconds=0.05)
 
-    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+    def complete(
+        self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Completion]:
         texts = [prompt[-1]["content"] for prompt in prompts]
         for index, text in enumerate(texts):
             if text.startswith("long"):
                 raise PromptTooLongError(text, 1000, 10, index=index)
             if text == "break":
                 raise RuntimeError("broken")
-        super().write(prompts, temperature=temperature, seed=seed)
-        return [f"{text} at {temperature:g}" for text in texts]
+        super().complete(prompts, temperature=temperature, seed=seed)
+        return [Completion(f"{text} at {temperature:g}", True) for text in texts]
+
+
+async def text_of(writer: BatchWriter, content: str, temperature: float = 0.0) -> str:
+    return (await writer.write(chat(content), temperature=temperature)).completion.text
 
 
 def written(*asked: tuple[str, float], batch: int = 64) -> tuple[list[str | BaseException], Echo]:
@@ -41,7 +48,7 @@ def written(*asked: tuple[str, float], batch: int = 64) -> tuple[list[str | Base
     async def all_at_once() -> list[str | BaseException]:
         writer = BatchWriter(echo, batch)
         try:
-            texts = (writer.write(chat(text), temperature=temperature) for text, temperature in asked)
+            texts = (text_of(writer, text, temperature) for text, temperature in asked)
             return await asyncio.gather(*texts, return_exceptions=True)
         finally:
             writer.close()
@@ -75,7 +82,9 @@ def test_an_unreachable_writer_is_called_once_for_a_batch() -> None:
     class Away(Echo):
         calls = 0
 
-        def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        def complete(
+            self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0
+        ) -> list[Completion]:
             self.calls += 1
             raise PodiumError("the server is away")
 
@@ -83,7 +92,7 @@ def test_an_unreachable_writer_is_called_once_for_a_batch() -> None:
 
     async def three() -> list[str | BaseException]:
         writer = BatchWriter(echo, 8)
-        tasks = (writer.write(chat(str(n))) for n in range(3))
+        tasks = (text_of(writer, str(n)) for n in range(3))
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [str(text) for text in asyncio.run(three())] == ["the server is away"] * 3 and echo.calls == 1
@@ -115,9 +124,9 @@ def test_a_writer_that_ends_no_batch_is_stalled() -> None:
 def test_a_cancelled_prompt_is_dropped_and_the_others_are_written() -> None:
     async def leaving() -> list[str]:
         writer = BatchWriter(echo, 1)
-        first = asyncio.create_task(writer.write(chat("first")))
-        gone = asyncio.create_task(writer.write(chat("gone")))
-        last = asyncio.create_task(writer.write(chat("last")))
+        first = asyncio.create_task(text_of(writer, "first"))
+        gone = asyncio.create_task(text_of(writer, "gone"))
+        last = asyncio.create_task(text_of(writer, "last"))
         await asyncio.sleep(0)
         gone.cancel()
         return await asyncio.gather(first, last)
@@ -131,6 +140,6 @@ def test_a_prompt_that_arrives_as_a_batch_ends_is_written(rounds: int) -> None:
     async def one_after_the_other() -> None:
         writer = BatchWriter(Scripted("done"), 8)
         for _ in range(rounds):
-            assert await asyncio.wait_for(writer.write(chat("x")), 30) == "done"
+            assert await asyncio.wait_for(text_of(writer, "x"), 30) == "done"
 
     asyncio.run(one_after_the_other())

@@ -1,0 +1,189 @@
+"""Storing the traces of a server in a process of its own, in batches.
+
+`TraceWriter` is the server's part. `python -m ops.release.trace_writer` is the other process: it reads batches from
+standard input and answers each with the number of traces that it stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ops.release.tracing import TreeWithTags, of_request, store_traces
+
+if TYPE_CHECKING:
+    from ops.serving.http.routes import Record
+
+log = logging.getLogger(__name__)
+
+WAITING_BYTES = 64 * 2**20
+"""Traces that wait to be stored may take so much memory; further ones are dropped and counted."""
+BATCH, LINGER_S = 64, 0.5
+"""Traces that are stored together at most, and how long the first of a batch waits for others."""
+AGAIN_S = 5.0
+"""After so long a process that has ended is started again."""
+CLOSE_S = 20.0
+
+
+class TraceWriter:
+    """Stores requests' traces without making the server wait; `on_stored` and `on_dropped` are told how many.
+
+    Every record that `keep` takes is stored or dropped, and told as one of the two by the end of `close`.
+    """
+
+    def __init__(self, root: Path, experiment_id: str) -> None:
+        self._command = (sys.executable, "-m", "ops.release.trace_writer", str(root), experiment_id)
+        self.on_stored: Callable[[int], None] = lambda count: None
+        self.on_dropped: Callable[[int], None] = lambda count: None
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._closing, self._abandoned = threading.Event(), threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+
+    def keep(self, record: Record) -> None:
+        """Store the trace later. It is dropped where too many wait already."""
+        packed = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
+        with self._changed:
+            if self._closing.is_set() or self._bytes + len(packed) > WAITING_BYTES:
+                self.on_dropped(1)
+                return
+            self._waiting.append(packed)
+            self._bytes += len(packed)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._store, name="traces", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def waiting(self) -> int:
+        """Traces that are not stored yet."""
+        return len(self._waiting)
+
+    def close(self, seconds: float = CLOSE_S) -> None:
+        """Store what waits, for about so long; what is left then is dropped."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+            if self._thread.is_alive():  # in the middle of a batch
+                self._abandoned.set()
+            self._stop(kill=self._abandoned.is_set())
+            self._thread.join(seconds)
+        with self._changed:
+            left = len(self._waiting)
+            self._waiting.clear()
+        if left:
+            self._drop(left, "the server has ended")
+
+    # ── the thread ───────────────────────────────────────────────────────────
+
+    def _store(self) -> None:
+        while not self._abandoned.is_set() and (batch := self._next()):
+            try:
+                stored = self._sent(batch)
+            except (OSError, EOFError, pickle.UnpicklingError) as error:
+                self._stop(kill=True)
+                self._drop(len(batch), f"the process that stores them ended ({type(error).__name__})")
+                self._closing.wait(AGAIN_S)
+                continue
+            if stored:
+                self.on_stored(stored)
+            if stored < len(batch):
+                self._drop(len(batch) - stored, "MLflow's store did not take them")
+
+    def _next(self) -> list[bytes]:
+        """The next batch; empty when all is stored and the writer closes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
+        if len(self._waiting) < BATCH:
+            self._closing.wait(LINGER_S)
+        with self._changed:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            self._bytes -= sum(map(len, batch))
+            return batch
+
+    def _sent(self, batch: list[bytes]) -> int:
+        if self._process is None:
+            # A session of its own: Ctrl-C ends the server, and this process stores what waits before it ends.
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        pickle.dump(batch, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+        self._process.stdin.flush()
+        return int(pickle.load(self._process.stdout))
+
+    def _stop(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if kill:
+            process.kill()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        try:
+            process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _drop(self, count: int, why: str) -> None:
+        self.on_dropped(count)
+        log.warning("%d traces were dropped: %s", count, why)
+
+
+# ── the other process ────────────────────────────────────────────────────────
+
+
+def main(root: Path, experiment_id: str, source: BinaryIO, replies: BinaryIO) -> None:
+    """Store batches until the server closes the pipe or ends."""
+    from ops.core.workspace import Workspace
+    from ops.release.store import connected
+
+    workspace = Workspace(root)
+    with connected(workspace):
+        while True:
+            try:
+                batch: list[bytes] = pickle.load(source)
+            except EOFError:
+                return
+            stored = _stored(workspace.mlflow_uri, experiment_id, batch)
+            pickle.dump(stored, replies)
+            replies.flush()
+
+
+def _stored(uri: str, experiment_id: str, batch: list[bytes]) -> int:
+    traces: list[TreeWithTags] = []
+    for packed in batch:
+        try:
+            traces.append(of_request(pickle.loads(packed)))
+        except Exception:  # one record that cannot be shown does not take the others with it
+            log.exception("a request has no trace")
+    try:
+        return len(store_traces(uri, experiment_id, traces)) if traces else 0
+    except Exception as error:  # noqa: BLE001  (whatever a store raises, the next batch may be taken)
+        log.warning("MLflow does not take traces (%s: %s)", type(error).__name__, error)
+        return 0
+
+
+if __name__ == "__main__":
+    # The server's end of the pipe ends this process: not SIGTERM, which a supervisor sends to both at once.
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(format="%(levelname)s %(message)s")
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no reply
+    main(Path(sys.argv[1]), sys.argv[2], sys.stdin.buffer, replies)

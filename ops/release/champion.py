@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ops.serving.http.routes import Record
 
+_SHOWN = 5
 NEVER = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one"
 
 
@@ -38,7 +39,7 @@ def champion_of(workspace: Workspace) -> Iterator[Champion]:
     with store.connected(workspace) as client:
         champion = Champion(workspace, client)
         if champion.current() is None:
-            raise store.RegistryError(NEVER)
+            raise store.RegistryError(champion.missing())
         yield champion
 
 
@@ -66,6 +67,24 @@ class Champion:
         except MlflowException as error:
             raise store.RegistryError(f"the registry does not say who is champion ({error})") from None
         return None if version is None else version.version
+
+    def missing(self) -> str:
+        """Why there is no champion, and which command makes one. Raises `RegistryError` as `current` does."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            found = self._client.search_model_versions(f"name = '{store.MODEL}'")
+        except MlflowException as error:
+            raise store.RegistryError(f"the registry does not say which versions there are ({error})") from None
+        numbers = sorted((int(each.version) for each in found), reverse=True)
+        if not numbers:
+            return NEVER
+        shown = ", ".join(map(str, numbers[:_SHOWN])) + (" …" if len(numbers) > _SHOWN else "")
+        return (
+            f"No version of {store.MODEL} has the alias {store.CHAMPION}: it was removed, or its version was deleted. "
+            f"There are versions {shown}: `podium promote VERSION --by NAME --reason WHY` makes one of them "
+            f"{store.CHAMPION}"
+        )
 
     def files(self, version: str) -> VersionFiles:
         """Where the version's parts lie: in a store on this machine as they are, else in a copy under `.podium`.

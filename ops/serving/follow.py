@@ -16,14 +16,19 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
 """After so long a version that could not be loaded is tried once more: what it lacked may be there now."""
-Swap = Literal["loaded", "failed", "unreachable"]
+Swap = Literal["loaded", "failed", "unreachable", "missing"]
+"""What came of a look at the champion that did not find the version in service; "missing": there is no champion."""
 
 
 class Source(Protocol):
-    """Where versions come from. Both raise `PodiumError`, and are called in threads."""
+    """Where versions come from. Its methods raise `PodiumError`, and are called in threads."""
 
     def current(self) -> str | None:
         """The version that is to be served now; None: none is."""
+        ...
+
+    def missing(self) -> str:
+        """Why there is none, and which command makes one."""
         ...
 
     def files(self, version: str) -> VersionFiles:
@@ -32,7 +37,8 @@ class Source(Protocol):
 
 
 class Follower:
-    """Keeps an engine at the source's current version; `told` of every attempt at a change."""
+    """Keeps an engine at the source's current version. `told` is called with every attempt at a change, and once when
+    there is no current version any more."""
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class Follower:
         self._engine, self._source, self._on_batch, self._told = engine, source, on_batch, told
         self._broken: dict[str, float] = {}
         """Version → when it may be tried again."""
+        self._missing = False
         self.problem = ""
         """Why the source's current version is not in service; "" when it is."""
 
@@ -58,14 +65,22 @@ class Follower:
         """Serve the current version if another one is in service; whether it is in service now."""
         try:
             version = await asyncio.to_thread(self._source.current)
+            missing = await asyncio.to_thread(self._source.missing) if version is None else ""
         except PodiumError as error:  # a registry that is away: the one in service goes on
             self._told("unreachable", "")
             self._complain(str(error))
             return False
         served = self._engine.loaded.version if self._engine.loaded else None
-        if version is None or version == served:
+        if version is None:
+            if not self._missing:
+                self._told("missing", "")
+            self._missing = True
+            self._complain(missing if served is None else f"{missing}. Until then version {served} stays in service")
+            return False
+        self._missing = False
+        if version == served:
             self.problem = ""
-            return version is not None
+            return True
         if self._broken.get(version, 0.0) > time.monotonic():
             return False
         try:

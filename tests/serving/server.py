@@ -36,6 +36,9 @@ class Files:
         except OSError as error:
             raise PodiumError(f"the registry is away ({error})") from None
 
+    def missing(self) -> str:
+        return "there is no champion"
+
     def files(self, version: str) -> VersionFiles:
         policy = self._folder / "versions" / version
         settings = json.loads((policy / "settings.json").read_text(encoding="utf-8"))

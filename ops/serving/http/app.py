@@ -77,7 +77,7 @@ class ServingApp:
     async def _follow(self) -> None:
         await self.follower.look()
         if self.engine.loaded is None:
-            self.broken = self.follower.problem or "there is no champion any more"
+            self.broken = self.follower.problem
             self._on_broken(self.broken)
             return
         self._on_first(self.engine.loaded.version)

@@ -11,6 +11,7 @@ from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
 from ops.training.run.plan import RunResult
+from ops.training.run.tracking import tracked_run
 
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
@@ -37,7 +38,11 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         questions=" ".join(f"{name}={key}" for name, key in comparison.questions.items()),
     )
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
-    version = registry.register(workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags)
+    tracked = {stage: tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
+    version = registry.register(
+        workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
+        training_runs={stage: run for stage, run in tracked.items() if run is not None},
+    )  # fmt: skip
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version.version),
         metadata={"version": version.version, "aliases": ", ".join(version.aliases), "tags": dict(version.tags)},

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+import weakref
 from collections.abc import Generator
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from mlflow.models import set_model
@@ -18,23 +20,35 @@ from mlflow.types.responses import ResponsesAgentRequest, ResponsesAgentResponse
 class ConductorAgent(ResponsesAgent):
     """Answers the last user message by a workflow over the pool.
 
-    `custom_inputs` are `ops.serving.request_options.RequestOptions`: form of the answer, choices, budget, deadline,
-    workers …
-    `custom_outputs` tell the workflow, every step, tokens and USD.
+    `custom_inputs` are the options of `ops.serving.request_options`: form of the answer, choices, budget, deadline,
+    workers … `custom_outputs` hold the workflow, every step, tokens and USD.
     """
 
     def load_context(self, context: Any) -> None:
-        """Remember where policy and pool lie; they are loaded at the first question."""
-        self._places = {name: Path(context.artifacts[name]) for name in ("policy", "pool")}
-        self._settings = dict(context.model_config or {})
-        self._engine: Any = None
-        self._lock = Lock()
+        """Load policy and pool: a server whose model is loaded can answer.
+
+        Raises `PodiumError` where a library is missing, `DataError` and `ConfigError` for files that cannot be used.
+        """
+        from ops.config import Serving
+        from ops.release.requirements import FILE, check_installed
+        from ops.serving.in_thread import EngineThread
+        from ops.serving.loaded import VersionFiles
+
+        settings = dict(context.model_config or {})
+        policy, pool = (Path(context.artifacts[name]) for name in ("policy", "pool"))
+        folder = model_folder(policy)
+        if (file := folder / FILE).is_file():
+            check_installed(file)
+        files = VersionFiles(str(settings.get("policy", "")), policy, pool, settings)
+        serving = Serving(budget_usd=float(settings.get("question_usd", 1.0)))
+        self._engine = EngineThread.load(files, workspace_of(folder), serving)
+        weakref.finalize(self, self._engine.close)
 
     def predict(self, request: ResponsesAgentRequest) -> ResponsesAgentResponse:
         """Answer one question. Raises the errors of `ops.serving`, whose texts say what to do."""
         exchange = self._exchange(request)
-        answer = self._loaded().ask(exchange.problem, exchange.options)
-        _show(answer)
+        answer = self._engine.ask(exchange.problem, exchange.options)
+        _attach(answer)
         return ResponsesAgentResponse(**exchange.whole(answer))
 
     def predict_stream(self, request: ResponsesAgentRequest) -> Generator[ResponsesAgentStreamEvent, None, None]:
@@ -43,12 +57,12 @@ class ConductorAgent(ResponsesAgent):
         from ops.serving.answer import Answer
         from ops.workflow.trace import StepTrace
 
-        for news in self._loaded().stream(exchange.problem, exchange.options):
+        for news in self._engine.stream(exchange.problem, exchange.options):
             if isinstance(news, StepTrace):
                 yield _done(place, exchange.step(news))
                 place += 1
             elif isinstance(news, Answer):
-                _show(news)
+                _attach(news)
                 whole = exchange.whole(news)
                 yield _done(place, whole["output"][-1], whole["custom_outputs"])
 
@@ -57,27 +71,22 @@ class ConductorAgent(ResponsesAgent):
 
         return Exchange(request.model_dump())
 
-    def _loaded(self) -> Any:
-        from ops.config import Serving
-        from ops.serving.in_thread import EngineThread
-        from ops.serving.loaded import VersionFiles
 
-        with self._lock:
-            if self._engine is None:
-                settings = Serving(budget_usd=float(self._settings.get("question_usd", 1.0)))
-                version = str(self._settings.get("policy", ""))
-                files = VersionFiles(version, self._places["policy"], self._places["pool"], self._settings)
-                self._engine = EngineThread.load(files, self._workspace(), settings)
-        return self._engine
+def model_folder(policy: Path) -> Path:
+    """The folder of the model that has this policy: that of MLmodel, or before it is logged the policy's own."""
+    return next((folder for folder in policy.parents if (folder / "MLmodel").is_file()), policy.parent)
 
-    def _workspace(self) -> Any:
-        # The response cache of the checkout that released the model, where it is at hand.
-        import os
 
-        from ops.core.workspace import Workspace
+def workspace_of(folder: Path) -> Any:
+    """Where response cache and ledger lie: in `$PODIUM_ROOT`; in the checkout whose store holds the model; else in
+    the model's own folder. Never in a place that was noted when the model was made."""
+    from ops.core.workspace import Workspace
 
-        root = Path(os.environ.get("PODIUM_ROOT") or self._settings.get("root") or "")
-        return Workspace(root if (root / "config").is_dir() else Path.home() / ".cache" / "podium")
+    if root := os.environ.get("PODIUM_ROOT"):
+        return Workspace(Path(root).resolve())
+    holders = (Workspace(each) for each in folder.resolve().parents if (each / "dvc.yaml").is_file())
+    here = (each for each in holders if folder.resolve().is_relative_to(each.mlflow_artifacts))
+    return next(here, Workspace(folder))
 
 
 def _done(place: int, item: dict[str, Any], outputs: dict[str, Any] | None = None) -> ResponsesAgentStreamEvent:
@@ -86,15 +95,15 @@ def _done(place: int, item: dict[str, Any], outputs: dict[str, Any] | None = Non
     )
 
 
-def _show(answer: Any) -> None:
-    """The steps as spans below the span that MLflow opens for a request, where it does."""
+def _attach(answer: Any) -> None:
+    """Add what was done to the trace that MLflow has open for the request, if it has one."""
     import mlflow
 
-    from ops.release.tracing import export
+    from ops.release.tracing import attach, of_answer
 
     if (request := mlflow.get_current_active_span()) is not None:
-        for run in answer.runs:
-            export(run, "workflow", parent=request)
+        for part in of_answer(answer, time.time()).below:
+            attach(part, request)
 
 
 set_model(ConductorAgent())

@@ -22,6 +22,7 @@ from ops.config.loading import (
     pool_file,
     resolved,
 )
+from ops.config.parameters import hyperparameters
 from ops.config.pool import Pool, Price, Serve, Worker
 from ops.config.promotion import PromotionGate
 from ops.config.recipe import Recipe
@@ -87,6 +88,7 @@ __all__ = [
     "Worker",
     "asked_alike",
     "digest",
+    "hyperparameters",
     "load",
     "load_alerts",
     "load_deepspeed",

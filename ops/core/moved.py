@@ -33,6 +33,7 @@ _PLACES = (
 def settle(workspace: Workspace) -> int:
     """Let the workspace's own MLflow store name the folder that it lies in. Returns how many places were rewritten.
 
+    MLflow's experiment "Default" is one of them: MLflow gives it a place in the folder where the store was made.
     Nothing is done to a server's store, to artifacts that lie elsewhere on purpose, and where the old folder is the
     new one by another name. Raises `sqlite3.Error` when the file cannot be written,
     `DataError` when it is no file.
@@ -44,6 +45,7 @@ def settle(workspace: Workspace) -> int:
         raise DataError(file, "(file)", "is no file, and MLflow's store is to be there", "Move it away")
     tail = workspace.mlflow_artifacts.relative_to(workspace.root)
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
+        _settle_default(connection, workspace.mlflow_artifacts)
         old = [folder for folder in _artifact_folders(connection, tail) if _moved(folder, workspace.mlflow_artifacts)]
         if not old:
             return 0
@@ -70,6 +72,16 @@ def _artifact_folders(connection: sqlite3.Connection, tail: Path) -> set[Path]:
         if found and root.startswith("/") and (not rest or rest.startswith("/")):
             folders.add(Path(root) / tail)
     return folders
+
+
+def _settle_default(connection: sqlite3.Connection, artifacts: Path) -> None:
+    """Move the artifacts of MLflow's own experiment to those of the store, unless they are elsewhere on purpose."""
+    if ("experiments", "artifact_location") not in _columns(connection):
+        return
+    own = str(artifacts / "0")
+    found = connection.execute("SELECT artifact_location FROM experiments WHERE experiment_id = 0").fetchone()
+    if found is not None and found[0] != own and str(found[0]).endswith("/mlruns/0"):
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (own,))
 
 
 def _moved(old: Path, new: Path) -> bool:

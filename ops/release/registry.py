@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
-import math
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
-from importlib.metadata import PackageNotFoundError, version
-from io import StringIO
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, digest, resolved
-from ops.core.resources import resources
+from ops.config import Pool, Recipe
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import summarize
-from ops.evaluation.scores import load_rows, save_rows
-from ops.evaluation.statistics import mean_of
-from ops.release.artifacts import TAG, hashes_of
+from ops.evaluation.scores import load_rows
 from ops.release.dossier import DOSSIER, Dossier
 from ops.release.lineage import Lineage
 from ops.release.lock import alone
+from ops.release.model_card import Release
+from ops.release.new_version import content_key, log_version
 from ops.release.promotion import GateDecision
 from ops.release.store import (
     CHALLENGER,
@@ -43,7 +34,6 @@ from ops.release.store import (
     store_exists,
     version_named,
 )
-from ops.serving.strengths import Strengths
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -51,24 +41,10 @@ if TYPE_CHECKING:
 
 VERDICT = "verdict.json"
 """The artifact of a version's run that says why it was promoted or kept back."""
-LIBRARIES = (
-    "mlflow",
-    "torch",
-    "transformers",
-    "litellm",
-    "pydantic",
-    "pyyaml",
-    "aiohttp",
-    "psutil",
-    "sympy",
-    "pandas",
-)
-"""What the served agent needs; their installed versions become the model's requirements."""
 __all__ = [
     "CHALLENGER",
     "CHAMPION",
     "EXPERIMENT",
-    "LIBRARIES",
     "MODEL",
     "PREVIOUS",
     "VERDICT",
@@ -83,7 +59,6 @@ __all__ = [
     "experiment",
     "log_file",
     "look_at",
-    "metrics_of",
     "named",
     "recorded",
     "recorded_decision",
@@ -101,22 +76,26 @@ def register(
     lineage: Lineage,
     *,
     tags: Mapping[str, str] | None = None,
+    recipe: Recipe | None = None,
+    training_runs: Mapping[str, str] | None = None,
 ) -> Registered:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
+
+    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) are linked with it.
 
     The same policy, pool and scores on the same questions are registered once: asked again, the version
     that exists is returned. Answers' texts stay out of the store (of GPQA above all).
     Raises `DataError` when the policy folder is not one, `RegistryError` when a server or its artifact store does
     not take the model: then no version was made.
     """
-    PolicyCard.read(policy)
-    content = _content(policy, pool, rows)
+    card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
     with connected(workspace) as client:
         model_version = _with_content(client, content, lineage)
         if model_version is None:
             texts = {**lineage.tags(), **(tags or {}), "content": content}
+            release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs)
             with _told(workspace):
-                model_version = _log(workspace, client, policy, pool, rows, texts)
+                model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
         return version_named(client, model_version.version)
 
@@ -236,75 +215,6 @@ def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
 
 
-
-
-def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
-    """Flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is left out."""
-    summaries = summarize(rows)
-    metrics: dict[str, float] = {}
-    for name, summary in summaries.items():
-        metrics |= {
-            f"{name}/accuracy": summary.accuracy.mean,
-            f"{name}/standard_error": summary.accuracy.standard_error,
-            f"{name}/tokens": summary.tokens,
-            f"{name}/usd": summary.cost_usd,
-            f"{name}/latency_s": summary.latency_s,
-            f"{name}/steps": summary.steps,
-            f"{name}/format_compliance": summary.format_compliance,
-            f"{name}/unscorable": float(summary.unscorable),
-        }
-    for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
-        mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
-        metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
-    return {key: value for key, value in metrics.items() if not math.isnan(value)}
-
-
-def _log(
-    workspace: Workspace,
-    client: MlflowClient,
-    policy: Path,
-    pool: Pool,
-    rows: Sequence[ScoreRow],
-    tags: dict[str, str],
-) -> ModelVersion:
-    import mlflow
-
-    home = experiment(client, workspace)
-    with (
-        TemporaryDirectory() as scratch,
-        mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=tags),
-    ):
-        files = _stage(workspace, Path(scratch), policy, pool, rows)
-        agent = resources() / "mlflow" / "agent.py"
-        found = hashes_of({
-            "artifacts/policy": files["policy"], "artifacts/pool.yaml": files["pool"], "agent.py": agent,
-            "code/ops": files["ops"], "code/data": files["data"],
-        })  # fmt: skip
-        logged = mlflow.pyfunc.log_model(
-            name=MODEL,
-            python_model=str(agent),
-            artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
-            code_paths=[str(files["ops"]), str(files["data"])],
-            pip_requirements=_requirements(),
-            input_example={
-                "input": [{"role": "user", "content": "What is 6 * 7?"}],
-                "custom_inputs": {"execute": False},  # logging a model must not ask, or pay, any worker
-            },
-            model_config={
-                "root": str(workspace.root),
-                "question_usd": 1.0,
-                "policy": tags["policy"],
-                "strengths": Strengths.read(workspace.data).as_dict(),
-            },
-            tags=tags,
-        )
-        mlflow.log_metrics(metrics_of(rows), model_id=logged.model_id)
-        mlflow.log_artifact(str(files["scores"]))
-        mlflow.log_artifact(str(files["pool"]))
-    with redirect_stderr(StringIO()):  # it announces itself there
-        return mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags | {TAG: json.dumps(found)})
-
-
 @contextmanager
 def _told(workspace: Workspace) -> Iterator[None]:
     """A server that fails while a model is logged, in one line; what a local store raises stays what it is."""
@@ -320,45 +230,6 @@ def _told(workspace: Workspace) -> Iterator[None]:
             f"MLflow ({workspace.mlflow_uri}) did not take the model ({said}); no version was made. Look after the "
             "server and its artifact store, and run the same command again"
         ) from error
-
-
-def _stage(workspace: Workspace, scratch: Path, policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> dict[str, Path]:
-    """Lay out what the model carries; the code keeps its place beside the small tables that it reads."""
-    import ops
-
-    source = Path(ops.__file__).resolve().parent
-    files = {name: scratch / name for name in ("policy", "ops", "data")}
-    shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns("checkpoint-*", "optimizer*", "__pycache__"))
-    shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
-    files["data"].mkdir()
-    shutil.copytree(resources() / "data" / "knowledge", files["data"] / "knowledge")
-    written = workspace.texts / "few_shots"
-    shutil.copytree(written if written.is_dir() else resources() / "data" / "few_shots", files["data"] / "few_shots")
-    files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
-    files["pool"].write_text(resolved(pool), encoding="utf-8")
-    save_rows(rows, files["scores"], texts=False)
-    return files
-
-
-def _requirements() -> list[str]:
-    requirements = []
-    for name in LIBRARIES:
-        try:
-            requirements.append(f"{name}=={version(name).partition('+')[0]}")
-        except PackageNotFoundError:
-            logging.getLogger(__name__).warning("%s is not installed: left out of the model's requirements", name)
-    return requirements
-
-
-def _content(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
-    """Hash of what makes two versions the same: the policy's files, what the pool answers, the scores."""
-    files = [
-        [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
-        for file in sorted(policy.rglob("*"))
-        if file.is_file()
-    ]
-    scores = sorted([row.problem_key, row.repeat, row.correct, row.unscorable] for row in rows)
-    return digest([files, pool.answers_key, scores])
 
 
 def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MODEL = "conductor"
 EXPERIMENT = "podium"
+ABOUT_EXPERIMENT = "Released versions of the Conductor, and the traces of evaluation and serving."
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 """Aliases. `previous` is who was champion before, to whom a rollback goes."""
 _QUIET = {
@@ -28,8 +29,6 @@ _QUIET = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    # With several writers MLflow 3.17 loses spans' USD when it adds them up for a trace.
-    "MLFLOW_ASYNC_TRACE_LOGGING_MAX_WORKERS": "1",
 }
 
 
@@ -61,7 +60,10 @@ def store_exists(workspace: Workspace) -> bool:
 
 @contextmanager
 def connected(workspace: Workspace) -> Iterator[MlflowClient]:
-    """A client of the workspace's store, to which mlflow's own functions are set meanwhile."""
+    """A client of the workspace's store, to which mlflow's own functions are set meanwhile.
+
+    A store of the workspace's own names no place outside it, wherever it was made.
+    """
     need_mlflow()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -70,7 +72,10 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     if workspace.mlflow_uri.startswith("sqlite:///"):
-        Path(workspace.mlflow_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        file = Path(workspace.mlflow_uri.removeprefix("sqlite:///"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists():  # MLflow makes it, and an experiment whose artifacts lie in the current folder
+            mlflow.MlflowClient(workspace.mlflow_uri).search_experiments(max_results=1)
         settle(workspace)
     given, uri = os.environ.get("MLFLOW_TRACKING_URI"), workspace.mlflow_uri
     mlflow.set_tracking_uri(uri)
@@ -94,7 +99,8 @@ def experiment(client: MlflowClient, workspace: Workspace) -> str:
     if existing is not None:
         return str(existing.experiment_id)
     local = workspace.mlflow_uri.startswith("sqlite:///")  # a server decides itself where artifacts go
-    return client.create_experiment(EXPERIMENT, workspace.mlflow_artifacts.as_uri() if local else None)
+    place = workspace.mlflow_artifacts.as_uri() if local else None
+    return str(client.create_experiment(EXPERIMENT, place, {"mlflow.note.content": ABOUT_EXPERIMENT}))
 
 
 def aliased(client: MlflowClient, alias: str) -> Registered | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
-from ops.core.errors import DataError
+from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
@@ -27,9 +29,10 @@ from ops.release import aliases, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.promotion import override
+from ops.release.requirements import check_installed
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
-from tests.releases import NO, YES, checkout, shared_store, version
+from tests.releases import NO, YES, checkout, model_folder, shared_store, version
 from tests.serving.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +73,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
             break
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    torch.save({"output_dir": str(folder)}, folder / "training_args.bin")
     prompting = Prompting(style="compact", few_shots="none")
     PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=prompting, max_completion_tokens=64).write(
         folder
@@ -117,9 +121,16 @@ def rows(right: int) -> list[ScoreRow]:
     ]
 
 
-def register(workspace: Workspace, policy: Path, pool: Pool, right: int) -> registry.Registered:
-    lineage = registry.Lineage("c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25)
-    return registry.register(workspace, policy, pool, rows(right), lineage)
+def register(
+    workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None
+) -> registry.Registered:
+    lineage = registry.Lineage(
+        "c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25, questions="mmlu=m1"
+    )
+    return registry.register(
+        workspace, policy, pool, rows(right), lineage, tags={"seed": "1"},
+        recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs,
+    )  # fmt: skip
 
 
 def compared(right: int) -> Comparison:
@@ -276,15 +287,46 @@ def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_p
 
 
 ASK = """
-import sys, json, mlflow
-mlflow.set_tracking_uri(sys.argv[1])
+import builtins, importlib, json, sys
+from pathlib import Path
+
+plain, by_name, imported = builtins.__import__, importlib.import_module, set()
+model = Path(sys.argv[1])
+
+def note(name, place):
+    if place and Path(place).is_relative_to(model):
+        imported.add(name.partition(".")[0])
+
+def import_(name, values=None, *rest, **named):
+    note(name, (values or {}).get("__file__"))
+    return plain(name, values, *rest, **named)
+
+def import_module(name, *rest, **named):
+    note(name, sys._getframe(1).f_globals.get("__file__"))
+    return by_name(name, *rest, **named)
+
+builtins.__import__, importlib.import_module = import_, import_module
+import mlflow
+
+question = {"input": [{"role": "user", "content": sys.argv[3]}]}
+alone = mlflow.pyfunc.load_model(sys.argv[1])
+mlflow.set_tracking_uri(sys.argv[4])
+answer = alone.predict(question)
+mlflow.flush_trace_async_logging()
+mlflow.set_tracking_uri(sys.argv[2])
 agent = mlflow.pyfunc.load_model("models:/conductor@champion")
-question = {"input": [{"role": "user", "content": sys.argv[2]}]}
-answer = agent.predict(question)
 streamed = list(agent.predict_stream(question))
+mlflow.flush_trace_async_logging()
 import ops
-print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "mlflow": mlflow.__file__}))
+print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "mlflow": mlflow.__file__,
+                  "imported": sorted(imported)}))
 """
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    """Each file with its length and time of change."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -294,12 +336,23 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
-def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_copies_elsewhere_are_answered_and_write_nothing_where_they_came_from(
+    released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
+    before = contents(released.root)
+    copy = Workspace(Path(shutil.copytree(released.root, tmp_path_factory.mktemp("copies") / "project")))
+    with registry.connected(copy):
+        pass  # as any command of Podium does first
+    champion = registry.champion(copy)
+    assert champion is not None
+    model = Path(shutil.copytree(model_folder(copy, champion), tmp_path_factory.mktemp("model") / "conductor"))
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
+    traces = f"sqlite:///{model.parent / 'traces.db'}"
     done = subprocess.run(
-        [sys.executable, "-c", ASK, released.mlflow_uri, QUESTION],
-        cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=200, check=False,
+        [sys.executable, "-c", ASK, str(model), copy.mlflow_uri, QUESTION, traces],
+        cwd=elsewhere, env=environment | {"HOME": str(elsewhere)}, capture_output=True, text=True, timeout=280,
+        check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     reply = json.loads(done.stdout.splitlines()[-1])
@@ -316,10 +369,76 @@ def test_a_process_elsewhere_is_answered(released: Workspace, tmp_path_factory: 
     assert [event["output_index"] for event in reply["streamed"]] == [0, 1, 2]
     assert last["item"]["content"] == reply["answer"]["output"][-1]["content"]
     assert last["custom_outputs"]["workflow"] == WORKFLOW
-    assert Path(reply["ops"]).is_relative_to(released.mlflow_artifacts), "ops must come with the model"
+    assert Path(reply["ops"]).is_relative_to(model), "ops must come with the model"
     assert "site-packages" in reply["mlflow"]
-    assert list(elsewhere.iterdir()) == []
-    assert (released.cache / "responses.sqlite").is_file()
+    required = {line.partition("==")[0] for line in (model / "requirements.txt").read_text("utf-8").split()}
+    packages = packages_distributions()
+    missing = [
+        name
+        for name in reply["imported"]
+        if name not in sys.stdlib_module_names and name != "ops"
+        and not required & {each.lower() for each in packages.get(name, [name])}
+    ]  # fmt: skip
+    assert missing == [], "imported to load or to answer, and not among the requirements"
+    assert {"mlflow", "tenacity", "torch", "transformers"} <= set(reply["imported"]), "the search sees them"
+    assert (copy.cache / "responses.sqlite").is_file(), "in the checkout whose store holds the model"
+    assert (model / ".podium" / "cache" / "responses.sqlite").is_file(), "in its own folder, where there is no checkout"
+    assert contents(elsewhere) == {}, "neither in the current folder nor in the home"
+    monkeypatch.setenv("PODIUM_ROOT", str(copy.root))
+    assert podium("ask", QUESTION) == 0
+    aliases.promote(copy, version(copy).version, YES)
+    with sqlite3.connect(copy.state / "mlflow" / "mlflow.db") as connection:
+        named = [str(row) for table in ("experiments", "runs", "logged_models", "model_versions", "trace_tags")
+                 for row in connection.execute(f"SELECT * FROM {table}")]  # fmt: skip
+    assert [row for row in named if str(released.root) in row or "mlruns" in row] == []
+    assert contents(released.root) == before
+    assert str(released.root) not in (model / "MLmodel").read_text("utf-8").replace(
+        f"artifact_path: file://{released.mlflow_artifacts}", "", 1
+    ), "MLflow's note of where it was logged is the only trace of the old place"
+
+
+def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> None:
+    known = registry.champion(released)
+    assert known is not None
+    folder = model_folder(released, known)
+    assert not [file for file in folder.rglob("*") if file.suffix in (".bin", ".pkl", ".pt")]
+    card = (folder / "README.md").read_text("utf-8")
+    for part in ("60.0 (16.3)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed"):
+        assert part in card, part
+    with registry.connected(released) as client:
+        made = client.get_model_version(registry.MODEL, known.version)
+        model = client.get_logged_model(known.model_id)
+        run = client.get_run(known.run_id)
+        described = client.get_registered_model(registry.MODEL).description
+        home = client.get_experiment(run.info.experiment_id)
+    assert "60.0 ±" in made.description and "Synthetic demo" in made.description and "README.md" in made.description
+    assert "workflow" in described and "traces" in home.tags["mlflow.note.content"]
+    for parameters in (model.params, run.data.params):
+        assert (parameters["grpo.steps"], parameters["seed"]) == ("140", "1")
+    assert (run.data.tags["mlflow.source.name"], run.data.tags["mlflow.source.git.commit"]) == ("podium", "c0ffee")
+    assert run.data.tags["licence"] == "code: Apache-2.0; weights: no upstream weights"
+    data = {each.dataset.name: (each.dataset.digest, each.tags[0].value) for each in run.inputs.dataset_inputs}
+    assert data == {"mmlu": ("m1", "evaluation"), "gpqa_diamond": ("unknown", "evaluation")}
+    of = {metric.key: metric.dataset_name for metric in model.metrics}
+    assert (of["mmlu/accuracy"], of["unseen/accuracy"]) == ("mmlu", None)
+
+
+def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace, policy: Path, pool: Pool) -> None:
+    with registry.connected(workspace) as client:
+        training = client.create_run(client.create_experiment("training")).info.run_id
+    known = register(workspace, policy, pool, right=6, training_runs={"conductor": training})
+    with registry.connected(workspace) as client:
+        tags, run = client.get_run(training).data.tags, client.get_run(known.run_id)
+        description = client.get_model_version(registry.MODEL, known.version).description
+    assert (tags["model_version"], tags["release_run"]) == (known.version, known.run_id)
+    assert run.data.tags["training_run.conductor"] == training
+    assert f"/runs/{training}" in description
+
+
+def test_a_model_whose_libraries_are_missing_says_which(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("pydantic==1.0\nno-such-library==2.0\n", encoding="utf-8")
+    with pytest.raises(PodiumError, match=r"^no-such-library: not installed.*-m pip install -r .*requirements\.txt"):
+        check_installed(tmp_path / "requirements.txt")
 
 
 def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
@@ -352,10 +471,12 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
         home = registry.experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
-    steps = [span for span in spans.values() if span.span_type == "CHAT_MODEL"]
-    assert sorted(span.name for span in steps) == ["1 · algebraist", "2 · algebraist"]
-    parents = {spans[span.parent_id].name for span in steps}
-    assert parents == {"workflow"}
+    written, *steps = sorted((s for s in spans.values() if s.span_type == "CHAT_MODEL"), key=lambda s: s.start_time_ns)
+    assert (written.name, spans[written.parent_id].name) == ("Conductor", "ask")
+    usage = written.attributes["mlflow.chat.tokenUsage"]
+    assert usage["input_tokens"] > 20 and 10 < usage["output_tokens"] <= 64
+    assert [span.name for span in steps] == ["1 · algebraist", "2 · algebraist"]
+    assert {spans[span.parent_id].name for span in steps} == {"workflow"}
     assert newest.info.token_usage["total_tokens"] > 0
     assert newest.info.cost["total_cost"] > 0
 
@@ -411,8 +532,9 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert by_request.keys() >= {first._request_id, second._request_id, reply.headers["x-request-id"]}
     shown = by_request[first._request_id]
     assert sorted(span.name for span in shown.data.spans if span.span_type == "CHAT_MODEL") == [
-        "1 · algebraist", "2 · algebraist",
+        "1 · algebraist", "2 · algebraist", "Conductor",
     ]  # fmt: skip
+    assert by_request[reply.headers["x-request-id"]].info.tags["mlflow.traceName"] == "/invocations"
     assert "6 " in str(shown.data.spans[0].inputs)
     assert "cdot" not in by_request[second._request_id].to_json(), "store: false"
 

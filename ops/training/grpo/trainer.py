@@ -106,6 +106,8 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         return None
     model.to(precision)
     trainer.save_model(str(folder / "policy"))
+    if trainer.is_world_process_zero():  # a pickle, with paths of this machine
+        (folder / "policy" / "training_args.bin").unlink(missing_ok=True)
     counts: list[Counts] = gather_object([client.counts])
     if not trainer.is_world_process_zero():
         return None

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ops.config import resolved
+from ops.config import hyperparameters, resolved
 from ops.core.atomic import write_text
+from ops.core.git import git_commit
 from ops.core.libraries import need_mlflow
 from ops.core.moved import settle
 from ops.core.workspace import Workspace
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "podium-training"
 """Unless $MLFLOW_EXPERIMENT_NAME names another."""
+ABOUT_EXPERIMENT = (
+    "GRPO training of Conductors, one run for each stage of a recipe. The tag `model_version` names the version that "
+    "was released of it, `release_run` the run of the experiment podium that has its scores."
+)
 RUN_FILE = "mlflow.json"
 """In the run's folder: its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
@@ -55,7 +60,8 @@ class _Step(NamedTuple):
 class Tracking:
     """A context manager over one attempt at a run; `clock` in seconds.
 
-    `arguments` are TRL's, which become the MLflow run's parameters. Raises nothing when MLflow fails.
+    The recipe's hyperparameters become the MLflow run's parameters; `arguments` are TRL's, which become an artifact.
+    Raises nothing when MLflow fails.
     """
 
     def __init__(
@@ -80,7 +86,7 @@ class Tracking:
         """Send what TRL logged and the curve's line of one step, and what could not be sent before."""
         number, grpo = int(row["step"]), self._plan.recipe.grpo
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
-        metrics = numbers(logs) | metrics_of(row)
+        metrics = numbers({f"trl/{name}": value for name, value in logs.items()}) | metrics_of(row)
         self._pending.append(_Step(number, time.time_ns() // 1_000_000, metrics, row["sample"] if shown else ""))
         if self._clock() >= self._again:
             self._try(lambda _: None)
@@ -112,28 +118,27 @@ class Tracking:
             Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
             settle(Workspace(self._plan.root, rehearsal=self._plan.recipe.replay is not None))
         client = MlflowClient(tracking_uri=uri)
-        file = self._folder / RUN_FILE
-        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        if known.get("uri") == uri:
-            self._run_id = known["run_id"]
+        if (known := tracked_run(self._folder, uri)) is not None:
+            self._run_id = known
             client.update_run(self._run_id, status="RUNNING")
         else:
             self._run_id = self._begin(client, uri)
-            write_text(file, json.dumps({"uri": uri, "run_id": self._run_id}))
+            write_text(self._folder / RUN_FILE, json.dumps({"uri": uri, "run_id": self._run_id}))
         self._client = client
         return client
 
     def _begin(self, client: MlflowClient, uri: str) -> str:
-        """A new MLflow run, with parameters and the recipe; its id."""
+        """A new MLflow run, with the recipe and where it came from; its id."""
         from mlflow.entities import Param
 
-        tags = {"podium.recipe": self._plan.recipe.name, "podium.run": self._folder.name}
-        made = client.create_run(_experiment(client, uri), run_name=self._folder.name, tags=tags)
-        run_id = str(made.info.run_id)
-        parameters = [Param(name, str(value)[:_PARAMETER_LENGTH]) for name, value in self._arguments.items()]
+        plan, home = self._plan, _experiment(client, uri)
+        run_id = str(client.create_run(home, run_name=self._folder.name, tags=_tags(plan, self._folder)).info.run_id)
+        parameters = [Param(name, value[:_PARAMETER_LENGTH]) for name, value in hyperparameters(plan.recipe).items()]
         for start in range(0, len(parameters), _PARAMETERS):
             client.log_batch(run_id, params=parameters[start : start + _PARAMETERS])
-        client.log_text(run_id, resolved(self._plan.recipe), "recipe.yaml")
+        client.log_text(run_id, resolved(plan.recipe), "recipe.yaml")
+        client.log_text(run_id, resolved(plan.pool), "pool.yaml")
+        client.log_dict(run_id, {name: str(value) for name, value in self._arguments.items()}, "trl_arguments.json")
         return run_id
 
     def _send(self, client: MlflowClient, step: _Step) -> None:
@@ -149,6 +154,35 @@ class Tracking:
         read = parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
         drawn = render(read.workflow, "markdown", offered) if read.workflow is not None else ""
         return f"{drawn}\n\n```\n{text}\n```\n"
+
+
+def tracked_run(folder: Path, uri: str) -> str | None:
+    """The MLflow run of a training run's folder in the store at `uri`; None where it has none there."""
+    file = folder / RUN_FILE
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return str(known["run_id"]) if known.get("uri") == uri else None
+
+
+def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
+    stage = "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
+    recipe, pool = plan.recipe, plan.pool
+    about = (
+        f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({len(plan.offered)} "
+        f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The first charts are "
+        "those of the whole step; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
+    )
+    return {
+        "mlflow.note.content": about,
+        "mlflow.source.name": "podium",
+        "mlflow.source.type": "PROJECT",
+        "mlflow.source.git.commit": git_commit(plan.setup.workspace),
+        "stage": stage,
+        "policy": folder.name,
+        "recipe": recipe.name,
+        "seed": str(recipe.seed),
+        "pool": pool.name,
+        "pool_answers_key": pool.answers_key,
+    }
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
@@ -182,4 +216,5 @@ def _experiment(client: MlflowClient, uri: str) -> str:
     if (existing := client.get_experiment_by_name(name)) is not None:
         return str(existing.experiment_id)
     artifacts = Path(uri.removeprefix(_SQLITE)).resolve().parent / "artifacts" if uri.startswith(_SQLITE) else None
-    return str(client.create_experiment(name, artifacts.as_uri() if artifacts else None))
+    about = {"mlflow.note.content": ABOUT_EXPERIMENT}
+    return str(client.create_experiment(name, artifacts.as_uri() if artifacts else None, about))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from ops.config import load_pool, load_recipe
+from ops.config import hyperparameters, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.training.run.plan import RESULT, RunPlan, read_curve
-from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of
+from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_run
 from ops.workflow.grammar import Workflow
 from tests.unit.training.tiny import tiny_plan
 
@@ -82,13 +83,22 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
         attempt.step(LOGS, row(3))
     client, run = only_run(uri)
     assert (run.info.status, run.info.run_name) == ("FINISHED", tmp_path.name)
-    assert run.data.params == {"learning_rate": "1e-06"}
+    recipe = plan(uri).recipe
+    assert run.data.params == hyperparameters(recipe)
+    assert (run.data.params["grpo.learning_rate"], run.data.params["seed"]) == (str(recipe.grpo.learning_rate), "1")
+    tags = run.data.tags
+    assert tags["mlflow.source.name"] == "podium" and tags["mlflow.source.git.commit"]
+    assert (tags["pool"], tags["seed"], tags["recipe"], tags["stage"]) == ("quickstart", "1", "quickstart", "conductor")
+    assert "recipe `quickstart`, seed 1" in tags["mlflow.note.content"]
+    assert "GRPO" in client.get_experiment(run.info.experiment_id).tags["mlflow.note.content"]
+    assert tracked_run(tmp_path, uri) == run.info.run_id and tracked_run(tmp_path, "sqlite:///other") is None
     history = client.get_metric_history(run.info.run_id, "share/right")
     assert [(point.step, point.value) for point in history] == [(1, 0.51), (2, 0.52), (3, 0.53)]
-    assert {"completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
-    assert not {"kl", "reward_std", "zero_variance_groups"} & set(run.data.metrics)
+    assert {"trl/completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
+    assert not {"trl/kl", "trl/reward_std", "zero_variance_groups"} & set(run.data.metrics)
     artifacts = tmp_path / "mlflow" / "artifacts" / run.info.run_id / "artifacts"
     assert "name: quickstart" in (artifacts / "recipe.yaml").read_text(encoding="utf-8")
+    assert json.loads((artifacts / "trl_arguments.json").read_text(encoding="utf-8")) == {"learning_rate": "1e-06"}
     shown = sorted(path.name for path in (artifacts / "workflows").iterdir())
     assert shown == ["step-00002.md", "step-00003.md"]
     text = (artifacts / "workflows" / shown[0]).read_text(encoding="utf-8")
@@ -142,7 +152,8 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     for name in ("reward", "share/invalid", "zero_variance_groups", "tokens", "cost_usd", "diversity"):
         history = client.get_metric_history(tracked.info.run_id, name)
         assert [(point.step, point.value) for point in history] == [(line["step"], line[name]) for line in curve]
-    assert tracked.data.params["max_steps"] == "2"
+    assert tracked.data.params["grpo.steps"] == "2"
+    assert not (folder / "policy" / "training_args.bin").exists(), "a pickle"
     assert tracked.info.status == "FINISHED"
     away = tmp_path / "away"
     away.mkdir()

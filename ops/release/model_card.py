@@ -1,0 +1,157 @@
+"""What a person reads of a version in MLflow: descriptions, licences, and the model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.conductor.policy import PolicyCard
+from ops.config import Pool, Recipe
+from ops.curation.card import markdown_table
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.statistics import mean_of
+from ops.release.lineage import Lineage
+
+CARD = "README.md"
+CODE_LICENCE = "Apache-2.0"
+ABOUT_MODEL = (
+    "A small language model that answers a question by writing a workflow for a pool of other models. "
+    "`champion` is the version in service, `challenger` the one registered last, `previous` the champion before. "
+    "`podium promote` and `podium rollback` move them."
+)
+_NO_CURVE = "Its training was not tracked in this store."
+
+
+@dataclass(frozen=True)
+class Release:
+    """One version, with what is said of it."""
+
+    card: PolicyCard
+    pool: Pool
+    rows: Sequence[ScoreRow]
+    lineage: Lineage
+    recipe: Recipe | None = None
+    seed: str = ""
+    training_runs: Mapping[str, str] | None = None
+    """Stage of training → its run in MLflow."""
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether its problems were generated and its workers are embedded programs."""
+        return self.recipe is not None and any(each.source == "embedded" for each in self.recipe.benchmarks.values())
+
+    def licence(self) -> str:
+        """Of the code and of the weights, in one line."""
+        base = self.card.pretrained or (self.recipe.policy if self.recipe is not None else None)
+        model = getattr(base, "model", None)
+        weights = f"as its base model {model}" if model else "no upstream weights"
+        return f"code: {CODE_LICENCE}; weights: {weights}"
+
+    def summary(self) -> str:
+        """Two sentences: what it is, and how it did."""
+        of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
+        seed = f", seed {self.seed}" if self.seed else ""
+        return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self.result()}"
+
+    def result(self) -> str:
+        """Its mean accuracies and its price, as far as it was scored."""
+        summaries = summarize(self.rows)
+        said = []
+        for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", unseen_benchmarks())):
+            scored = [summaries[name].accuracy for name in names if name in summaries]
+            if scored:
+                mean = mean_of(scored)
+                said.append(f"{100 * mean.mean:.1f} ± {100 * mean.standard_error:.1f} % {label}")
+        if not said:
+            return "It was not scored."
+        usd = sum(row.cost_usd for row in self.rows) / len(self.rows)
+        return f"Accuracy (± standard error): {', '.join(said)}; ${usd:.5f} a question for the workers."
+
+    def description(self, experiment_of: Mapping[str, str]) -> str:
+        """Markdown for the version's page; `experiment_of` has the experiment of each training run."""
+        runs = self.training_runs or {}
+        links = [f"[{stage}](#/experiments/{experiment_of[run]}/runs/{run})" for stage, run in runs.items()]
+        trained = f"Training: {', '.join(links)}." if links else _NO_CURVE
+        return f"{self.summary()}\n\n{trained} The model card is `{CARD}` among the artifacts."
+
+    def model_card(self) -> str:
+        """The model card, in Markdown."""
+        summaries = summarize(self.rows)
+        parts = [
+            f"# Conductor, policy `{self.lineage.policy}`",
+            ABOUT_MODEL,
+            self.summary(),
+            "## Use",
+            _USE,
+            "## Scores",
+            _scores(summaries) if summaries else "It was not scored.",
+            "Each question counts once in each repeat; means are of the benchmarks, each with the same weight.",
+            "## Workers",
+            _workers(self.card, self.pool),
+            "## Where it came from",
+            _origin(self),
+            "## Limits",
+            _LIMITS + (_SYNTHETIC if self.is_synthetic else ""),
+            "## Licence",
+            f"{self.licence()}. The benchmarks have licences of their own: {_benchmark_licences(summaries)}.",
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+_USE = """\
+```
+pip install -r requirements.txt
+mlflow models serve --model-uri . --env-manager local --port 5001
+curl http://127.0.0.1:5001/invocations -H 'content-type: application/json' \\
+  -d '{"input": [{"role": "user", "content": "What is 6 * 7?"}]}'
+```
+
+Workers are asked at their providers with the keys that `artifacts/pool.yaml` names by environment variable. The
+response cache and the ledger lie in `.podium` of this folder, or below `PODIUM_ROOT` where that is set. `custom_inputs`
+hold the options of a request (budget, deadline, workers), `custom_outputs` the workflow with each step, its tokens and
+USD."""
+_LIMITS = (
+    "It was trained on single questions with one right answer; conversations were not measured. It sends questions to "
+    "the workers of its pool. What one worker writes can mislead the next."
+)
+_SYNTHETIC = (
+    " The problems were generated and the workers are embedded programs, so these scores say nothing of real models."
+)
+
+
+def _scores(summaries: Mapping[str, Summary]) -> str:
+    head = ("benchmark", "questions", "accuracy, % (standard error)", "valid workflows, %", "steps", "tokens", "USD")
+    rows = [
+        (
+            name,
+            each.rows,
+            f"{100 * each.accuracy.mean:.1f} ({100 * each.accuracy.standard_error:.1f})",
+            f"{100 * each.format_compliance:.1f}",
+            f"{each.steps:.2f}",
+            f"{each.tokens:.0f}",
+            f"{each.cost_usd:.5f}",
+        )
+        for name, each in summaries.items()
+    ]
+    return markdown_table(head, rows)
+
+
+def _workers(card: PolicyCard, pool: Pool) -> str:
+    rows = [
+        (ordinal, name, f"`{pool.worker(name).model}`" if name in pool.names else "not in the pool")
+        for ordinal, name in enumerate(card.offered)
+    ]
+    return markdown_table(("ordinal", "worker", "model"), rows)
+
+
+def _origin(release: Release) -> str:
+    facts = dict(release.lineage.tags())
+    rows = [*facts.items(), *([("seed", release.seed)] if release.seed else [])]
+    rows += [(f"training run ({stage})", run) for stage, run in (release.training_runs or {}).items()]
+    return markdown_table(("what", "value"), [(name, f"`{value}`") for name, value in rows])
+
+
+def _benchmark_licences(summaries: Mapping[str, Summary]) -> str:
+    return "; ".join(f"{name}: {BENCHMARKS[name].licence}" for name in summaries) or "none were used"

@@ -1,0 +1,186 @@
+"""A new version of the model in MLflow: what it carries, what it was made from, and its scores."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.config import Pool, digest, hyperparameters, resolved
+from ops.core.resources import resources
+from ops.core.workspace import Workspace
+from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import summarize
+from ops.evaluation.scores import save_rows
+from ops.evaluation.statistics import mean_of
+from ops.release.artifacts import TAG, hashes_of
+from ops.release.lineage import Lineage, questions_of
+from ops.release.model_card import ABOUT_MODEL, CARD, Release
+from ops.release.requirements import requirements
+from ops.release.store import MODEL, experiment
+from ops.serving.strengths import Strengths
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+SOURCE = "podium"
+"""What MLflow names as the source of its runs."""
+_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__")
+"""Of a policy's folder: what answers no question. Pickles (`training_args.bin`) hold paths of the machine, too."""
+
+
+def log_version(
+    workspace: Workspace, client: MlflowClient, policy: Path, release: Release, tags: dict[str, str]
+) -> ModelVersion:
+    """Log the agent with its policy, pool and scores as a model, and register that; `tags` become the version's."""
+    import mlflow
+
+    home = experiment(client, workspace)
+    described = {"mlflow.note.content": release.summary(), "licence": release.licence()}
+    parameters = {} if release.recipe is None else hyperparameters(release.recipe)
+    of_run = tags | described | _source(release.lineage)
+    with (
+        TemporaryDirectory() as scratch,
+        mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=of_run) as active,
+    ):
+        files = _stage(workspace, Path(scratch), policy, release)
+        found = hashes_of({
+            "artifacts/policy": files["policy"], "artifacts/pool.yaml": files["pool"], "agent.py": files["agent"],
+            "code/ops": files["ops"], "code/data": files["data"],
+        })  # fmt: skip
+        mlflow.log_params(parameters)
+        logged = mlflow.pyfunc.log_model(
+            name=MODEL,
+            python_model=str(files["agent"]),
+            artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
+            code_paths=[str(files["ops"]), str(files["data"])],
+            pip_requirements=requirements(files["agent"], files["ops"]),
+            input_example={
+                "input": [{"role": "user", "content": "What is 6 * 7?"}],
+                "custom_inputs": {"execute": False},  # logging a model must not ask, or pay, any worker
+            },
+            model_config={
+                "question_usd": 1.0,
+                "policy": tags["policy"],
+                "strengths": Strengths.read(workspace.data).as_dict(),
+            },
+            params=parameters,
+            tags=tags | described,
+        )
+        client.log_model_artifact(logged.model_id, str(files["card"]))
+        _log_data(client, workspace, release, active.info.run_id, logged.model_id)
+        for name in ("scores", "pool", "card"):
+            mlflow.log_artifact(str(files[name]))
+    with redirect_stderr(StringIO()):  # it announces itself there
+        made = mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags | {TAG: json.dumps(found)})
+    _describe(client, release, made)
+    return made
+
+
+def _source(lineage: Lineage) -> dict[str, str]:
+    return {
+        "mlflow.source.name": SOURCE,
+        "mlflow.source.type": "PROJECT",
+        "mlflow.source.git.commit": lineage.git_commit,
+    }
+
+
+def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run: str, model_id: str) -> None:
+    """The data of the version, by name and hash, and its scores by the benchmark that they are of."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
+
+    source = json.dumps({"tags": {"mlflow.source.name": SOURCE, "dvc_revision": release.lineage.dvc_revision}})
+    questions = questions_of(release.lineage.tags())
+    used = {name: ("evaluation", questions.get(name, "unknown")) for name in summarize(release.rows)}
+    mix = workspace.data / "training_mix.jsonl"
+    if mix.is_file():
+        used["training_mix"] = ("training", hashlib.sha256(mix.read_bytes()).hexdigest()[:12])
+    data = [
+        DatasetInput(Dataset(name, key, "code", source), [InputTag("mlflow.data.context", context)])
+        for name, (context, key) in used.items()
+    ]
+    client.log_inputs(run, datasets=data)
+    now, metrics = time.time_ns() // 1_000_000, []
+    for name, value in metrics_of(release.rows).items():
+        benchmark = name.partition("/")[0]
+        dataset, key = (benchmark, used[benchmark][1]) if benchmark in used else (None, None)
+        metrics.append(Metric(name, value, now, 0, model_id, dataset, key, run))
+    client.log_batch(run, metrics=metrics)
+
+
+def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> None:
+    """Descriptions of model and version, and at each training run the version that came of it."""
+    runs = release.training_runs or {}
+    experiments = {run: str(client.get_run(run).info.experiment_id) for run in runs.values()}
+    client.update_registered_model(MODEL, ABOUT_MODEL)
+    client.update_model_version(MODEL, made.version, release.description(experiments))
+    for stage, run in runs.items():
+        client.set_tag(str(made.run_id), f"training_run.{stage}", run)
+        client.set_tag(run, "release_run", str(made.run_id))
+        client.set_tag(run, "model_version", str(made.version))
+
+
+def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) -> dict[str, Path]:
+    """Lay out what the model carries; the code keeps its place beside the small tables that it reads.
+
+    The agent is copied, too: MLflow writes down where it read it from.
+    """
+    import ops
+
+    source = Path(ops.__file__).resolve().parent
+    files = {name: scratch / name for name in ("policy", "ops", "data")}
+    shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
+    files["data"].mkdir()
+    shutil.copytree(resources() / "data" / "knowledge", files["data"] / "knowledge")
+    written = workspace.texts / "few_shots"
+    shutil.copytree(written if written.is_dir() else resources() / "data" / "few_shots", files["data"] / "few_shots")
+    files["agent"] = Path(shutil.copy(resources() / "mlflow" / "agent.py", scratch))
+    files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
+    files["pool"].write_text(resolved(release.pool), encoding="utf-8")
+    save_rows(release.rows, files["scores"], texts=False)
+    files["card"] = scratch / CARD
+    files["card"].write_text(release.model_card(), encoding="utf-8")
+    return files
+
+
+def content_key(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
+    """Hash of what makes two versions the same: the policy's files, what the pool answers, the scores."""
+    files = [
+        [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
+        for file in sorted(policy.rglob("*"))
+        if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _LEFT_OUT)
+    ]
+    scores = sorted([row.problem_key, row.repeat, row.correct, row.unscorable] for row in rows)
+    return digest([files, pool.answers_key, scores])
+
+
+def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
+    """Flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is left out."""
+    summaries = summarize(rows)
+    metrics: dict[str, float] = {}
+    for name, summary in summaries.items():
+        metrics |= {
+            f"{name}/accuracy": summary.accuracy.mean,
+            f"{name}/standard_error": summary.accuracy.standard_error,
+            f"{name}/tokens": summary.tokens,
+            f"{name}/usd": summary.cost_usd,
+            f"{name}/latency_s": summary.latency_s,
+            f"{name}/steps": summary.steps,
+            f"{name}/format_compliance": summary.format_compliance,
+            f"{name}/unscorable": float(summary.unscorable),
+        }
+    for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
+        mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
+        metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
+    return {key: value for key, value in metrics.items() if not math.isnan(value)}

@@ -1,0 +1,109 @@
+"""The libraries that a model version needs to answer, found in the imports of the code that travels with it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+from ops.core.errors import PodiumError
+
+OPTIONAL = {
+    "vllm": "PODIUM_WRITER=vllm",
+    "redis": "PODIUM_CACHE_URL, PODIUM_LIMITS_URL",
+    "psycopg": "PODIUM_LEDGER_URL",
+    "datasets": "loading of benchmarks",
+    "pyarrow": "loading of benchmarks",
+}
+"""Libraries that the code imports for what is named beside them, and not to load a version or to answer."""
+FILE = "requirements.txt"
+_ALWAYS = ("mlflow",)
+"""Of several distributions that hold one package, the one to install."""
+
+
+def requirements(agent: Path, ops: Path) -> list[str]:
+    """`NAME==VERSION` of each library that the agent and the modules of `ops` import that it can reach.
+
+    Raises `PodiumError` for a library that is not installed here: such a version could not answer anywhere.
+    """
+    known = packages_distributions()
+    found = {}
+    for name in sorted(imported(agent, ops) - OPTIONAL.keys()):
+        candidates = known.get(name, [])
+        chosen = next((each for each in candidates if each in _ALWAYS), *candidates[:1] or [name])
+        try:
+            found[chosen.lower()] = version(chosen).partition("+")[0]
+        except PackageNotFoundError:
+            raise PodiumError(f"{name} is not installed, and the serving agent imports it. Run make setup") from None
+    return [f"{name}=={number}" for name, number in sorted(found.items())]
+
+
+def check_installed(file: Path) -> None:
+    """Raise `PodiumError` unless every library of a version's requirements is installed, in whatever version."""
+    missing = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name = line.partition("==")[0].strip()
+        try:
+            version(name)
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise PodiumError(
+            f"{', '.join(missing)}: not installed, and this model needs it. "
+            f"Run {sys.executable} -m pip install -r {file}"
+        )
+
+
+def imported(agent: Path, ops: Path) -> set[str]:
+    """Top-level names of the third-party packages that the agent, or a module of `ops` that it reaches, imports.
+
+    Imports in functions count; those for type checkers do not. A string that names a module of `ops` is an import of
+    it, and one that names a package imports all of its modules: registries load them so.
+    """
+    packages: set[str] = set()
+    seen: set[Path] = set()
+    waiting = [agent]
+    while waiting:
+        file = waiting.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for module, whole in _names(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+            if module.partition(".")[0] == "ops":
+                waiting += _files(module, ops, whole=whole)
+            elif not whole and (top := module.partition(".")[0]) not in sys.stdlib_module_names:
+                packages.add(top)
+    return packages
+
+
+def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """The modules that a tree imports; with True the strings in it, which may name one."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, False) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        yield node.module, False
+        yield from ((f"{node.module}.{alias.name}", False) for alias in node.names if node.module.startswith("ops"))
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
+            yield str(node.args[0].value), False
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("ops."):
+        yield node.value, True
+    for child in ast.iter_child_nodes(node):
+        yield from _names(child)
+
+
+def _files(module: str, ops: Path, *, whole: bool) -> Iterator[Path]:
+    """The files of `ops` that importing the module executes; with `whole` also all modules of a package."""
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        place = ops.parent.joinpath(*parts[:length])
+        if (package := place / "__init__.py").is_file():
+            yield package
+        elif (file := place.with_suffix(".py")).is_file():
+            yield file
+    if whole and place.is_dir():
+        yield from place.glob("*.py")

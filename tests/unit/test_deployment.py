@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from assets.resources import SNAPSHOT, Podium
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.locks import alone
 from ops.core.workspace import Workspace
+from ops.serving.http.access import TOKENS, Access
 from pipelines import launcher
 from pipelines.commands.team import STAGES as NAMED_STAGES
 from pipelines.definitions import definitions
@@ -80,6 +82,90 @@ def test_no_file_holds_a_secret_and_every_variable_is_in_the_example() -> None:
     services = compose()["services"]
     for published in (port for service in services.values() for port in service.get("ports", ())):
         assert published.startswith("127.0.0.1:"), "nothing is published beyond loopback"
+
+
+OTHERS_SET = {
+    "RANK", "LOCAL_RANK", "ACCELERATE_USE_DEEPSPEED",  # accelerate's launcher
+    "PODIUM_PARENT",  # Podium, for the trainer that it starts
+    "CUDA_VISIBLE_DEVICES",  # whoever shares out the GPUs
+}  # fmt: skip
+"""Variables that the code reads and that no person sets in `.env`, with who does."""
+
+
+def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
+    example = set(re.findall(r"^#?(\w+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
+    read = variables_read()
+    assert {"PODIUM_ROOT", "PODIUM_SERVE_TOKENS", "VLLM_API_KEY", "PODIUM_NODES"} <= read, "the search finds them"
+    pools = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in (ROOT / "config" / "pools").glob("*.yaml"))
+    keys = {worker["api_key_env"] for pool in pools for worker in pool["workers"] if worker.get("api_key_env")}
+    assert read - OTHERS_SET | keys <= example, (read - OTHERS_SET | keys) - example
+    assert read >= OTHERS_SET, "no longer read"
+
+
+def variables_read() -> set[str]:
+    """The names by which modules ask `os.environ`: strings, and constants of their own or of modules they import."""
+    trees = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): ast.parse(file.read_text(encoding="utf-8"))
+        for layer in ("ops", "assets", "pipelines", "mlflow")
+        for file in (ROOT / layer).rglob("*.py")
+    }
+    constants = {
+        (module, target.id): value.value
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target, value in zip(*map(_each, (node.targets[0], node.value)), strict=False)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant)
+    }
+    names: set[str] = set()
+    for module, tree in trees.items():
+        imported = {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+        for asked in filter(None, map(_asked, ast.walk(tree))):
+            if isinstance(asked, ast.Constant):
+                names.add(str(asked.value))
+            elif isinstance(asked, ast.Name):
+                place = (module, asked.id)
+                names |= {str(constants[key]) for key in (place, imported.get(asked.id, place)) if key in constants}
+    return names
+
+
+def _each(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def _asked(node: ast.AST) -> ast.expr | None:
+    """What `os.environ` is asked for here, if it is."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv"):
+        return node.args[0]
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ" and isinstance(node.ctx, ast.Load):
+        return node.slice
+    if isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]) == "os.environ":
+        return node.left
+    return None
+
+
+def test_what_serving_requires_is_given_to_it_in_compose_and_kubernetes() -> None:
+    serving = compose()["services"]["serve"]
+    host = serving["command"][serving["command"].index("--host") + 1]
+    with pytest.raises(ConfigError, match=TOKENS):
+        Access.of(host)
+    assert TOKENS in serving["environment"]
+    assert set(compose()["x-podium"]["environment"]) <= serving["environment"].keys(), "the engines, too"
+    [pod] = [
+        document["spec"]["template"]["spec"]["containers"][0]
+        for file in MANIFESTS
+        for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if document["metadata"]["name"] == "podium-serve" and document["kind"] == "Deployment"
+    ]
+    secret = {"secretKeyRef": {"name": "podium", "key": TOKENS}}
+    assert {"name": TOKENS, "valueFrom": secret} in pod["env"], "without the key the pod says what is missing"
+    assert TOKENS in (ROOT / "config/deploy/kubernetes/0-namespace.yaml").read_text(encoding="utf-8")
+    assert pod["readinessProbe"]["httpGet"]["path"] == "/health"
 
 
 def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ class Release:
 _USE = """\
 ```
 pip install -r requirements.txt
+export MLFLOW_DISABLE_TELEMETRY=true
 mlflow models serve --model-uri . --env-manager local --port 5001
 curl http://127.0.0.1:5001/invocations -H 'content-type: application/json' \\
   -d '{"input": [{"role": "user", "content": "What is 6 * 7?"}]}'

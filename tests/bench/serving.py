@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -172,12 +173,31 @@ async def graded(url: str, problems: Sequence[Problem], preference: str) -> list
     ]  # fmt: skip
 
 
-def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> list[str]:
+class Load(NamedTuple):
+    """One table row, and what it is compared by."""
+
+    start: str
+    row: str
+    cpu_ms: float
+    """Of the server, for an answer."""
+    traces: str
+
+
+def traces(url: str) -> str:
+    """What became of the traces so far, by the server's own counters."""
+    page = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
+    found = dict(re.findall(r"^podium_traces_(stored_total|dropped_total|waiting) (\S+)$", page, re.MULTILINE))
+    stored, dropped, waiting = (float(found[name]) for name in ("stored_total", "dropped_total", "waiting"))
+    return f"{stored:,.0f} stored, {waiting:,.0f} waiting, {dropped:,.0f} dropped"
+
+
+def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> Load:
     with serving(workspace, at_once=clients, traced_share=traced) as server:
         before = server.process.cpu_times()
         replies = asyncio.run(load(server.url, clients, seconds, fresh(10_000)))
         after = server.process.cpu_times()
         memory = server.process.memory_info().rss / 2**20
+        kept = traces(server.url)
     cpu = after.user + after.system - before.user - before.system
     whole = [reply for reply in replies if reply.status == 200]
     statuses = Counter(reply.status for reply in replies)
@@ -193,7 +213,7 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
     start = (
         f"Cold start to the first answer: {server.ready_s:.1f} s, and {server.ready_cpu_s:.1f} s of the processors'."
     )
-    return [start, row]
+    return Load(start, row, 1000 * cpu / len(whole), kept)
 
 
 def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[str]:
@@ -269,7 +289,8 @@ def main() -> None:
     head = (
         f"The quickstart's champion, {chosen.clients} clients for {chosen.seconds:g} s, on {cores} cores "
         f"({platform.machine()}) that the clients use as well; load average at the end {busy:.1f}. "
-        f"{loads[0][0]} Seconds are p50 / p99."
+        f"{loads[0].start} Seconds are p50 / p99. The server's CPU for an answer with traces ÷ without: "
+        f"{loads[1].cpu_ms / loads[0].cpu_ms:.2f}. Traces at the end of the load: {loads[1].traces}."
     )
     columns = (
         "| clients | traced | responses | a request | waiting for a place | writing, queue included | workers' work "
@@ -280,7 +301,7 @@ def main() -> None:
         "",
         columns,
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(rows[1] for rows in loads),
+        *(each.row for each in loads),
         "",
         f"What a preference does, on {4 * chosen.each} fresh questions of the training benchmarks:",
         "",

@@ -82,7 +82,8 @@ def log_version(
         for name in ("scores", "pool", "card"):
             mlflow.log_artifact(str(files[name]))
     with redirect_stderr(StringIO()):  # it announces itself there
-        made = mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=tags | {TAG: json.dumps(found)})
+        own = tags | {"licence": release.licence(), TAG: json.dumps(found)}
+        made = mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=own)
     _describe(client, release, made)
     return made
 

@@ -189,7 +189,7 @@ def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(lived: Li
     page.get_by_role("link", name=run.name).first.click()
     page.get_by_role("tab", name="Model metrics").click()
     page.get_by_placeholder("Search metric charts").fill("reward")
-    for name in ("reward", "reward_std"):
+    for name in ("0 main/reward", "trl/reward_std"):
         chart = page.get_by_test_id("experiment-view-compare-runs-card").filter(has=page.get_by_title(name, exact=True))
         chart.scroll_into_view_if_needed()
         line = chart.locator("path.js-line").first  # drawn a second time beneath, for the mouse

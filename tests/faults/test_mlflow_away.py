@@ -54,7 +54,7 @@ def test_mlflow_is_down_for_a_while(
         experiment = client.get_experiment_by_name(EXPERIMENT)
         assert experiment is not None
         [run] = client.search_runs([experiment.experiment_id])
-        history = client.get_metric_history(run.info.run_id, "reward")
+        history = client.get_metric_history(run.info.run_id, "0 main/reward")
         assert {(point.step, point.value) for point in history} == {(step, step / 10) for step in range(1, 7)}
         assert run.info.status == "FINISHED"
     finally:

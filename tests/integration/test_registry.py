@@ -416,7 +416,8 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
     for parameters in (model.params, run.data.params):
         assert (parameters["grpo.steps"], parameters["seed"]) == ("140", "1")
     assert (run.data.tags["mlflow.source.name"], run.data.tags["mlflow.source.git.commit"]) == ("podium", "c0ffee")
-    assert run.data.tags["licence"] == "code: Apache-2.0; weights: no upstream weights"
+    for tags in (made.tags, model.tags, run.data.tags):
+        assert tags["licence"] == "code: Apache-2.0; weights: no upstream weights"
     data = {each.dataset.name: (each.dataset.digest, each.tags[0].value) for each in run.inputs.dataset_inputs}
     assert data == {"mmlu": ("m1", "evaluation"), "gpqa_diamond": ("unknown", "evaluation")}
     of = {metric.key: metric.dataset_name for metric in model.metrics}

@@ -45,8 +45,15 @@ _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOU
 """MLflow's own: 7 attempts of 120 s each."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
 """MLflow takes so many parameters at once, and values of every version's length."""
-_TOTALS = {"calls": "calls/all", "seconds": "seconds/all"}
-"""Names that are folders of other names, too: a store of files cannot hold both."""
+_MAIN = "0 main"
+"""MLflow's UI sorts groups of charts by their names: this one is first."""
+_NAMES = {
+    **{name: f"{_MAIN}/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")},
+    **{f"share/{name}": f"{_MAIN}/{name}" for name in ("right", "invalid")},
+    "calls": "calls/all",
+    "seconds": "seconds/all",
+}
+"""Name in the curve → in MLflow, where it is another: a store of files cannot hold a name that is a folder as well."""
 _log = logging.getLogger(__name__)
 
 
@@ -86,7 +93,7 @@ class Tracking:
         """Send what TRL logged and the curve's line of one step, and what could not be sent before."""
         number, grpo = int(row["step"]), self._plan.recipe.grpo
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
-        metrics = numbers({f"trl/{name}": value for name, value in logs.items()}) | metrics_of(row)
+        metrics = metrics_of(row) | numbers({f"trl/{name}": value for name, value in logs.items() if name not in row})
         self._pending.append(_Step(number, time.time_ns() // 1_000_000, metrics, row["sample"] if shown else ""))
         if self._clock() >= self._again:
             self._try(lambda _: None)
@@ -168,8 +175,8 @@ def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
     recipe, pool = plan.recipe, plan.pool
     about = (
         f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({len(plan.offered)} "
-        f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The first charts are "
-        "those of the whole step; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
+        f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
+        f"matter most are in `{_MAIN}`; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
     )
     return {
         "mlflow.note.content": about,
@@ -186,11 +193,11 @@ def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in a line of `curve.jsonl` by their names there (`calls/all` and `seconds/all` for the totals).
+    """The numbers in a line of `curve.jsonl`, by their names there or those of `_NAMES`.
 
     `use/DOMAIN/WORKER` is the worker's share of the steps in the domain.
     """
-    metrics = {_TOTALS.get(name, name): value for name, value in numbers(row).items() if name != "step"}
+    metrics = {_NAMES.get(name, name): value for name, value in numbers(row).items() if name != "step"}
     for domain, used in row["use"].items():
         total = sum(used.values())
         metrics |= {_allowed(f"use/{domain}/{worker}"): steps / total for worker, steps in used.items() if total}

@@ -66,7 +66,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 def test_a_line_of_the_curve_becomes_metrics_of_stable_names() -> None:
     assert metrics_of(row(1)) == {
-        "reward": 0.75, "share/right": 0.51, "invalid/no_assignment": 0.1, "calls/all": 8, "calls/cached": 2,
+        "0 main/reward": 0.75, "0 main/right": 0.51, "invalid/no_assignment": 0.1, "calls/all": 8, "calls/cached": 2,
         "seconds/all": 4.0, "seconds/workers": 1.0, "use/math/solver": 0.75, "use/math/scholar _old_": 0.25,
     }  # fmt: skip
 
@@ -92,10 +92,11 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
     assert "recipe `quickstart`, seed 1" in tags["mlflow.note.content"]
     assert "GRPO" in client.get_experiment(run.info.experiment_id).tags["mlflow.note.content"]
     assert tracked_run(tmp_path, uri) == run.info.run_id and tracked_run(tmp_path, "sqlite:///other") is None
-    history = client.get_metric_history(run.info.run_id, "share/right")
+    history = client.get_metric_history(run.info.run_id, "0 main/right")
     assert [(point.step, point.value) for point in history] == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    assert "trl/reward" not in run.data.metrics, "it is in the curve"
     assert {"trl/completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
-    assert not {"trl/kl", "trl/reward_std", "zero_variance_groups"} & set(run.data.metrics)
+    assert not {"trl/kl", "trl/reward_std", "0 main/zero_variance_groups"} & set(run.data.metrics)
     artifacts = tmp_path / "mlflow" / "artifacts" / run.info.run_id / "artifacts"
     assert "name: quickstart" in (artifacts / "recipe.yaml").read_text(encoding="utf-8")
     assert json.loads((artifacts / "trl_arguments.json").read_text(encoding="utf-8")) == {"learning_rate": "1e-06"}
@@ -118,7 +119,7 @@ def test_what_a_store_did_not_take_is_sent_when_it_is_back(tmp_path: Path, caplo
         now[0] = 300.0
         attempt.step(LOGS, row(3))
     client, run = only_run(uri)
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "reward") if point.step] == [1, 2, 3]
+    assert [point.step for point in client.get_metric_history(run.info.run_id, "0 main/reward")] == [1, 2, 3]
     assert len(warnings) == 1
     assert "does not take the training's curve" in warnings[0]
 
@@ -149,8 +150,10 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     run(tiny.model_copy(update={"mlflow_uri": store(tmp_path)}), folder, lambda *_: None)
     client, tracked = only_run(store(tmp_path))
     curve = read_curve(folder)
-    for name in ("reward", "share/invalid", "zero_variance_groups", "tokens", "cost_usd", "diversity"):
-        history = client.get_metric_history(tracked.info.run_id, name)
+    names = {name: f"0 main/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")}
+    names |= {"share/invalid": "0 main/invalid", "tokens": "tokens", "diversity": "diversity"}
+    for name, shown in names.items():
+        history = client.get_metric_history(tracked.info.run_id, shown)
         assert [(point.step, point.value) for point in history] == [(line["step"], line[name]) for line in curve]
     assert tracked.data.params["grpo.steps"] == "2"
     assert not (folder / "policy" / "training_args.bin").exists(), "a pickle"

@@ -1,0 +1,102 @@
+"""A version on a machine without the checkout: installed from its own requirements, loaded, asked and served."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import venv
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ops.config import Pool
+from ops.release import aliases
+from tests.faults.mlflow_server import free_port
+from tests.integration.test_registry import QUESTION, contents, policy, pool, register, with_agent
+from tests.releases import YES, model_folder
+
+__all__ = ["policy", "pool"]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+INSTALL_S, START_S = 2400, 600
+ASK = """
+import json, sys, mlflow
+agent = mlflow.pyfunc.load_model(".")
+answer = agent.predict({"input": [{"role": "user", "content": sys.argv[1]}]})
+import ops
+print(json.dumps([answer["output"][-1]["content"][0]["text"], ops.__file__]))
+"""
+
+
+def fresh_python(folder: Path, requirements: Path) -> Path:
+    """The Python of an environment that has exactly these requirements."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    first = subprocess.run([*pip, "tenacity"], capture_output=True, text=True, timeout=300, check=False)
+    if first.returncode:
+        pytest.skip("the package registry cannot be reached, which has the requirements of a version")
+    subprocess.run([*pip, "--requirement", str(requirements)], timeout=INSTALL_S, check=True)
+    subprocess.run([str(python), "-m", "pip", "check"], timeout=300, check=True)
+    return python
+
+
+def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_alone(
+    tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    released = with_agent(tmp_path / "checkout")
+    known = register(released, policy, pool, right=6)
+    aliases.promote(released, known.version, YES)
+    model = Path(shutil.copytree(model_folder(released, known), tmp_path / "copied"))
+    shutil.rmtree(released.root)
+    home = tmp_path / "home"
+    home.mkdir()
+    python = fresh_python(tmp_path / "environment", model / "requirements.txt")
+    kept = ("PATH", "LANG", "LC_ALL")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= {"HOME": str(home), "MLFLOW_DISABLE_TELEMETRY": "true"}
+    asked = subprocess.run(
+        [python, "-c", ASK, QUESTION], cwd=model, env=environment, capture_output=True, text=True, timeout=START_S,
+        check=False,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    text, place = json.loads(asked.stdout.splitlines()[-1])
+    assert "42" in text and Path(place).is_relative_to(model)
+    assert served(python, model, environment) == text
+    assert (model / ".podium" / "ledger.sqlite").is_file()
+    assert contents(home) == {}
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copied", "environment", "home"]
+
+
+def served(python: Path, model: Path, environment: dict[str, str]) -> str:
+    """What MLflow's own server answers with the model."""
+    port = free_port()
+    command = [python, "-m", "mlflow", "models", "serve", "--model-uri", ".", "--env-manager", "local"]
+    server = subprocess.Popen(
+        [*command, "--port", str(port)],
+        cwd=model,
+        env=environment | {"PATH": f"{python.parent}:{environment['PATH']}"},
+        start_new_session=True,
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+            end = time.monotonic() + START_S
+            while True:
+                try:
+                    if client.get("/health").status_code == 200:
+                        break
+                except httpx.TransportError:
+                    assert server.poll() is None and time.monotonic() < end
+                time.sleep(0.5)
+            body = {"input": [{"role": "user", "content": QUESTION}]}
+            reply = client.post("/invocations", json=body).raise_for_status().json()
+        return str(reply["output"][-1]["content"][0]["text"])
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(60)
+
+

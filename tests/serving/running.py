@@ -34,8 +34,7 @@ class Running:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "server.log"
         self._command = command or (sys.executable, "-m", "tests.serving.server", str(folder))
-        store = f"sqlite:///{folder}/mlflow.db"  # MLflow's own is a file in the working directory
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": store, **environment}
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
 
     def settings(self, **values: Any) -> Self:
         """Write serving.yaml and the pool; before the start."""

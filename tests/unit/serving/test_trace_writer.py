@@ -103,7 +103,7 @@ def test_questions_that_wait_for_the_policy_show_it(tmp_path: Path, store: Store
     try:
         with ThreadPoolExecutor(2) as threads:
             asked = [threads.submit(engine.ask, question(QUESTION, RequestOptions()), RequestOptions()) for _ in "12"]
-            traces = store.holds(*(record(each.result(), number) for number, each in enumerate(asked)))
+            traces = store.holds(*(record(each.result(timeout=60), number) for number, each in enumerate(asked)))
     finally:
         engine.close()
     spans = [span for trace in traces for span in trace.data.spans if span.name == "waiting for the Conductor"]

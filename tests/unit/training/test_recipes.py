@@ -58,7 +58,7 @@ def test_the_scale_study_and_the_server_change_the_machine_alone() -> None:
 def test_the_unconstrained_evaluation_changes_who_answers_it_alone() -> None:
     pools = from_paper("paper-unconstrained")
     assert pools.pop("evaluation.benchmarks.bigcodebench")["pool"] == "paper:unconstrained-bigcodebench"
-    assert pools == {"trained_as": "paper", "evaluation.pool": "paper:unconstrained"}
+    assert pools == {"trained_as": "paper", "evaluation.pool": "paper:unconstrained", "budget.run_usd": 70000.0}
 
 
 def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> None:

@@ -370,9 +370,3 @@ def test_without_subtasks_nothing_that_is_shown_or_read_words_one() -> None:
     assert team.read("nothing").failure == FormatFailure.NO_ASSIGNMENT
     with_subtasks = Team(team.workers).read(text).workflow
     assert with_subtasks is not None and with_subtasks.steps[0].subtask == "Look it up."
-
-
-def test_subtasks_are_in_no_key_of_a_recipe_that_has_them() -> None:
-    assert "subtasks" not in Prompting().model_dump() and "subtasks" not in Prompting().model_dump(mode="json")
-    assert Prompting(subtasks=False).model_dump()["subtasks"] is False
-    assert Prompting.model_validate(Prompting(subtasks=False).model_dump()) == Prompting(subtasks=False)

@@ -156,7 +156,7 @@ def completion(body: dict[str, Any], choices: list[dict[str, Any]], model: str =
     """A whole answer to the request in `body`; its usage is plausible for the texts."""
     prompt_chars = sum(len(message["content"]) for message in body["messages"])
     written = sum(len(choice["message"].get("content") or "") for choice in choices)
-    prompt_tokens = max(PROMPT_TOKENS, prompt_chars // 12)
+    prompt_tokens = max(PROMPT_TOKENS, prompt_chars // 10)
     completion_tokens = max(COMPLETION_TOKENS, written // 14)
     return reply(
         200,

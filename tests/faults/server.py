@@ -157,7 +157,7 @@ def completion(body: dict[str, Any], choices: list[dict[str, Any]], model: str =
     prompt_chars = sum(len(message["content"]) for message in body["messages"])
     written = sum(len(choice["message"].get("content") or "") for choice in choices)
     prompt_tokens = max(PROMPT_TOKENS, prompt_chars // 10)
-    completion_tokens = max(COMPLETION_TOKENS, written // 14)
+    completion_tokens = max(COMPLETION_TOKENS, written // 8)
     return reply(
         200,
         {

@@ -1,4 +1,4 @@
-"""The report of a recipe, and the reproduction: the miniature beside every baseline, with experiments, as a page."""
+"""The report of a recipe, and the reproduction: the synthetic environment with every baseline and study, as a page."""
 
 from __future__ import annotations
 

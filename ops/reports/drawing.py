@@ -12,7 +12,7 @@ from ops.reports.style import FAINT, INK, NARROW_IN, SIZE, WIDE_IN
 
 
 def figure(chart: Chart, width: float, label: str) -> Any:
-    """The chart as a figure of that width, in inches; `label` (`miniature`) stands in the picture itself."""
+    """The chart as a figure of that width, in inches; `label` (`synthetic`) stands in the picture itself."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -110,7 +110,7 @@ class About(NamedTuple):
     """The policy's key."""
     pool: str
     repeats: int = 1
-    miniature: bool = False
+    synthetic: bool = False
     """Any of its benchmarks is embedded: the figures say nothing of the paper's."""
     as_paper: bool = False
     """Recipe and pool are the paper's own, so that its figures can stand beside ours."""

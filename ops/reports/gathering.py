@@ -66,15 +66,15 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
 
 def _about(setup: Setup, runs: Mapping[str, Path], policy: Path) -> About:
     recipe = setup.recipe
-    miniature = any(source.source == "embedded" for source in recipe.benchmarks.values())
+    synthetic = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return About(
         recipe=recipe.name,
         seed=recipe.seed,
         policy=policy_key(policy) if policy.is_dir() else "",
         pool=setup.pool.name,
         repeats=recipe.evaluation.repeats,
-        miniature=miniature,
-        as_paper=not miniature and recipe.policy_name == "paper" and setup.pool.name == "paper",
+        synthetic=synthetic,
+        as_paper=not synthetic and recipe.policy_name == "paper" and setup.pool.name == "paper",
     )
 
 

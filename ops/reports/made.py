@@ -19,7 +19,7 @@ class Made(NamedTuple):
 
 def label(about: About) -> str:
     """What stands beside every exhibit of embedded problems."""
-    return "miniature" if about.miniature else ""
+    return "synthetic" if about.synthetic else ""
 
 
 def make_one(exhibit: Exhibit, evidence: Evidence) -> Made:

@@ -152,9 +152,9 @@ def listed(facts: Mapping[str, str]) -> str:
 
 def _warnings(evidence: Evidence) -> str:
     said = []
-    if evidence.about.miniature:
+    if evidence.about.synthetic:
         said.append(
-            "<strong>Miniature.</strong> Embedded problems and embedded workers: the figures are of this small world "
+            "<strong>Synthetic environment.</strong> Generated problems and embedded workers: the figures are of these "
             "and say nothing of the paper's. The paper's stand in columns of their own, for the shape only."
         )
     said += [f"Not read: {html(name)} ({html(why)})" for name, why in evidence.absent.items()]

@@ -29,7 +29,7 @@ def report(recipe: str, seed: int | None) -> None:
 @click.command()
 @seed_option
 def reproduce(seed: int | None) -> None:
-    """Measure the miniature against every baseline.
+    """Measure the synthetic environment against every baseline.
 
     Runs the recipe reproduction, its experiments and its report; the tables are written beside the report, in
     .podium/reports. What was done before is not done again.

@@ -183,7 +183,7 @@ def test_a_cold_start_reads_its_share_of_recursive_rounds() -> None:
     assert tokens.expected - plain.expected == pytest.approx(80 * 0.25 * 200)
 
 
-def test_the_miniatures_rounds_have_room() -> None:
+def test_the_quickstarts_rounds_have_room() -> None:
     plan = make_plan(setup(), NOTHING)
     assert plan.workload is not None and plan.workload.prompt == plan.lengths.longest_round_prompt
     assert "room for recursive rounds" not in [each.what for each in missing(plan)]

@@ -75,7 +75,7 @@ def evidence() -> Evidence:
         for name in BENCHMARKS
     }
     return Evidence(
-        about=About("quickstart", 1, "quickstart-0123", "quickstart", miniature=True),
+        about=About("quickstart", 1, "quickstart-0123", "quickstart", synthetic=True),
         systems=systems,
         conductor=conductor,
         best_worker="worker solver",

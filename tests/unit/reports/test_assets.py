@@ -33,7 +33,7 @@ def test_the_page_is_written_and_its_exhibits_are_metadata(
         done = dg.materialize([report], instance=instance, resources={"podium": podium})
     [event] = done.get_asset_materialization_events()
     facts = {key: value.value for key, value in event.materialization.metadata.items()}
-    assert facts["label"] == "miniature"
+    assert facts["label"] == "synthetic"
     assert str(facts["worker_use_picture_1"]).startswith("![Worker use by domain](data:image/png;base64,")
     assert {"worker_use", "worker_use_table_2", "steps", "steps_picture_1"} <= set(facts)
     assert facts["training"] == "not run: podium train quickstart --seed 1"

@@ -60,7 +60,7 @@ def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_o
     assert systems.marked == [0]
     theirs = "paper, its own setting: constrained, %"
     assert (cells(beside)["mmlu"][theirs], cells(beside)["mmlu"]["questions"]) == ("93.14 ± 0.36", 100)
-    as_paper = replace(evidence, about=evidence.about._replace(miniature=False, as_paper=True))
+    as_paper = replace(evidence, about=evidence.about._replace(synthetic=False, as_paper=True))
     assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].show(as_paper))[1].head
 
 

@@ -135,7 +135,7 @@ def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -
     sections = re.findall(r'<section id="([a-z_]+)">(.*?)</section>', html, re.DOTALL)
     assert [name for name, _ in sections] == list(EXHIBITS)
     for _, text in sections:
-        assert '<span class="label">miniature</span>' in text
+        assert '<span class="label">synthetic</span>' in text
         assert "<dt>n</dt>" in text
         assert "<code>podium report quickstart --seed 1</code>" in text
     assert re.findall(r'<a href="#([a-z_]+)">', html) == list(EXHIBITS)
@@ -159,10 +159,10 @@ def test_what_was_not_run_or_read_is_said(evidence: Evidence) -> None:
 
 
 def test_a_run_of_real_problems_has_no_label(evidence: Evidence) -> None:
-    real = replace(evidence, about=evidence.about._replace(miniature=False))
+    real = replace(evidence, about=evidence.about._replace(synthetic=False))
     shown = page(real, [make_one(EXHIBITS["steps"], real)], RELEASED)
     assert 'class="label"' not in shown
-    assert "<strong>Miniature" not in shown
+    assert "<strong>Synthetic" not in shown
 
 
 def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None:
@@ -211,7 +211,7 @@ def test_no_words_of_a_picture_overlap_or_leave_it(name: str, width: float, made
     (shown,) = (each.shown for each in made if each.exhibit.name == name)
     assert isinstance(shown, Shown)
     for chart in charts(shown):
-        drawn = figure(chart, width, "miniature")
+        drawn = figure(chart, width, "synthetic")
         drawn.canvas.draw()
         boxes = {f"{number} {text.get_text()}": text.get_window_extent() for number, text in enumerate(words(drawn))}
         for text, box in boxes.items():

@@ -20,7 +20,7 @@ PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5
     source="arXiv:2512.04388, Section 4 (a frontier model prompted as the Conductor)",
     differs="The model is the pool's best worker by the training mix, with its own sampling, and may choose itself as a"
     " worker; the prompt is ours, with the four examples. A completion that is no workflow is wrong and paid for; the"
-    " column's head says how many are workflows. No embedded worker can write one, so it scores 0 there.",
+    " column's head says how many are workflows. No embedded worker can: 0 in the quickstart.",
 )
 def prompted_conductor(known: Known) -> Method:
     """Its completions are read by the Conductor's grammar and run by the same executor."""

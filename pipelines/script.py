@@ -8,5 +8,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from pipelines.commands.main import execute
+    from pipelines.quiet import quiet
 
+    quiet()  # before a command imports Dagster, whose assets would print a warning each
     execute()

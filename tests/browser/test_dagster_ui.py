@@ -57,7 +57,7 @@ def node(tab: Tab, text: str) -> Locator:
 
 
 def test_the_graph_shows_every_asset_and_group(served: Served, tab: Tab) -> None:
-    tab.page.set_viewport_size({"width": 1600, "height": 2400})  # what is outside of it is not drawn
+    tab.page.set_viewport_size({"width": 1600, "height": 3600})  # what is outside of it is not drawn
     open_graph(served, tab)
     tab.shoot("asset-graph")
     specs = defs.resolve_all_asset_specs()

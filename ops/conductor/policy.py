@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -254,9 +255,10 @@ class Completion(NamedTuple):
     """Tokens of the completion, the one that ended it included."""
 
 
-class TextWriter:
+class TextWriter(ABC):
     """`write` for a class that has `complete`."""
 
+    @abstractmethod
     def complete(
         self,
         prompts: Sequence[Sequence[Message]],
@@ -269,7 +271,6 @@ class TextWriter:
 
         Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
         """
-        raise NotImplementedError
 
     def write(
         self,

@@ -43,7 +43,8 @@ def served(
 
 
 def open_graph(served: Served, tab: Tab) -> None:
-    """The global asset graph, every group of it unfolded."""
+    """The global asset graph, every group of it unfolded, in a window that holds all of it: Dagster draws no other."""
+    tab.page.set_viewport_size({"width": 1600, "height": 3600})
     tab.visit(f"{served.dagster}/asset-groups")
     tab.page.get_by_role("button", name="Materialize all").wait_for()
     tab.page.keyboard.press("Alt+e")
@@ -57,7 +58,6 @@ def node(tab: Tab, text: str) -> Locator:
 
 
 def test_the_graph_shows_every_asset_and_group(served: Served, tab: Tab) -> None:
-    tab.page.set_viewport_size({"width": 1600, "height": 3600})  # what is outside of it is not drawn
     open_graph(served, tab)
     tab.shoot("asset-graph")
     specs = defs.resolve_all_asset_specs()

@@ -147,8 +147,8 @@ def traced(workspace: Workspace) -> tuple[str, str]:
 
     from ops.config import Worker
     from ops.core.response import Response
-    from ops.release.registry import connected, experiment
-    from ops.release.tracing import export
+    from ops.release.store import connected, experiment
+    from ops.release.tracing import TreeWithTags, of_execution, store_traces
     from ops.workflow.execution import execute
     from ops.workflow.grammar import Step, Workflow
 
@@ -164,9 +164,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
             720
         )
     with connected(workspace) as client:
-        import mlflow
-
         home = experiment(client, workspace)
-        made = export(trace, "math500 · p", experiment_id=home)
-        mlflow.flush_trace_async_logging()
+        tree = TreeWithTags(of_execution(trace, "math500 · p"), {})
+        [made] = store_traces(workspace.mlflow_uri, home, [tree])
     return made, home

@@ -82,7 +82,7 @@ ELSEWHERE = {
 def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Path:
     """A checkout whose quickstart takes seconds, with one ablation."""
     root = make(tmp_path_factory.mktemp("commands") / "project").root
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
         shutil.copyfile(ROOT / name, root / name)
     for name in ("docs", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -122,7 +122,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     shutil.copytree(made_once(f"tiny-policy-{dtype}", lambda place: _fit(place, examples, dtype)), policy)
     PolicyCard(
         recipe=recipe.name, pool=pool, offered=pool.names, prompting=recipe.prompting,
-        max_completion_tokens=recipe.grpo.max_completion_tokens,
+        max_completion_tokens=recipe.grpo.max_completion_tokens, dtype=dtype,
     ).write(policy)  # fmt: skip
     write_problems(folder / "mix.jsonl", problems)
     plan = RunPlan(

@@ -194,8 +194,8 @@ def test_a_rehearsal_of_the_whole_table_asks_nobody(shortlisted: Workspace, inst
     assert {file: file.read_bytes() for file in before} == before
 
 
-@pytest.mark.soak  # `make test` rehearses the whole table, and lives two other whole lives
-@pytest.mark.timeout(300)
+@pytest.mark.soak  # `make test` rehearses the whole table, and runs two other whole pipelines
+@pytest.mark.timeout(900)
 def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     paid = open_client(Setup(shortlisted, recipe, pool), "precache")

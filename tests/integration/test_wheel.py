@@ -39,7 +39,7 @@ RECIPE = {
 # A policy of seconds does not beat anything: this gate asks only that there is something to judge.
 GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

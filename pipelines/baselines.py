@@ -66,13 +66,13 @@ def scores_table(
     made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[ScoreRow]]
 ) -> str:
     """Baseline → column's head → benchmark → summary; `asked`: the rows of those that ask, whose calls are counted."""
-    head = ("system", "in-domain, %", "unseen, %", "USD a question", "tokens", "calls")
+    head = ("system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls")
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for name, systems in made.items():
         calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
-            seen, unseen = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
+            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
             tokens, usd = board.cost(system, training_benchmarks())
-            lines.append(f"| {system} | {seen} | {unseen} | {usd:.6f} | {tokens:,.0f} | {calls:.1f} |")
+            lines.append(f"| {system} | {in_domain} | {ood} | {usd:.6f} | {tokens:,.0f} | {calls:.1f} |")
     return "\n".join(lines) + "\n"

@@ -33,14 +33,19 @@ NEEDS: dict[str, Sequence[Need]] = {
 """What each job of `pipelines.lifecycle.JOBS` needs before it may spend."""
 
 
-def live(workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle") -> None:
-    """Run one of `pipelines.lifecycle.JOBS`. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
+def live(
+    workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle", full: bool = False
+) -> None:
+    """Run one of `pipelines.lifecycle.JOBS`; `full`: its summary shows each benchmark.
+
+    Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+    """
     console, began = _console(), time.monotonic()
     with here(workspace, recipe, seed, NEEDS[job], console) as place:
         place.execute(place.definitions.resolve_job_def(job))
     from pipelines.summary import print_summary
 
-    print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job)
+    print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job, full)
 
 
 def materialize(

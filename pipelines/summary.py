@@ -6,10 +6,9 @@ from rich.console import Console
 
 from assets.recursive_conductor import final_run, training_runs
 from assets.resources import Calls, Podium
-from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.evaluation.report import leaderboard_table, percent
+from ops.evaluation.report import leaderboard_table, systems_table
 from ops.release import registry
 from ops.spending.money import usd
 from ops.stages.guards import guard_run
@@ -17,67 +16,90 @@ from ops.training.run.plan import RunResult
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
-"""Shapes of workflows that the ending names."""
+"""Shapes of workflows that the full summary names."""
+LABEL = 11
+"""Columns of a line's label."""
+MEANS = "± one standard error. OOD: benchmarks without a training problem. USD: in-domain."
+HINT = "--full: each benchmark."
 
 
-def print_summary(console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle") -> None:
-    """What one of `pipelines.lifecycle.JOBS` came to. Raises `DataError` when it has not been run to its end."""
+def print_summary(
+    console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle", full: bool = False
+) -> None:
+    """What one of `pipelines.lifecycle.JOBS` came to; `full`: with the scores of each benchmark and the strategies.
+
+    Raises `DataError` when the job has not been run to its end.
+    """
     console.print()
     if job != "train":
         comparison = stored_comparison(podium.load(), final_run(podium) / "policy")
-        console.print(leaderboard_table(comparison.board))
-        _reach(console, comparison)
+        console.print(systems_table(comparison.board))
+        console.print(f"{MEANS}{'' if full else f' {HINT}'}\n", style="dim", markup=False)
+        if full:
+            console.print(leaderboard_table(comparison.board))
+        _reach(console, comparison, full)
     if job != "evaluate":
         _training(console, podium)
-    champion = registry.champion(podium.load().workspace)
+    workspace = podium.load().workspace
     if job == "lifecycle":
-        print_promotion(console, podium.load().workspace)
-    live = f"{calls.live:,} calls made" if calls.live else "no call made"
-    console.print(
-        f"Workers     {live}, {calls.cached:,} answered from the cache, {calls.replayed:,} replayed, "
-        f"{calls.failed:,} failed; {usd(calls.usd)} spent in this run"
-    )
-    console.print(f"Time        {seconds / 60:.1f} minutes")
-    console.print()
-    console.print("podium dev                the Dagster UI and the MLflow registry")
+        print_promotion(console, workspace)
+    _line(console, "Workers", f"{_calls(calls)}; {usd(calls.usd)} spent")
+    _line(console, "Time", f"{seconds / 60:.1f} minutes")
+    champion = registry.champion(workspace)
+    _line(console, "Next", "podium dev   opens the Dagster and MLflow UIs")
     if champion is not None:
-        console.print('podium ask "…"            ask the champion a question', markup=False)
+        _line(console, "", 'podium ask "…"   asks the champion a question')
 
 
-def _reach(console: Console, comparison: Comparison) -> None:
+def _line(console: Console, label: str, text: str, style: str = "") -> None:
+    """A label and its text, which wraps beside the label and not below it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_column(width=LABEL, no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(label, Text(text, style=style))
+    console.print(line)
+
+
+def _calls(calls: Calls) -> str:
+    said = [f"{calls.live:,} calls made" if calls.live else "no call made"]
+    counts = {"answered from the cache": calls.cached, "replayed": calls.replayed, "failed": calls.failed}
+    return ", ".join(said + [f"{count:,} {what}" for what, count in counts.items() if count])
+
+
+def _reach(console: Console, comparison: Comparison, full: bool) -> None:
     for name, reach in comparison.reach.items():
-        console.print(
-            f"{name.capitalize():11} at least one worker solves {reach.ceiling:.1%}, the Conductor solves "
-            f"{reach.reached:.1%} of those; {reach.valid:.1%} of its workflows are valid, and "
-            f"{reach.right_if_valid:.1%} of the valid ones are right"
+        _line(
+            console,
+            name[:1].upper() + name[1:],
+            f"a worker alone solves {reach.ceiling:.1%} of the questions, the Conductor {reach.reached:.1%} of those; "
+            f"valid workflows {reach.valid:.1%}, right if valid {reach.right_if_valid:.1%}",
         )
-    board = comparison.board
-    for system in board.systems:
-        if system == "Conductor" or comparison.best_worker in system:
-            accuracy, cost = board.mean(system, training_benchmarks()), board.cost(system, training_benchmarks())[1]
-            console.print(f"Price       {system}: {percent(accuracy)} % in-domain for {usd(cost)} a question")
-    for strategy in comparison.reach["in-domain"].strategies[:STRATEGIES] if "in-domain" in comparison.reach else ():
+    strategies = comparison.reach["in-domain"].strategies if full and "in-domain" in comparison.reach else ()
+    for strategy in strategies[:STRATEGIES]:
         paid = f"; {strategy.paid} answers that no single worker gives" if strategy.paid else ""
-        console.print(f"Strategy    {strategy.shape} {strategy.share:.1%}, most on {strategy.where}{paid}")
+        _line(console, "Strategy", f"{strategy.shape} {strategy.share:.1%}, most on {strategy.where}{paid}")
         if strategy.example:
-            console.print(f"            {strategy.example}", style="dim", markup=False)
+            _line(console, "", strategy.example, "dim")
 
 
 def _training(console: Console, podium: Podium) -> None:
     for asset, folder in training_runs(podium).items():
-        name = STAGES[asset]
         if (trained := RunResult.read(folder)) is None:
             continue
-        console.print(
-            f"{name:11} reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after "
-            f"{trained.steps} steps ({trained.rollouts:,} rollouts; responses worth {usd(trained.cost_usd)})"
+        _line(
+            console,
+            STAGES[asset],
+            f"mean reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after {trained.steps} steps "
+            f"({trained.rollouts:,} rollouts; their responses cost {usd(trained.cost_usd)})",
         )
         if trained.stopped:
-            console.print(f"            {trained.stopped}", style="yellow", markup=False)
+            _line(console, "", trained.stopped, "yellow")
         for finding in guard_run(podium.load(), folder):
             if not finding.passed:
-                line = f"Guard       {finding.guard}: {finding.saw} (threshold: {finding.threshold})"
-                console.print(line, style="yellow", markup=False)
+                _line(console, "Guard", f"{finding.guard}: {finding.saw} (threshold: {finding.threshold})", "yellow")
 
 
 def print_promotion(console: Console, workspace: Workspace) -> None:
@@ -85,11 +107,10 @@ def print_promotion(console: Console, workspace: Workspace) -> None:
     champion, challenger = registry.champion(workspace), registry.challenger(workspace)
     if challenger is not None and (champion is None or champion.version != challenger.version):
         verdict = challenger.tags.get("verdict", "not judged")
-        console.print(f"Promotion   version {challenger.version} {verdict}", style="yellow", markup=False)
-        again = f"podium promote {challenger.version} --by NAME --reason WHY"
-        console.print(f"            `{again}` promotes it in spite of that", markup=False)
+        _line(console, "Promotion", f"version {challenger.version} {verdict}", "yellow")
+        _line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   promotes it in spite of that")
     elif champion is not None and champion.tags.get("replaced"):
-        console.print(f"Promotion   version {champion.version} replaced version {champion.tags['replaced']}")
-        console.print("            `podium rollback --reason WHY` goes back", markup=False)
+        _line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
+        _line(console, "", "podium rollback --reason WHY   goes back to it")
     if champion is not None:
-        console.print(f"Champion    models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
+        _line(console, "Champion", f"models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")

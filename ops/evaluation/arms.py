@@ -159,7 +159,7 @@ def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[
 
 
 def picture(arms: Sequence[Arm]) -> bytes:
-    """PNG: the first difference of each arm, in-domain and unseen; accuracies where no arm has a difference."""
+    """PNG: the first difference of each arm, in-domain and OOD; accuracies where no arm has a difference."""
     by_name = {arm.name: arm for arm in arms}
     compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
     estimates = {
@@ -201,11 +201,11 @@ def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> byte
 
 
 def benchmark_groups(rows: Sequence[ScoreRow]) -> dict[str, list[str]]:
-    """The benchmarks that the rows are of, trained on and unseen."""
+    """The benchmarks that the rows are of, trained on and out-of-distribution (OOD)."""
     asked = {row.benchmark for row in rows}
     return {
         "in-domain": [name for name in training_benchmarks() if name in asked],
-        "unseen": [name for name in unseen_benchmarks() if name in asked],
+        "OOD": [name for name in unseen_benchmarks() if name in asked],
     }
 
 

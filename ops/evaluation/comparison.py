@@ -43,7 +43,7 @@ class Comparison:
     best_worker_rows: list[ScoreRow]
     """What the promotion gate pairs with the Conductor's rows."""
     reach: dict[str, Reach] = field(default_factory=dict)
-    """In-domain, and on the unseen benchmarks: how far the Conductor comes."""
+    """In-domain, and on the out-of-distribution (OOD) benchmarks: how far the Conductor comes."""
     origin: str = ""
     """Key of all that the Conductor's scores depend on: policy, pool, questions, settings."""
     questions: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     board = leaderboard(conductor, baselines, cold)
     singles = score_rows(alone)
     every = set(asked) == set(setup.pool.names)  # without every worker's answers the ceiling is unknown
-    groups = {"in-domain": training_benchmarks(), "unseen": unseen_benchmarks()} if every else {}
+    groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
     reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
         policy=policy_key(policy),

@@ -23,7 +23,7 @@ from ops.workflow.strategy import SHAPES, Diversity, diversity
 if TYPE_CHECKING:
     from rich.table import Table
 
-IN_DOMAIN, UNSEEN = "in-domain mean", "unseen mean"
+IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
 TITLE = "Accuracy in % ± standard error; below it tokens and USD per question"
 
 
@@ -67,8 +67,25 @@ def leaderboard(
     return Leaderboard({**systems, **baselines})
 
 
+def systems_table(board: Leaderboard) -> Table:
+    """The rich table of a first screen: a row per system with its mean accuracies and its price; it fits 80 columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
+    shown.add_column("system", overflow="fold")
+    for head in ("in-domain, %", "OOD, %", "USD a question"):
+        shown.add_column(head, justify="right", no_wrap=True)
+    for system in board.systems:
+        price = board.cost(system, training_benchmarks())[1]
+        cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks)),
+                 "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
+        shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
+    return shown
+
+
 def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
-    """The rich table: a row per benchmark and mean, a column per system; it fits 80 columns."""
+    """The rich table of every score: a row per benchmark and mean, a column per system."""
     from rich.table import Table
     from rich.text import Text
 
@@ -102,7 +119,7 @@ def _lines(board: Leaderboard) -> list[_Line]:
         n = max((s.accuracy.n for s in scores if s), default=0)
         cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "–" for s in scores]
         lines.append(_Line(benchmark, n, cells))
-    for label, names in ((IN_DOMAIN, training_benchmarks()), (UNSEEN, unseen_benchmarks())):
+    for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
             means = [(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
             lines.append(_Line(label, max(m[0].n for m in means), [_cell(*m) for m in means], is_mean=True))
@@ -123,7 +140,7 @@ def percent(accuracy: MeanEstimate) -> str:
 
 def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
     """`reach`: the ceiling and how much of it the Conductor reaches. `strategies_that_paid`: one of each shape."""
-    head = ["questions", "answered by somebody", "of those by the Conductor", "valid workflows", "right if valid"]
+    head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
     shares: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()

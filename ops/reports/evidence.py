@@ -15,7 +15,7 @@ from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import MeanEstimate, mean_estimate, mean_of, question_means
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
-IN_DOMAIN, UNSEEN = "in-domain", "unseen"
+IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
 RANDOM = "random_worker"
 
 
@@ -151,8 +151,8 @@ class Evidence:
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """In-domain and unseen, as far as they were scored."""
-        parts = {IN_DOMAIN: training_benchmarks(), UNSEEN: unseen_benchmarks()}
+        """In-domain and out-of-distribution benchmarks, as far as they were scored."""
+        parts = {IN_DOMAIN: training_benchmarks(), OOD: unseen_benchmarks()}
         made = {group: [name for name in self.benchmarks if name in names] for group, names in parts.items()}
         return {group: names for group, names in made.items() if names}
 

@@ -12,17 +12,20 @@ from pipelines.commands.init import workspace_here
 from pipelines.commands.options import recipe_argument, seed_option
 from pipelines.ending import stopped_midway
 
+full_option = click.option("--full", is_flag=True, help="Show the scores of each benchmark and the strategies, too.")
+
 
 @click.command()
 @recipe_argument
 @seed_option
-def run(recipe: str, seed: int | None) -> None:
+@full_option
+def run(recipe: str, seed: int | None, full: bool) -> None:
     """Run the whole lifecycle once.
 
     From problems to a promoted model, as config/recipes/RECIPE.yaml says (quickstart, when none is named).
     In an empty folder a workspace is laid out first. What was done or paid for before is not done again.
     """
-    _until_stopped(workspace_here(), recipe, seed, "lifecycle")
+    _until_stopped(workspace_here(), recipe, seed, "lifecycle", full)
 
 
 @click.command()
@@ -51,12 +54,13 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
 @click.command()
 @recipe_argument
 @seed_option
-def evaluate(recipe: str, seed: int | None) -> None:
+@full_option
+def evaluate(recipe: str, seed: int | None, full: bool) -> None:
     """Score the trained Conductor and its opponents.
 
     Nothing is registered or promoted.
     """
-    _until_stopped(Workspace.find(), recipe, seed, "evaluate")
+    _until_stopped(Workspace.find(), recipe, seed, "evaluate", full)
 
 
 @click.command()
@@ -67,10 +71,10 @@ def dev() -> None:
     sys.exit(serve(Workspace.find()))
 
 
-def _until_stopped(workspace: Workspace, recipe: str, seed: int | None, part: str) -> None:
+def _until_stopped(workspace: Workspace, recipe: str, seed: int | None, part: str, full: bool = False) -> None:
     from pipelines.run import live
 
     try:
-        live(workspace, recipe, seed, part)
+        live(workspace, recipe, seed, part, full)
     except KeyboardInterrupt:
         stopped_midway()

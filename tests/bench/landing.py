@@ -126,7 +126,7 @@ def tables() -> str:
     by_kind = {kind: [flow.name for flow in set_ if flow.kind == kind] for kind in KINDS}
     singles = by_kind["alone"]
     single = best(trained, known, singles)
-    lines = ["| of the test questions, % | target | in-domain | unseen |", "| --- | --- | --- | --- |"]
+    lines = ["| of the test questions, % | target | in-domain | OOD |", "| --- | --- | --- | --- |"]
 
     def row(title: str, target: str, *names: str) -> None:
         lines.append(f"| {title} | {target} | {share(tested, seen, *names)} | {share(tested, unseen, *names)} |")

@@ -92,7 +92,7 @@ def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
 
 def _scores(systems: Mapping[str, Rows]) -> str:
     board = Leaderboard({name: summarize(rows) for name, rows in systems.items()})
-    head = ("greedy", "questions", "in-domain, %", "unseen, %", "valid, %", "right if valid, %", "steps")
+    head = ("greedy", "questions", "in-domain, %", "OOD, %", "valid, %", "right if valid, %", "steps")
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for name, rows in systems.items():
         written = [row for row in rows if row.format_ok]
@@ -105,7 +105,8 @@ def _scores(systems: Mapping[str, Rows]) -> str:
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
     seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))
-    return "\n".join([*lines, "", f"GRPO adds {seen} points in-domain and {unseen} unseen, paired by question.", ""])
+    gain = f"GRPO adds {seen} points in-domain and {unseen} out of distribution, paired by question."
+    return "\n".join([*lines, "", gain, ""])
 
 
 def _gain(systems: Mapping[str, Rows], names: Sequence[str]) -> str:

@@ -151,7 +151,7 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     none, once = table[2:]
     assert none["system"] == "after the stage, no further round" and float(none["kept, %"]) == 0.0
-    assert none["in-domain minus no further round, points"] == none["unseen minus no further round, points"] == ""
+    assert none["in-domain minus no further round, points"] == none["OOD minus no further round, points"] == ""
     calls = [float(row["calls a question"]) for row in (none, once)]
     assert calls[0] <= calls[1] <= 3 * calls[0]
     stored = sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))

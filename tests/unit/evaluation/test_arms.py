@@ -44,7 +44,7 @@ def test_a_row_holds_the_accuracies_of_an_arm_and_its_differences() -> None:
     assert str(wider["in-domain, %"]).startswith("75.0 ± ")
     assert str(wider["in-domain minus cold start, points"]).startswith("50.0 ± ")
     assert str(wider["in-domain minus as it is, points"]).startswith("25.0 ± ")
-    assert str(wider["unseen minus as it is, points"]).startswith("-25.0 ± ")
+    assert str(wider["OOD minus as it is, points"]).startswith("-25.0 ± ")
     assert wider["right if valid, %"] == "57.1"  # 4 of 7
     assert (wider["USD a question"], wider["entropy, bits"], wider["valid, %"]) == ("0.002000", "0.99", "87.5")
 

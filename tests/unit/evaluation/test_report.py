@@ -59,6 +59,18 @@ def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> 
     assert "SECRET" not in shown
 
 
+def test_the_first_screen_has_a_row_for_each_system_and_fits_80_columns(board: report.Leaderboard) -> None:
+    out = StringIO()
+    Console(file=out, width=80).print(report.systems_table(board))
+    head, *lines = out.getvalue().splitlines()
+    assert head.split("  ")[0] == "system"
+    assert [line.partition("  ")[0] for line in lines] == [
+        "Conductor", "cold start", "best worker (b)", "random worker", "oracle"
+    ]  # fmt: skip
+    assert lines[0].split() == ["Conductor", "85.0", "±", "8.3", "60.0", "±", "16.3", "0.000400"]
+    assert lines[1].split() == ["cold", "start", "50.0", "±", "16.7", "–", "0.000400"]
+
+
 def test_benchmarks_come_in_the_recipes_order(board: report.Leaderboard) -> None:
     assert board.benchmarks == ["math500", "mmlu", "gpqa_diamond"]
 

@@ -56,7 +56,7 @@ def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_o
     shown = cells(systems)
     assert without_breaks(shown["Conductor"]["math500"]) == "80.0 ± 4.0"
     assert without_breaks(shown["worker solver (best by the mix)"]["in-domain mean"]) == "50.0 ± 3.6"
-    assert without_breaks(shown["random worker"]["unseen mean"]).startswith("35.0 ± ")
+    assert without_breaks(shown["random worker"]["out-of-distribution mean"]).startswith("35.0 ± ")
     assert systems.marked == [0]
     theirs = "paper, its own setting: constrained, %"
     assert (cells(beside)["mmlu"][theirs], cells(beside)["mmlu"]["questions"]) == ("93.14 ± 0.36", 100)
@@ -110,7 +110,8 @@ def test_claims_hold_fail_or_cannot_be_told(evidence: Evidence) -> None:
     tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
     assert tested["worker solver", "in-domain"].verdict == HOLDS
     assert tested["five_context", "in-domain"].verdict == FAILS
-    assert tested["cold_start", "unseen"].verdict.startswith("cannot be told (minimum detectable difference ")
+    untold = tested["cold_start", "out-of-distribution"].verdict
+    assert untold.startswith("cannot be told (minimum detectable difference ")
     assert tested["five_context", "in-domain"].price == "0.20 ×"
     assert all(claim.contrast.p_adjusted >= claim.contrast.p_value for claim in tested.values())
     assert "worker checker" not in {name for name, _ in tested}  # of the workers the best by the mix only
@@ -121,7 +122,7 @@ def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
     assert isinstance(shown, Shown)
     verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
     assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
-    assert verdicts["Conductor over worker solver", "unseen"] == "holds"
+    assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
     assert shown.said == "Claims that hold: 4 of 8; that do not: 2; of which it cannot be told: 2."
     picture = shown.parts[0]
     assert isinstance(picture, Dots)

@@ -91,14 +91,14 @@ def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: 
     reached, difference, price = sentences(evidence)
     assert reached == (
         "The Conductor solves 80.0\u00a0±\u00a02.8 % of the in-domain questions and 80.0\u00a0±\u00a04.0 % of the "
-        "unseen questions (± one standard error)."
+        "out-of-distribution questions (± one standard error)."
     )
     assert difference.startswith(
         "The difference to the best worker (solver) is +30.0 points in-domain (95 % interval +23.5 to +36.5; signif"
     )
     assert price == (
         "Its workers cost $2.00 for each in-domain question (2.00 times the best worker's price) and $2.00 for each "
-        "unseen question (2.00 times the best worker's price)."
+        "out-of-distribution question (2.00 times the best worker's price)."
     )
 
 

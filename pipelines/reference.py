@@ -236,7 +236,7 @@ def baselines() -> str:
 
 def alerts() -> str:
     """Every alert with the command to type."""
-    words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../alerts.md)."
+    words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../operate.md#alerts)."
     return _page("Alerts", words, _table(("kind", "state", "command"), catalogue_rows()))
 
 

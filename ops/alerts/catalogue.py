@@ -81,5 +81,5 @@ CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(
 
 
 def catalogue_rows() -> Sequence[tuple[str, str, str]]:
-    """The table of docs/alerts.md: kind, state, command."""
+    """The table of docs/reference/alerts.md: kind, state, command."""
     return [(each.kind, each.state, f"`{each.example}`") for each in CATALOGUE.values()]

@@ -50,7 +50,7 @@ class Plan:
 
 
 def plan(difference: PoolDifference, *, described: bool) -> Plan:
-    """The least that suffices for a pool's difference (docs/retraining.md); names in alphabetical order.
+    """The least that suffices for a pool's difference (docs/release.md); names in alphabetical order.
 
     A removed worker: evaluate what is left, fine-tune if that is below the gate. A new one: precache its column,
     evaluate, and fine-tune if it pays where the champion was trained with worker descriptions (`described`); a

@@ -102,7 +102,7 @@ def _answers(provider: Provider, other: NDArray[np.bool_], rng: np.random.Genera
 
 
 def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
-    """The providers that docs/retraining.md tells of."""
+    """The simulated providers of docs/reference/measurements.md."""
     return (
         Provider("healthy, steady", 0.98),
         Provider("healthy, noisy", 0.6),

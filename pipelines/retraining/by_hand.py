@@ -117,7 +117,7 @@ def probe(workspace: Workspace) -> None:
 
 
 def simulated(workspace: Workspace, simulations: int) -> str:
-    """The table of docs/retraining.md: what probes come to in simulated years, in markdown."""
+    """The table of docs/reference/measurements.md: what probes come to in simulated years, in markdown."""
     from ops.config import load_retraining
     from ops.curation.card import markdown_table
     from ops.retraining.simulation import scenarios, simulate

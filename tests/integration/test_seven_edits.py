@@ -1,7 +1,7 @@
 """The pool of a champion edited in seven ways while the daemon and the sensor are on: the planned work, once.
 
 A life, a daemon, and runs that it launches in processes of their own: minutes. `test_pool_changed` has the sensor's
-ticks alone. Printed with `-s`: the event log as the table of docs/retraining.md.
+ticks alone. Printed with `-s`: the event log as the table of docs/reference/measurements.md.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from filelock import FileLock, Timeout
 
 from assets.placement import TEAM
 from ops.core.atomic import sweep, write_text
+from ops.core.backup import settle
 from ops.core.errors import ConfigError, PodiumError
-from ops.core.moved import settle
 from ops.core.processes import name_of
 from ops.core.settings_files import parse_yaml, read_text
 from ops.core.workspace import Workspace

@@ -23,7 +23,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Alerts, Pool, PromotionGate, Recipe, Retraining, Serving, Setup
 from ops.config.studies import Studies
 from ops.core.atomic import write_text
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.cost import total
 from ops.planning.machine import Machine, named_gpus

@@ -15,8 +15,8 @@ from ops.benchmarks.order import shuffled
 from ops.benchmarks.rows import Row, RowError, Unique, problem_of
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
-from ops.core.plugins import plugins
 from ops.core.problem import Domain, GraderName, Problem, Split
+from ops.core.registry import plugins
 from ops.core.workspace import Workspace
 
 EVALUATION_SEED = 0

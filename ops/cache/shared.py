@@ -12,8 +12,7 @@ from ops.cache.backend import CACHE_URL
 from ops.cache.keys import Marks, marks
 from ops.cache.rows import CacheRow, Head
 from ops.core.errors import CacheUnavailable
-from ops.core.leases import Leases
-from ops.core.servers import redis_client, shown
+from ops.core.servers import Leases, redis_client, shown
 
 _PREFIX = "podium:response:"
 _CLAIM = "podium:claim:"

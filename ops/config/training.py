@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Name, Settings
 from ops.config.secret import find_in_url
-from ops.core.plural import counted
+from ops.core.errors import counted
 from ops.core.registry import check_names
 
 PACKAGE = "package:"

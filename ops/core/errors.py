@@ -1,6 +1,6 @@
-"""The exception hierarchy: what can go wrong, told so that a person can mend it.
+"""The exception hierarchy, and counted nouns for messages.
 
-Every error a user may meet derives from `PodiumError`, whose text names what is
+Every error that a user may meet derives from `PodiumError`, whose text names what is
 wrong, where, and what to do. Errors that only a bug can cause stay Python's own.
 """
 
@@ -71,3 +71,11 @@ class LimitsUnavailable(PodiumError):
 
 class CacheUnavailable(PodiumError):
     """The shared response cache does not answer: nothing may be paid for that could not be kept."""
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """“1 process”, “1,200 processes”; `plural` where it is not the noun with an s (or es after s, x, ch)."""
+    if number == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("s", "x", "ch")) else "s"
+    return f"{number:,} {plural or noun + ending}"

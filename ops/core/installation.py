@@ -1,12 +1,30 @@
-"""Commands that install what is missing, as they work where this code lies: in a checkout, or from a wheel."""
+"""This code's installation: the files beside it, its commit, and commands that install what is missing."""
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-from ops.core.resources import resources
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+
+_OPS = Path(__file__).resolve().parents[1]
+_PACKAGED = "files"
+"""The folder of `ops` that a wheel has them in (setup.py copies them there)."""
+
+
+def resources() -> Path:
+    """The folder that holds `config/`, `data/` and `mlflow/agent.py` of this code.
+
+    A wheel carries them inside `ops`; in a checkout, and in a released model, they lie beside it.
+    """
+    packaged = _OPS / _PACKAGED
+    return packaged if packaged.is_dir() else _OPS.parent
+
 
 DISTRIBUTION = "podium-conductor"
 """The name under which pip has this code."""
@@ -46,3 +64,33 @@ def _from_here(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):
         return str(path)
+
+
+def need_mlflow() -> None:
+    """Raise `PodiumError` unless the mlflow library is installed.
+
+    Without it `import mlflow` succeeds in the project's folder: Python takes the folder `mlflow/` for a package
+    without an `__init__.py`, which has neither a file nor any of the library's functions.
+    """
+    spec = importlib.util.find_spec("mlflow")
+    if spec is None or spec.origin is None:
+        raise PodiumError(f"{sys.executable}: the mlflow library is not installed. Run {pip_install('mlflow')}")
+
+
+def git_commit(workspace: Workspace) -> str:
+    """The checked-out commit; "-dirty" follows when tracked files other than dvc.lock were changed.
+
+    "uncommitted" in a repository without a commit, "unknown" without a repository or without git.
+    """
+    if not (workspace.root / ".git").exists() or shutil.which("git") is None:
+        return "unknown"
+    head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not head:
+        return "uncommitted"
+    changed = _git(workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
+    return f"{head}-dirty" if changed else head
+
+
+def _git(workspace: Workspace, *arguments: str) -> str:
+    git = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
+    return git.stdout.strip()

@@ -1,13 +1,16 @@
-"""Registries: what recipes may name, one file each, found by listing a folder."""
+"""Registries: what recipes may name, one file each, and the plug-ins, packages whose workers run in this process."""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+from ops.core.problem import Problem, Split
+from ops.core.response import Sample
 
 
 class Named(Protocol):
@@ -68,3 +71,52 @@ class Registry(Mapping[str, T]):
             kind = self._holds.__name__
             raise TypeError(f"{module.__file__} holds {len(held)} objects {kind} named {name!r}, not one")
         return held[0]
+
+
+PLUGINS = {"local": "ops.synthetic.plugin"}
+"""Prefix of a model → the module of the plug-in that answers for it."""
+
+
+class StaticStep(NamedTuple):
+    """One step of a workflow that is the same whatever is asked."""
+
+    worker: str
+    subtask: str
+    sees_all: bool
+
+
+class Plugin(Protocol):
+    """What the module of a plug-in has."""
+
+    NAMES: tuple[str, ...]
+    """Its workers: models are `PREFIX/NAME`."""
+
+    def answer(
+        self, messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = ..., **settings: Any
+    ) -> Any:
+        """The response of a worker, in the shape of OpenAI's chat completions."""
+        ...
+
+    def benchmarks(self) -> Collection[str]:
+        """The benchmarks that it generates problems of."""
+        ...
+
+    def problems(self, benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
+        """Distinct problems of a benchmark."""
+        ...
+
+    def workflows(self) -> Mapping[str, Sequence[StaticStep]]:
+        """Name → workflow of its workers that needs no look at the question."""
+        ...
+
+
+@cache
+def plugin_of(model: str) -> Plugin | None:
+    """The plug-in that answers for a model; None: a provider does."""
+    module = PLUGINS.get(model.partition("/")[0])
+    return None if module is None else cast("Plugin", import_module(module))
+
+
+def plugins() -> dict[str, Plugin]:
+    """Prefix → plug-in."""
+    return {prefix: cast("Plugin", import_module(module)) for prefix, module in PLUGINS.items()}

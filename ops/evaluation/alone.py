@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError
-from ops.core.origin import check_origin
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.rows import ResponseRow, check_origin, load_responses, response_file
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.rows import ScoreRow, Usage
 from ops.precaching.profiles import best_single

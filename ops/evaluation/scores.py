@@ -10,7 +10,7 @@ from typing import Any
 from ops.config import Pool, Setup
 from ops.core.atomic import replacing
 from ops.core.errors import DataError
-from ops.core.origin import Origin, with_origin
+from ops.core.rows import Origin, with_origin
 from ops.evaluation.rows import ScoreRow, Usage
 
 

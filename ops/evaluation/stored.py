@@ -8,8 +8,8 @@ from pathlib import Path
 from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
+from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import at_prices, load_rows

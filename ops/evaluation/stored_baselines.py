@@ -14,9 +14,8 @@ from ops.benchmarks.store import read_problems
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
-from ops.core.origin import Origin, check_origin
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
 from ops.evaluation.baseline import Asking, Standing, chosen
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import summarize

@@ -15,7 +15,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple, TypeGuard
 
-from ops.core.syntax import parse
+from ops.core.cpython import parse
 
 _EQUAL = frozenset(
     f"assert{name}"

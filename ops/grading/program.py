@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeGuard
 
+from ops.core.cpython import parse
 from ops.core.problem import CodeTest
-from ops.core.syntax import parse
 from ops.grading.extract import after_thought
 
 _FENCE = re.compile(

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from ops.core.syntax import literal
+from ops.core.cpython import literal
 
 FLOAT_TOLERANCE = 1e-6
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)

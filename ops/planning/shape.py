@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import Field
 
 from ops.config import PretrainedPolicy, ScratchPolicy, Settings, load
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
 MODELS = "models.yaml"

@@ -15,8 +15,8 @@ from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
-from ops.core.origin import check_origin
 from ops.core.problem import Problem
+from ops.core.rows import check_origin
 from ops.evaluation.alone import asked_alone
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.evaluation.stored_baselines import shelves

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Setup
-from ops.core.plural import counted
+from ops.core.errors import counted
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.cost import DISTINCT, StageCost, total
 from ops.planning.memory import PHASES, Memory

@@ -14,10 +14,9 @@ from pathlib import Path
 from ops.config import Worker
 from ops.core.atomic import replacing
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
-from ops.core.origin import Origin, with_origin
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.core.rows import ResponseRow, order, schema
+from ops.core.rows import Origin, ResponseRow, order, schema, with_origin
 from ops.workers.types import Client
 
 Progress = Callable[["ResponseRow"], None]

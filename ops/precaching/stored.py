@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ops.benchmarks.raw import questions_key
 from ops.config import Worker, digest
-from ops.core.origin import Origin
 from ops.core.problem import Problem
+from ops.core.rows import Origin
 from ops.core.workspace import Workspace
 from ops.precaching.profiles import Profile, Score
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import summarize

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ops.core.backup import settle
 from ops.core.errors import PodiumError
-from ops.core.libraries import need_mlflow
-from ops.core.moved import settle
+from ops.core.installation import need_mlflow
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:

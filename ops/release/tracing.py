@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.privacy import is_confidential
-from ops.core.libraries import need_mlflow
+from ops.core.installation import need_mlflow
 from ops.core.problem import Problem
 from ops.workflow.execution import messages_of
 from ops.workflow.recursion import RecursiveTrace

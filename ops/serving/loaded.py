@@ -13,7 +13,7 @@ from ops.conductor.served import ServedConductor
 from ops.conductor.writer import ENV, load_conductor
 from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.serving.batching import BatchWriter, Writer
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question

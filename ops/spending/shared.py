@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from ops.core.errors import ConfigError, LedgerUnavailable
 from ops.core.installation import install_extra
-from ops.core.leases import Leases
 from ops.core.processes import ProcessId
-from ops.core.servers import check_address, shown
+from ops.core.servers import Leases, check_address, shown
 from ops.spending.local import SPENT
 from ops.spending.store import LEDGER_URL, Connection, Cursor
 

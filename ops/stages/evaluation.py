@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ops.benchmarks.raw import evaluation_questions
 from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
-from ops.core.locks import alone
 from ops.core.problem import Problem
+from ops.core.processes import alone
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rounds import evaluate_in_rounds

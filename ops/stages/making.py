@@ -10,8 +10,8 @@ from typing import Any
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
-from ops.core.locks import alone
-from ops.core.origin import Origin
+from ops.core.processes import alone
+from ops.core.rows import Origin
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab

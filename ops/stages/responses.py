@@ -15,8 +15,8 @@ from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget
-from ops.core.locks import alone
 from ops.core.problem import Problem
+from ops.core.processes import alone
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone

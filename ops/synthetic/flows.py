@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Literal, NamedTuple
 
-from ops.core.plugins import StaticStep
+from ops.core.registry import StaticStep
 from ops.synthetic.generalists import SKILLS
 from ops.synthetic.tools import TOOLS
 

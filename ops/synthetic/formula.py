@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from ops.core import syntax
+from ops.core import cpython
 
 MAX_LENGTH = 400
 MAX_EXPONENT = 200
@@ -43,7 +43,7 @@ def parse(text: str) -> sympy.Expr:
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:
-        tree = syntax.parse(text.strip(), "eval")
+        tree = cpython.parse(text.strip(), "eval")
         return _build(tree.body, text)
     except (SyntaxError, RecursionError, ZeroDivisionError) as error:
         raise NotAFormula(str(error)) from None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ops.core.resources import resources
+from ops.core.installation import resources
 
 FOLDER = resources() / "data" / "knowledge"
 

@@ -1,9 +1,9 @@
-"""What the package registers (`ops.core.plugins`): workers `local/NAME`, problems, and workflows of those workers."""
+"""What the package registers (`ops.core.registry`): workers `local/NAME`, problems, and workflows of those workers."""
 
 from __future__ import annotations
 
-from ops.core.plugins import StaticStep
 from ops.core.problem import Problem, Split
+from ops.core.registry import StaticStep
 from ops.synthetic.provider import NAMES, answer
 
 __all__ = ["NAMES", "answer", "benchmarks", "problems", "workflows"]

@@ -4,7 +4,7 @@ What belongs here: recording a stage's outputs in dvc.lock, pushing them, readin
 What does not: making those outputs (`ops.stages`).
 """
 
-from ops.core.git import git_commit
+from ops.core.installation import git_commit
 from ops.versioning.dvc import commit, push, recording, version
 from ops.versioning.plain import has_dvc, revision
 from ops.versioning.settings import data_settings, record, use_recipe

@@ -22,7 +22,6 @@ from typing import Any
 from ops.config import digest
 from ops.config.data import Versions
 from ops.core.errors import ConfigError, DataError, PodiumError
-from ops.core.git import needs
 from ops.core.installation import make
 from ops.core.settings_files import read_text, read_yaml
 from ops.core.workspace import Workspace
@@ -62,8 +61,8 @@ def commit(workspace: Workspace, *stages: str) -> str:
     `PodiumError` without DVC.
     """
     if not _without_git(workspace):
-        needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
-    needs(workspace, ".dvc", "has no DVC configuration", "Restore the folder .dvc, or run `dvc init`")
+        _needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
+    _needs(workspace, ".dvc", "has no DVC configuration", "Restore the folder .dvc, or run `dvc init`")
     with recording(workspace):
         said = _dvc(workspace, "commit", "--force", *stages)
         if said is not None:
@@ -75,6 +74,12 @@ def commit(workspace: Workspace, *stages: str) -> str:
             where, problem = f"stage {stages[-1]!r}", f"cannot be committed ({said})"
             raise DataError(workspace.root / "dvc.yaml", where, problem, f"{remedy}, then commit again")
         return version(workspace, stages[-1])
+
+
+def _needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
+    """Raise `DataError` unless the checkout has `name`."""
+    if not (workspace.root / name).exists():
+        raise DataError(workspace.root, name, problem, remedy)
 
 
 def push(workspace: Workspace, versions: Versions, *stages: str) -> None:

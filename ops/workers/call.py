@@ -21,7 +21,7 @@ from tenacity import (
 )
 
 from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.plugins import plugin_of
+from ops.core.registry import plugin_of
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.booking import BookingDesk

@@ -17,8 +17,7 @@ from dataclasses import asdict
 from ops.config import Worker
 from ops.config.base import digest
 from ops.core.errors import LimitsUnavailable
-from ops.core.leases import Leases
-from ops.core.servers import redis_client, shown
+from ops.core.servers import Leases, redis_client, shown
 from ops.workers.machine import Times
 
 LIMITS_URL = "PODIUM_LIMITS_URL"

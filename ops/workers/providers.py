@@ -14,7 +14,7 @@ from typing import Any
 from ops.config import Worker
 from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
-from ops.core.plugins import plugin_of
+from ops.core.registry import plugin_of
 from ops.core.response import Message
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from ops.core.possessive import possessive
+from ops.core.cpython import possessive
 from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, Defect, Value, evaluate
 from ops.workflow.turn import turn_ends
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 
-from ops.core.possessive import possessive
+from ops.core.cpython import possessive
 
 _COMMANDS = re.compile(
     possessive(r"""text[a-z]*+

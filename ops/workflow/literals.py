@@ -13,8 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import cast
 
-from ops.core.possessive import possessive
-from ops.core.syntax import literal
+from ops.core.cpython import literal, possessive
 from ops.workflow.escapes import text_of
 
 Value = int | float | str | list["Value"]

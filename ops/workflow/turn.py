@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ops.core.possessive import possessive
+from ops.core.cpython import possessive
 
 QUESTION = "Question:"
 OFFER = "Models on offer: "

@@ -9,7 +9,7 @@ from shutil import copyfile
 import click
 
 from ops.core.errors import PodiumError
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
 LAID_OUT = (

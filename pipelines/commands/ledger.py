@@ -56,7 +56,7 @@ def ledger(run: str | None, calls: int) -> None:
 
 
 def _lost(run: str, spent: Spent) -> str:
-    from ops.core.plural import counted
+    from ops.core.errors import counted
 
     return (
         f"lost: {counted(spent.lost, 'call')} of run {run} sent and not answered (killed, cancelled, timed out); "

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ops.core.errors import PodiumError
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
 

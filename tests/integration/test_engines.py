@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.planning.memory import GIB, PROCESS_GIB, Engine, Workload, memory
 from ops.planning.shape import ModelShape
 

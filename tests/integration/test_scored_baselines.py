@@ -13,7 +13,7 @@ import yaml
 from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import Setup
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
 from ops.evaluation.baseline import BASELINES, Asking

@@ -156,7 +156,7 @@ def test_only_the_room_of_training_speaks_with_dagster_pipes() -> None:
 def test_nothing_outside_names_a_plugin_but_the_registry_of_plugins() -> None:
     outside = [file for layer in FORBIDDEN for file in sources(layer) if not file.is_relative_to("ops/synthetic")]
     naming = [str(file) for file in outside if "ops.synthetic" in (ROOT / file).read_text(encoding="utf-8")]
-    assert naming == ["ops/core/plugins.py"]  # by name, for `import_module`
+    assert naming == ["ops/core/registry.py"]  # by name, for `import_module`
     assert [module for module, _ in imported(tree_of(Path(naming[0]))) if module.startswith("ops.synthetic")] == []
 
 

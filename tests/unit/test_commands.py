@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from ops.config import load_recipe
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from pipelines.commands import init
 from pipelines.commands.main import SECTIONS

@@ -21,7 +21,7 @@ from dagster._core.instance.config import dagster_instance_config
 from assets import placement
 from assets.resources import SNAPSHOT, Podium
 from ops.core.errors import ConfigError, PodiumError
-from ops.core.locks import alone
+from ops.core.processes import alone
 from ops.core.workspace import Workspace
 from ops.serving.http.access import TOKENS, Access
 from pipelines import launcher

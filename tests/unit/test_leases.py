@@ -8,7 +8,7 @@ from queue import Empty, Queue
 
 import pytest
 
-from ops.core.leases import Leases
+from ops.core.servers import Leases
 
 EVERY_S = 0.02
 PATIENCE_S = 60.0

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Podium
-from ops.core.moved import settle
+from ops.core.backup import settle
 from ops.core.workspace import Workspace
 from ops.release import registry
 from pipelines.home import prepare
@@ -43,10 +43,10 @@ def test_a_moved_store_finds_its_artifacts_and_says_so_once(tmp_path: Path, capl
     run = kept_run(Workspace(before))
     before.rename(after)
     workspace = Workspace(after)
-    with caplog.at_level(logging.WARNING, "ops.core.moved"):
+    with caplog.at_level(logging.WARNING, "ops.core.backup"):
         assert note(workspace, run, out) == "what was logged"
         assert note(workspace, run, out) == "what was logged"
-    [said] = [record.getMessage() for record in caplog.records if record.name == "ops.core.moved"]
+    [said] = [record.getMessage() for record in caplog.records if record.name == "ops.core.backup"]
     assert "first place" in said and "second place" in said
     rest = (workspace.state / "mlflow" / "mlflow.db").read_bytes()
     second = kept_run(workspace)

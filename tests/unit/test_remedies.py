@@ -18,7 +18,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ops.core import installation, resources
+from ops.core import installation
 from ops.core.installation import DISTRIBUTION, install_extra, make, pip_install
 from pipelines.commands.main import podium
 
@@ -185,4 +185,4 @@ def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
     assert list(PROJECT["scripts"]) == ["podium"]
     shown = CliRunner().invoke(podium, ["--version"], prog_name="podium")
     assert shown.output == f"podium, version {version(DISTRIBUTION)}\n"
-    assert resources.resources() == ROOT
+    assert installation.resources() == ROOT

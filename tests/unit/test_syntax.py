@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ops.core.syntax import literal, parse
+from ops.core.cpython import literal, parse
 
 TEXT = "def f(a):\n    return " + " + ".join(f"(a[{n}] * {{'k': [{n}, (1, 2)]}}['k'][0])" for n in range(60)) + "\n"
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from ops.config import Worker
-from ops.core.plugins import StaticStep, plugins
 from ops.core.problem import Problem
+from ops.core.registry import StaticStep, plugins
 from ops.evaluation.baseline import asking
 from ops.evaluation.method import Known, Method
 from ops.evaluation.static_workflows import PROPOSERS, chained, checked, mixture

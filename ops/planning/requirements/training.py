@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import package_remedy
 from ops.config import VLLM, PretrainedPolicy
+from ops.core.errors import counted
 from ops.core.installation import install_extra, pip_install
-from ops.core.plural import counted
 from ops.planning.lengths import prompts
 from ops.planning.memory import PHASES
 from ops.planning.plan import Plan

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from fractions import Fraction
 
-from ops.core.syntax import parse
+from ops.core.cpython import parse
 from ops.synthetic.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula
 from ops.synthetic.generalists.chance import Chance
 from ops.synthetic.generalists.skill import Skill

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.config import hyperparameters, resolved
 from ops.core.atomic import write_text
-from ops.core.git import git_commit
-from ops.core.libraries import need_mlflow
-from ops.core.moved import settle
+from ops.core.backup import settle
+from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.plan import RunPlan
 from ops.workflow.grammar import parse

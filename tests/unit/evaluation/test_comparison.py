@@ -14,10 +14,9 @@ from ops.benchmarks.raw import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError
-from ops.core.origin import OtherOriginError
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow, response_file
+from ops.core.rows import OtherOriginError, ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison

@@ -10,8 +10,8 @@ import pytest
 
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
+from ops.core.installation import resources
 from ops.core.problem import Problem
-from ops.core.resources import resources
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import WRITE, evaluate_method

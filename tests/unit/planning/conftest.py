@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ops.config import Pool, Recipe, Setup, Worker, load_pool, load_recipe
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import Gpu, Machine, named_gpus
 from ops.planning.plan import Plan, make_plan

@@ -13,7 +13,7 @@ import yaml
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace

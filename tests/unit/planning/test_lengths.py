@@ -13,8 +13,8 @@ import pytest
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import chat_tokens
 from ops.config import Recipe, RoundLimits, ScratchPolicy, Setup
+from ops.core.installation import resources
 from ops.core.problem import Problem
-from ops.core.resources import resources
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ops.config import Price, Recipe, Setup, Worker, load_pool, load_recipe
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
 from ops.planning.plan import make_plan

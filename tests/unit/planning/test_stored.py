@@ -11,7 +11,7 @@ import pytest
 from ops.benchmarks.store import write_problems
 from ops.cache import ResponseCache, cache_key
 from ops.config import Recipe, Setup, load_pool, load_recipe
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.planning.lengths import stored_shortlist

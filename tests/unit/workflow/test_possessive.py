@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ops.core.possessive import atomic
+from ops.core.cpython import atomic
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Faults of CPython 3.11 and how to avoid them: parsing in threads, and possessive quantifiers.
+
+CPython 3.11 counts the depth of a syntax tree in one place for all threads. Where a garbage collection lets a second
+thread in, one of the two ends in a `SystemError` about a text that is sound (python/cpython#106905). CPython 3.11.0 to
+3.11.4 match possessive quantifiers of groups wrongly (python/cpython#106052).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import threading
+from typing import Any
+
+_PARSING = threading.Lock()
+_ATTEMPTS = 5
+"""Libraries parse beside us without the lock."""
+
+
+def parse(source: str, mode: str = "exec") -> Any:
+    """As `ast.parse`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` for what is no Python."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            with _PARSING:
+                return ast.parse(source, mode=mode)
+        except SystemError:
+            continue
+    with _PARSING:
+        return ast.parse(source, mode=mode)
+
+
+def literal(source: str) -> Any:
+    """As `ast.literal_eval`. Raises what `parse` does, `ValueError` and `TypeError` for what is no literal."""
+    return ast.literal_eval(parse(source.lstrip(" \t"), "eval"))
+
+
+WRONG = (3, 11) <= sys.version_info < (3, 11, 5)
+_PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)([*+?])\+|\)|.", re.DOTALL)
+
+
+def possessive(pattern: str) -> str:
+    """The pattern as this Python is to be given it: where it must be, `(…)*+` stands as the atomic `(?>(…)*)`."""
+    return atomic(pattern) if WRONG else pattern
+
+
+def atomic(pattern: str) -> str:
+    """The same with atomic groups in place of groups that are quantified possessively."""
+    pieces: list[str] = []
+    opened: list[int] = []
+    for match in _PIECE.finditer(pattern):
+        piece = match[0]
+        if piece == "(":
+            opened.append(len(pieces))
+        elif piece[0] == ")":
+            begin = opened.pop()
+            if match[1]:
+                pieces[begin] = f"(?>{pieces[begin]}"
+                piece = f"){match[1]})"
+        pieces.append(piece)
+    return "".join(pieces)

@@ -1,29 +1,159 @@
-"""YAML files to settings, with errors that name the file, the field and the remedy."""
+"""YAML files to settings, with errors that name the file, the field and the remedy.
+
+A recipe's file states what differs from its `base`. A value that is safe in the synthetic environment alone is not
+inherited: a recipe for real workers has to state it itself.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from ops.config.alerts import Alerts
 from ops.config.base import NAME, Settings
-from ops.config.bases import Layer, base_of, merged, said_in
-from ops.config.inheritance import SYNTHETIC, check_inherited
-from ops.config.pool import Pool
-from ops.config.promotion import PromotionGate
+from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
+from ops.config.pool import Pool, PoolFile, Revisions
 from ops.config.recipe import Recipe
-from ops.config.retraining import Retraining
-from ops.config.revisions import Revisions
 from ops.config.secret import KEY_SHAPE, names_a_key
-from ops.config.variants import PoolFile
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text
+
+BASE = "base"
+"""The field that names the other recipe."""
+
+
+class Layer(NamedTuple):
+    """What one file says."""
+
+    file: Path
+    values: dict[str, Any]
+
+
+def base_of(layer: Layer, above: list[Layer]) -> Path | None:
+    """The file that `layer` is based on, taken out of its values; None where it is based on none.
+
+    `above`: the layers that lead here. Raises `ConfigError` for a base that is no recipe, or leads in a circle.
+    """
+    name = layer.values.pop(BASE, None)
+    if name is None:
+        return None
+    if not isinstance(name, str) or not re.fullmatch(NAME, name) or not layer.file.with_name(f"{name}.yaml").exists():
+        known = ", ".join(sorted(path.stem for path in layer.file.parent.glob("*.yaml")))
+        raise ConfigError(layer.file, BASE, f"names no recipe ({name!r:.60})", f"Recipes there: {known}")
+    file = layer.file.with_name(f"{name}.yaml")
+    chain = [*(each.file for each in above), layer.file]
+    if file in chain:
+        circle = " → ".join(path.stem for path in (*chain[chain.index(file) :], file))
+        raise ConfigError(layer.file, BASE, f"leads in a circle: {circle}", "Base one of them on another, or on none")
+    return file
+
+
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`below` with what `above` says instead: mappings are merged, all else is replaced, and null takes away.
+
+    A mapping of another `kind` has other fields, so it replaces the one below.
+    """
+    values = dict(below)
+    for name, value in above.items():
+        under = below.get(name)
+        if value is None:
+            values.pop(name, None)
+        elif isinstance(value, dict) and isinstance(under, dict) and _alike(under, value):
+            values[name] = merged(under, value)
+        else:
+            values[name] = value
+    return values
+
+
+def _alike(below: dict[str, Any], above: dict[str, Any]) -> bool:
+    return "kind" not in above or above["kind"] == below.get("kind")
+
+
+def said_in(layers: list[Layer], place: tuple[str | int, ...]) -> Path:
+    """The file of `layers`, topmost first, that says what is at `place`, or else the most of the way there."""
+    return max(layers, key=lambda layer: _depth(layer.values, place)).file
+
+
+def _depth(values: Any, place: tuple[str | int, ...]) -> int:
+    for depth, name in enumerate(place):
+        if not isinstance(values, dict) or name not in values:
+            return depth
+        values = values[name]
+    return len(place)
+
+
+SYNTHETIC = "local/"
+"""What the model name of an embedded worker begins with."""
+
+
+class Unsafe(NamedTuple):
+    """A value that a recipe takes from its base, and what to write instead."""
+
+    field: str
+    value: str
+    remedy: str
+
+
+def check_inherited(layers: Sequence[Layer], values: dict[str, Any], synthetic: Callable[[str], bool]) -> None:
+    """Raise `ConfigError` for the first value of `values` that is safe in the synthetic environment alone and that a
+    recipe with real workers takes from a synthetic base.
+
+    `layers`: the recipe's file first, then its bases; `values`: all of them merged. `synthetic` says whether every
+    worker of a pool is embedded. A value that a layer with real workers states may be inherited from there.
+    """
+    for unsafe, place in _unsafe(values):
+        stated = _stating(layers, place)
+        if stated and not synthetic(_pool(layers)) and synthetic(_pool(layers[stated:])):
+            problem = (
+                f"is {unsafe.value}, taken from {layers[stated].file.name}: that is safe with embedded workers and "
+                f"generated problems alone, and pool {_pool(layers)!r} has other workers"
+            )
+            raise ConfigError(layers[0].file, unsafe.field, problem, unsafe.remedy)
+
+
+def _unsafe(values: dict[str, Any]) -> Iterator[tuple[Unsafe, tuple[str, ...]]]:
+    keep = "to keep it, state it in this recipe"
+    for name, source in _mapping(values, "benchmarks").items():
+        if isinstance(source, dict) and source.get("source", "embedded") == "embedded":
+            remedy = f"Name real rows there (source: hub, or file), leave the benchmark out (null), or, {keep}"
+            yield Unsafe(f"benchmarks.{name}.source", "embedded", remedy), ("benchmarks", name, "source")
+    if _mapping(values, "curation").get("near_duplicate_jaccard") == 1:
+        remedy = f"Write 0.8, which removes near duplicates of evaluation questions; or, {keep}"
+        yield Unsafe("curation.near_duplicate_jaccard", "1.0", remedy), ("curation", "near_duplicate_jaccard")
+    if _mapping(values, "grading").get("isolation") == "resource_limits":
+        remedy = f"Write bubblewrap, which keeps programs of language models away from this machine; or, {keep}"
+        yield Unsafe("grading.isolation", "resource_limits", remedy), ("grading", "isolation")
+
+
+def _mapping(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _stating(layers: Sequence[Layer], place: tuple[str, ...]) -> int:
+    """The topmost layer that states what is at `place`; of a default, the lowest layer that has the field around it."""
+    if found := [number for number, layer in enumerate(layers) if _states(layer.values, place)]:
+        return found[0]
+    return max((number for number, layer in enumerate(layers) if _states(layer.values, place[:-1])), default=0)
+
+
+def _states(values: Any, place: tuple[str, ...]) -> bool:
+    for name in place:
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return True
+
+
+def _pool(layers: Sequence[Layer]) -> str:
+    return next((str(layer.values["pool"]) for layer in layers if "pool" in layer.values), "")
+
 
 S = TypeVar("S", bound=Settings)
 
@@ -113,7 +243,7 @@ def load_pool(config: Path, name: str) -> Pool:
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     """`config/recipes/NAME.yaml` over the recipe that its `base` names, if it has one; with another seed where one is
     given. Raises `ConfigError`, which names the file of the chain that is wrong, also where a recipe with real workers
-    takes from a synthetic base what is safe there alone (`ops.config.inheritance`)."""
+    takes from a synthetic base what is safe there alone (`ops.config.loading`)."""
     layers: list[Layer] = []
     file: Path | None = named_file(config / "recipes", name)
     while file is not None:
@@ -169,6 +299,11 @@ def load_alerts(config: Path) -> Alerts:
 def load_retraining(config: Path) -> Retraining:
     """`config/retraining.yaml`, or the defaults where a workspace has none. Raises `ConfigError`."""
     return load_or_default(Retraining, config / "retraining.yaml")
+
+
+def load_serving(config: Path) -> Serving:
+    """`config/serving.yaml`; the defaults where there is none. Raises `ConfigError`."""
+    return load_or_default(Serving, config / "serving.yaml")
 
 
 def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:

@@ -1,15 +1,25 @@
-"""The worker pool: what a file in `config/pools` may say, and which of it is impossible."""
+"""The worker pool: its file, variants of it, and models that changed behind their names (`config/revisions.yaml`).
+
+The drift test writes a model's revision, and a person may take it back. The revision becomes part of every cache key
+of the model's workers, in every pool: old answers stay where they are, and no later run asks for them.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, PoolName, Settings, digest
 from ops.config.secret import find_in, find_in_url, key_problem
+from ops.core.atomic import write_text
+from ops.core.errors import ConfigError
+from ops.core.settings_files import read_yaml
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """What is known of a worker: weights closed or open, a tool that is no model, what it is made for."""
@@ -217,3 +227,100 @@ class Pool(Settings):
     def missing_keys(self) -> dict[str, str]:
         """Worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
         return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}
+
+
+FIXED = ("name", "model", "api_key_env")
+"""What a variant may not change: with another model it would be another worker."""
+
+
+class PoolFile(Pool):
+    """What `config/pools/NAME.yaml` holds; `resolve` gives the plain pool that everything else knows."""
+
+    variants: dict[Name, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    """Variant → worker → the settings that differ there; `NAME:VARIANT` in a recipe chooses it."""
+
+    @model_validator(mode="after")
+    def _variants_are_pools(self) -> Self:
+        for variant in self.variants:
+            self.resolve(variant)
+        return self
+
+    def resolve(self, variant: str = "") -> Pool:
+        """The pool itself, or that variant of it. Raises `ValueError` for settings that no worker can have."""
+        if not variant:
+            return Pool(name=self.name, description=self.description, workers=self.workers)
+        changes = self.variants[variant]
+        if unknown := sorted(changes.keys() - set(self.names)):
+            raise ValueError(f"variants.{variant}: no worker {', '.join(unknown)} in this pool")
+        return Pool(
+            name=f"{self.name}:{variant}",
+            description=self.description,
+            workers=tuple(_changed(worker, changes.get(worker.name, {}), variant) for worker in self.workers),
+        )
+
+
+def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
+    where = f"variants.{variant}.{worker.name}"
+    if fixed := sorted(settings.keys() & set(FIXED)):
+        raise ValueError(f"{where}: a variant may not change {', '.join(fixed)}")
+    try:
+        return Worker.of_file(worker.model_dump(mode="json") | settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}{'.' if field else ''}{field}: {problem}") from None
+
+
+FILE = "revisions.yaml"
+_HEAD = """\
+# Models that changed behind their names, found by `podium probe` (docs/release.md). The revision is part of every
+# cache key of the model's workers: answers of before are kept, and none is mixed with those of after. Remove a line to
+# take the old answers back.
+"""
+
+
+class Revisions(Settings):
+    """Model, or `model @ endpoint` → the revision that its answers have from then on."""
+
+    models: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def read(cls, config: Path) -> Self:
+        """What the file in `config` says; nothing where there is none. Raises `ConfigError`."""
+        file = config / FILE
+        if not os.path.lexists(file):
+            return cls()
+        models = read_yaml(file)
+        try:
+            return cls.of_file({"models": models or {}})
+        except ValidationError as error:
+            remedy = 'Write lines of `"provider/model": revision`, or delete the file'
+            raise ConfigError(file, "(file)", f"is no table of revisions ({error})", remedy) from None
+
+    def noting(self, worker: Worker, revision: str) -> Self:
+        """The same with that worker's model at a new revision."""
+        return type(self)(models={**self.models, model_of(worker): revision})
+
+    def write(self, config: Path) -> Path:
+        """Replace the file, whole or not at all."""
+        lines = (f"{json.dumps(model)}: {json.dumps(noted)}\n" for model, noted in sorted(self.models.items()))
+        write_text(config / FILE, _HEAD + "".join(lines))
+        return config / FILE
+
+    def of(self, pool: Pool) -> Pool:
+        """The pool with every noted revision beside what its own file says."""
+        if not any(model_of(worker) in self.models for worker in pool.workers):
+            return pool
+        return pool.model_copy(update={"workers": tuple(map(self._of, pool.workers))})
+
+    def _of(self, worker: Worker) -> Worker:
+        noted = self.models.get(model_of(worker))
+        if noted is None:
+            return worker
+        return worker.model_copy(update={"revision": f"{worker.revision}+{noted}" if worker.revision else noted})
+
+
+def model_of(worker: Worker) -> str:
+    """What a worker's provider could swap: the model, at its endpoint."""
+    return f"{worker.model} @ {worker.api_base}" if worker.api_base else worker.model

@@ -1,22 +1,258 @@
-"""The recipe as a whole, and the combinations of its parts that are impossible."""
+"""A recipe: its sections on data, money, workflows and evaluation, the whole, and impossible combinations."""
 
 from __future__ import annotations
 
-from typing import Self
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.adaptive import Adaptive
 from ops.config.base import Name, PoolName, Seed, Settings
-from ops.config.data import BenchmarkSource, Curation, Grading, Versions
-from ops.config.evaluation import Evaluation
-from ops.config.guards import Guards
-from ops.config.recursive import Recursive
-from ops.config.spending import Budget, Precaching, Replay
-from ops.config.stage import Stage
-from ops.config.training import ColdStart, Grpo, PretrainedPolicy, ScratchPolicy
-from ops.config.workflow import Execution, Generation, Prompting
+from ops.config.secret import find_in_url
+from ops.config.training import Adaptive, ColdStart, Grpo, Guards, PretrainedPolicy, Recursive, ScratchPolicy, Stage
 from ops.core.registry import check_names
+
+
+class BenchmarkSource(Settings):
+    """Where one benchmark's problems come from."""
+
+    source: Literal["embedded", "file", "hub"] = "embedded"
+    train_file: str | tuple[str, ...] | None = None
+    """For `source: file`: a path from the project's root, or several (jsonl, csv, each also .gz; parquet)."""
+    test_file: str | tuple[str, ...] | None = None
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+    """For `source: hub`: the dataset's commit, since a branch or tag can move. Required when the data is loaded."""
+    train_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
+    """For benchmarks with releases (LiveCodeBench): the release to train on. None: the paper's."""
+    test_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
+    train: int | None = Field(default=None, ge=1)
+    """Maximum number of training candidates; None: all. Embedded families generate exactly this many."""
+    test: int | None = Field(default=None, ge=1)
+    max_malformed_share: float = Field(default=0.01, ge=0, le=1)
+    """Malformed rows are quarantined; a larger share of a split fails the load."""
+    max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
+    """Rows from a file or the hub whose gold answer fails its own grader are quarantined, up to this share of a split.
+    A larger share stays in, and the check of gold answers blocks."""
+
+    @model_validator(mode="after")
+    def _file_needs_a_path(self) -> Self:
+        if self.source == "file" and not (self.train_file or self.test_file):
+            raise ValueError("source is 'file' but neither train_file nor test_file is given")
+        return self
+
+    def files(self, split: Literal["train", "test"]) -> tuple[str, ...]:
+        """The paths named for `split`; none where the recipe gives none."""
+        named = self.train_file if split == "train" else self.test_file
+        return (named,) if isinstance(named, str) else named or ()
+
+
+class Curation(Settings):
+    """How the training mix is chosen."""
+
+    per_domain: int = Field(default=240, ge=1)
+    """Places in the mix for each domain of the recipe's training benchmarks."""
+    shortlist_factor: float = Field(default=1.0, ge=1)
+    """Candidates shortlisted (and precached) per place; more than 1 leaves the selector a choice."""
+    selector: str = "signal"
+    """How problems are preferred: the name of a file in `ops/curation/selectors`."""
+    rescued: float = Field(default=0.05, ge=0, lt=1)
+    """For the forecast: share of failing rollouts that a chain of workers rescues (an assumption; 0: none)."""
+    near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
+    """Training candidates with at least this similarity (word 5-grams) to an evaluation question are removed, and light
+    rewordings too. 1: equal texts only, for templates filled with numbers."""
+
+    @field_validator("selector")
+    @classmethod
+    def _known(cls, selector: str) -> str:
+        check_names("selector", "ops.curation.selectors", [selector])
+        return selector
+
+
+class Grading(Settings):
+    """How programs of unknown origin are run."""
+
+    isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
+    """The weakest wall that is accepted. "bubblewrap": where it does not work, no program is run.
+    "resource_limits": where it does not work, limits and an audit hook alone, which stop accidents and not an
+    attacker: for programs of known origin."""
+    environments: Mapping[str, str] = Field(default={})
+    """Benchmark to the virtual environment whose libraries its programs are given, where that environment is
+    there; a path from the project's folder. A benchmark that is not named: `.venv-BENCHMARK`."""
+
+
+class Versions(Settings):
+    """What happens to data after a stage has been materialized and recorded in dvc.lock."""
+
+    push: bool = False
+    """Copy each stage's new files to a DVC remote. Off: `dvc push` does it by hand, for all stages."""
+    remote: str | None = None
+    """A remote of .dvc/config or .dvc/config.local (`dvc remote add NAME URL`); None: DVC's default one."""
+
+
+class Precaching(Settings):
+    samples: int = Field(default=1, ge=1)
+    """Responses per worker and problem (sample indices 0 … samples-1)."""
+
+
+class Replay(Settings):
+    """A rehearsal: workers answer from what was recorded, and nothing is paid for."""
+
+    match: Literal["prompt", "problem"] = "prompt"
+    """"prompt": exactly the same messages, settings and sample were recorded. "problem": otherwise the worker's answer
+    to that problem alone, whatever the subtask."""
+    on_miss: Literal["unscorable", "live"] = "unscorable"
+    """For a call that was never recorded: leave the rollout out ("unscorable"), or make the call ("live"), which
+    costs."""
+
+
+class Budget(Settings):
+    run_usd: float = Field(default=10.0, gt=0)
+    """Maximum that one run may spend on workers; each call reserves its worst case first."""
+    month_usd: float | None = Field(default=None, gt=0)
+    """Maximum that all runs of a calendar month (UTC) may spend. None: no limit."""
+
+
+class Prompting(Settings):
+    """What the Conductor is shown."""
+
+    style: Literal["full", "compact"] = "full"
+    """"full" explains the task and the grammar; "compact" shows only the problem and the workers'
+    ordinals, for a policy that learned the grammar in its cold start."""
+    few_shots: Literal["none", "out_of_distribution", "in_distribution", "mixed"] = "out_of_distribution"
+    max_steps: int = Field(default=5, ge=1)
+    access: Literal["binary", "fine_grained"] = "binary"
+    subtasks: bool = True
+    """Whether workers receive the Conductor's subtasks; false: every subtask is "Solve the problem." (an ablation of
+    arXiv:2512.04388)."""
+    shuffle_ordinals: bool = True
+    """Whether the seed decides which worker is "Model 0", so that a worker's position carries no prior."""
+    cards: bool = False
+    """Whether each worker's measured accuracy by domain and its price are shown beside its ordinal."""
+
+
+class Generation(Settings):
+    """How the Conductor's tokens are drawn, beside the temperature: in training, evaluation and serving alike.
+
+    What a model's own `generation_config.json` says counts nowhere (Qwen2.5-7B-Instruct's: top-p 0.8, top-k 20,
+    repetition penalty 1.05), but for the tokens that end a text.
+    """
+
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Share of the probability that is drawn from, likeliest tokens first; 1: all of it."""
+    top_k: int = Field(default=0, ge=0)
+    """How many tokens are drawn from, likeliest first; 0: all of them."""
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    """Tokens below this share of the likeliest one's probability are not drawn; None: all may be."""
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    """Above 1, tokens that stand in the prompt or the text become less likely, in greedy texts too; 1: they do not."""
+
+
+class Execution(Settings):
+    """How a workflow is run."""
+
+    deadline_s: float | None = Field(default=None, gt=0)
+    """Maximum seconds of a workflow's own work along its longest chain, without waits for limits. Longer: timed out,
+    which is unscorable."""
+    carried_tokens: int | None = Field(default=None, ge=16)
+    """Maximum tokens of a response that later steps see; longer ones lose their middle. None: whole."""
+    traces: int = Field(default=2, ge=0)
+    """Executions per benchmark whose traces an evaluation exports to MLflow."""
+
+    @property
+    def what_answers_depend_on(self) -> dict[str, object]:
+        """The settings that can change an answer: a part of a training run's content key."""
+        changed = {"deadline_s": self.deadline_s, "carried_tokens": self.carried_tokens}
+        return {name: value for name, value in changed.items() if value is not None}
+
+
+TRANSFORMERS, VLLM = "transformers", "vllm"
+"""Writers that are no server's URL: transformers in this process, a vLLM server that Podium starts."""
+WORST_VARIANCE = 0.25
+"""Of right or wrong: p (1 - p) at p = ½."""
+
+
+class Asked(Settings):
+    """How one benchmark is asked, where it is not asked as the others are; None: as they are."""
+
+    repeats: int | None = Field(default=None, ge=1)
+    questions: int | None = Field(default=None, ge=1)
+    target_error: float | None = Field(default=None, gt=0, lt=0.5)
+    pool: PoolName | None = None
+
+
+class Evaluation(Settings):
+    pool: PoolName | None = None
+    """Another pool or variant with the same workers' names that answers (trained with short answers, evaluated with
+    long ones). None: the recipe's. In no policy's key."""
+    repeats: int = Field(default=1, ge=1)
+    """Workflows written and executed per question (sample indices 0 … repeats-1)."""
+    questions: int | None = Field(default=None, ge=1)
+    """Maximum number of questions per benchmark, the same for every system and seed; a larger number contains a smaller
+    one's questions. None: all."""
+    target_error: float | None = Field(default=None, gt=0, lt=0.5)
+    """Standard error to reach per benchmark: 0.25 ÷ target_error² questions, within `questions` and what exists. None:
+    no target."""
+    benchmarks: dict[str, Asked] = Field(default_factory=dict)
+    """Benchmark → settings that differ there (`aime25: {repeats: 16}`)."""
+    temperature: float = Field(default=0.0, ge=0)
+    """0: greedy."""
+    batch: int = Field(default=128, ge=1)
+    """Workflows written at once; workers answer one batch while the next is written."""
+    writer: str = TRANSFORMERS
+    """What writes them: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU (the `gpu`
+    extra); or a vLLM server's URL, `http://HOST:PORT`, which serves the policy under its key. In no content key: the
+    scores are the policy's, whatever wrote."""
+    baselines: tuple[str, ...] | None = None
+    """Files in `ops/evaluation/baselines` to compare with, in the table's order (docs/reference/baselines.md). None:
+    best worker, random worker and oracle, which cost nothing more."""
+
+    @field_validator("writer")
+    @classmethod
+    def _can_write(cls, writer: str) -> str:
+        if writer in (TRANSFORMERS, VLLM):
+            return writer
+        if urlsplit(writer).scheme not in ("http", "https") or not urlsplit(writer).hostname:
+            raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM} nor a server's URL (http://HOST:PORT)")
+        if secret := find_in_url(writer):
+            raise ValueError(secret)
+        return writer
+
+    @property
+    def server(self) -> str | None:
+        """The server's URL, where one writes."""
+        return None if self.writer in (TRANSFORMERS, VLLM) else self.writer
+
+    @field_validator("baselines")
+    @classmethod
+    def _known(cls, baselines: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_names("baseline", "ops.evaluation.baselines", baselines or ())
+        return baselines
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _known_benchmarks(cls, benchmarks: dict[str, Asked]) -> dict[str, Asked]:
+        check_names("benchmark", "ops.benchmarks.catalogue", benchmarks)
+        return benchmarks
+
+    def of(self, benchmark: str) -> Self:
+        """The settings on one benchmark: its own over everybody's."""
+        own = self.benchmarks.get(benchmark, Asked()).model_dump(exclude_none=True)
+        return self.model_copy(update={**own, "benchmarks": {}})
+
+    @property
+    def most_questions(self) -> int | None:
+        """Of one benchmark (`of`); None: all that there are."""
+        wanted = None if self.target_error is None else math.ceil(WORST_VARIANCE / self.target_error**2)
+        limits = [limit for limit in (self.questions, wanted) if limit is not None]
+        return min(limits, default=None)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools that are named, each once."""
+        named = (self.pool, *(each.pool for each in self.benchmarks.values()))
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
 class Recipe(Settings):
@@ -120,3 +356,21 @@ class Recipe(Settings):
         except ValueError as error:
             raise ValueError(f"recursive over grpo: {error}") from None
         return self
+
+
+_SECTIONS = ("curation", "prompting", "policy", "cold_start", "generation", "grpo", "adaptive", "recursive")
+"""What training depends on: evaluation, guards and budgets change no policy."""
+
+
+def hyperparameters(recipe: Recipe) -> dict[str, str]:
+    """`grpo.learning_rate` → `0.0003` and so on: name, seed, pool and each training setting that is set."""
+    settings = recipe.model_dump(mode="json", include={"seed", "pool", *_SECTIONS})
+    return {"recipe": recipe.name, **dict(_flat(settings, ""))}
+
+
+def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", str(value)

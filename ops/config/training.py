@@ -1,9 +1,10 @@
-"""The policy, its cold start and GRPO of a recipe."""
+"""A recipe's training: the policy, its cold start, GRPO, the further stages of GRPO, and the guards of a run."""
 
 from __future__ import annotations
 
-from math import lcm
-from typing import Annotated, Literal, Self
+from math import gcd, lcm
+from random import Random
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -227,7 +228,7 @@ class Grpo(Settings):
     @model_validator(mode="after")
     def _questions_are_chosen_once(self) -> Self:
         if self.sampling == "signal" and self.length_window > 1:
-            raise ValueError('length_window puts questions in order, and so does sampling: signal. Leave it at 1')
+            raise ValueError("length_window puts questions in order, and so does sampling: signal. Leave it at 1")
         if self.refill and self.refills_per_step * self.rollouts_per_question < lcm(
             self.rollouts_per_question, self.processes
         ):
@@ -265,3 +266,131 @@ class Grpo(Settings):
                 f"max_completion_tokens = {self.max_completion_tokens}"
             )
         return self
+
+
+class Guards(Settings):
+    """When a finished training run is warned of. The guards change no result and are in no run's key.
+
+    The last `window` steps are looked at, and held against the first as many. Shares are in [0, 1].
+    """
+
+    window: int = Field(default=10, ge=1)
+    """Steps compared at the beginning and at the end of a run, at most half of it."""
+    max_invalid: float = Field(default=0.1, ge=0, le=1)
+    """Share of completions that are no workflow. Twice what the gate allows, since training samples and serving is
+    greedy."""
+    max_invalid_first_step: float = Field(default=0.5, ge=0, le=1)
+    """Completions that are no workflow in the first step of fine-tuning a champion. Above it the training stops before
+    a worker is asked; 1: it never does. The only guard that acts."""
+    max_worker_share: float = Field(default=0.75, ge=0, le=1)
+    """Share of steps given to one worker, in the domain that uses it least."""
+    max_worker_gap: float = Field(default=0.15, ge=0, le=1)
+    """Accuracy that a domain's most used worker may lack, alone, to the best one there."""
+    max_pattern_share: float = Field(default=0.7, ge=0, le=1)
+    """Share of workflows with the most common pattern."""
+    min_entropy_kept: float = Field(default=0.25, ge=0)
+    """Entropy of the patterns at the end relative to the beginning."""
+    min_gain: float = Field(default=0.01, ge=-1, le=1)
+    """Rise of the share of right answers among valid workflows; below it the reward rose by format alone."""
+    max_unscorable: float = Field(default=0.05, ge=0, le=1)
+    """Share of the run's rollouts without a reward."""
+    max_loops: float = Field(default=0.25, ge=0, le=1)
+    """Share of recursive rounds that repeat the workflow or turn more right answers wrong than wrong ones right."""
+    max_zero_variance: float = Field(default=0.8, ge=0, le=1)
+    """Share of groups with uniform rewards, which teach nothing."""
+
+
+class Stage(Settings):
+    """GRPO once more, from the last policy: what differs from `grpo`. None: nothing does."""
+
+    steps: int = Field(default=20, ge=1)
+    learning_rate: float | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, gt=0)
+    questions_per_step: int | None = Field(default=None, ge=1)
+    rollouts_per_question: int | None = Field(default=None, ge=2)
+    micro_batch: int | None = Field(default=None, ge=1)
+
+    def grpo(self, before: Grpo) -> Grpo:
+        """The settings of this stage, where `before` are those of the one before. Raises `ValidationError` where they
+        do not fit together."""
+        own: dict[str, Any] = self.model_dump(include=set(Stage.model_fields), exclude_none=True)
+        return Grpo.model_validate(before.model_dump() | own)
+
+
+class Adaptive(Stage):
+    """GRPO from the Conductor's policy while each question offers a random part of the workers.
+
+    Section 3.2 of arXiv:2512.04388, which does not publish how many workers are offered, nor for how many steps.
+    """
+
+    smallest: int = Field(default=1, ge=1)
+    """Workers in the smallest subset."""
+    largest: int | None = Field(default=None, ge=1)
+    """Workers in the largest subset; None: the whole pool. All sizes are equally likely."""
+    reshuffle: bool = False
+    """False: workers keep their ordinals, and absent ones are missing from the list. True: the subset is numbered from
+    0 in random order, which needs worker descriptions (`prompting.cards`)."""
+
+    @model_validator(mode="after")
+    def _sizes_in_order(self) -> Self:
+        if self.largest is not None and self.largest < self.smallest:
+            raise ValueError(f"largest = {self.largest} is below smallest = {self.smallest}")
+        return self
+
+    def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
+        """The ordinals of `workers` that the problem of this key offers in this epoch: the same whenever it is asked.
+
+        How many are offered is drawn first, every size alike; of fewer workers than a size names, all of them. In
+        order, or shuffled where the stage reshuffles.
+        """
+        random = Random(f"{seed} {epoch} {problem}")
+        most = min(self.largest or workers, workers)
+        ordinals = random.sample(range(workers), random.randint(min(self.smallest, most), most))
+        return tuple(ordinals if self.reshuffle else sorted(ordinals))
+
+
+class RoundLimits(Settings):
+    """What bounds a Conductor's rounds where it is evaluated or served (Section 3.2 of arXiv:2512.04388)."""
+
+    rounds: int = Field(default=1, ge=0)
+    """Maximum number of rounds after the first."""
+    calls_ratio: float = Field(default=2.0, ge=1)
+    """All rounds of a set of questions together make at most this many times the calls of their first rounds."""
+    answer_tokens: int | None = Field(default=None, ge=16)
+    """Maximum tokens of the final response that the Conductor sees; longer ones lose their middle. None: whole."""
+
+
+class Recursive(Stage):
+    """GRPO from the last policy in which half of a question's rollouts go on from the answers of the other half.
+
+    Section 3.2 of arXiv:2512.04388: 20 iterations on 175 problems of LiveCodeBench and 175 of RLPR.
+    """
+
+    gamma: float = Field(default=0.25, ge=0, le=1)
+    """Weight of the second round's outcome in the reward of the first."""
+    benchmarks: tuple[str, ...] | None = None
+    """Benchmarks of the mix whose problems are used. None: all."""
+    per_benchmark: int | None = Field(default=None, ge=1)
+    """Maximum number of problems per benchmark, drawn by the recipe's seed. None: all."""
+    limits: RoundLimits = RoundLimits()
+    """Limits on rounds that evaluation and serving apply to the trained policy."""
+    rollouts_per_question: int | None = Field(default=None, ge=4)
+    """Of both rounds together: even."""
+
+    def grpo(self, before: Grpo) -> Grpo:
+        """The settings of this stage, where `before` are those of the ones before: a round waits for the answers of the
+        one before it, so that nothing overlaps. Raises `ValidationError` where they do not fit together, `ValueError`
+        where rollouts cannot be halved."""
+        grpo = super().grpo(before.model_copy(update={"staleness": 0}))
+        if grpo.rollouts_per_question % 2 or grpo.rollouts_per_step // grpo.processes % 2:
+            raise ValueError(
+                f"rollouts_per_question = {grpo.rollouts_per_question} on {grpo.processes} processes cannot be halved: "
+                "half of a question's rollouts are recursive rounds"
+            )
+        least = grpo.processes // gcd(grpo.rollouts_per_question // 2, grpo.processes)
+        if grpo.refill and grpo.refills_per_step < least:
+            raise ValueError(
+                f"refill = {grpo.refill:g} of {grpo.questions_per_step} questions is fewer than the {least} whose two "
+                f"rounds {grpo.processes} processes can share alike: raise it, or set it to 0"
+            )
+        return grpo

@@ -9,7 +9,7 @@ from pathlib import Path
 from ops.alerts import notify
 from ops.alerts.catalogue import WORKER_DRIFTED
 from ops.config import Worker
-from ops.config.revisions import FILE, Revisions
+from ops.config.pool import FILE, Revisions
 from ops.core.workspace import Workspace
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import digest
-from ops.config.data import Versions
+from ops.config.recipe import Versions
 from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.installation import make
 from ops.core.settings_files import read_text, read_yaml

@@ -15,7 +15,7 @@ from ops.alerts.record import kept
 from ops.benchmarks.store import read_problems
 from ops.conductor.rollout import roll_out
 from ops.config import load_pool
-from ops.config.revisions import FILE
+from ops.config.pool import FILE
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_shortlist

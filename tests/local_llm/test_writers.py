@@ -19,7 +19,7 @@ from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ServedConductor
 from ops.conductor.writer import load_conductor
 from ops.config import ColdStart, Generation, Pool, PretrainedPolicy, Prompting, ScratchPolicy, Serve, Worker, load_pool
-from ops.config.evaluation import VLLM
+from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace

@@ -16,9 +16,17 @@ import pytest
 import yaml
 
 import ops.config
-from ops.config import Settings, load_alerts, load_deepspeed, load_gate, load_pool, load_recipe, load_retraining
-from ops.config.revisions import Revisions
-from ops.config.serving import load_serving
+from ops.config import (
+    Settings,
+    load_alerts,
+    load_deepspeed,
+    load_gate,
+    load_pool,
+    load_recipe,
+    load_retraining,
+    load_serving,
+)
+from ops.config.pool import Revisions
 from ops.config.studies import load_studies
 from ops.core.errors import ConfigError
 from ops.core.settings_files import DEEPEST, MOST_BYTES, parse_yaml, read_json, read_yaml

@@ -17,7 +17,7 @@ from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
 from ops.conductor.writer import ENV, load_conductor
 from ops.config import Evaluation, Generation, Pool, Price, Prompting, ScratchPolicy, Serving, Worker
-from ops.config.evaluation import VLLM
+from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.serving.loaded import Loaded, VersionFiles

@@ -14,7 +14,7 @@ import pytest
 from ops.benchmarks.store import write_problems
 from ops.cache import cache_key
 from ops.config import Pool, Probing, Setup, Snapshot, Worker, load_pool, load_recipe
-from ops.config.revisions import FILE, Revisions
+from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file

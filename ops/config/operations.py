@@ -1,0 +1,174 @@
+"""Settings of operations: `config/promotion.yaml`, `retraining.yaml`, `alerts.yaml` and `serving.yaml`."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field, model_validator
+
+from ops.config.base import PoolName, Settings
+from ops.config.pool import Pool
+
+
+class PromotionGate(Settings):
+    """When a challenger becomes the champion."""
+
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of all looks at one champion together, two-sided: a challenger that is worse than a bound below allows takes
+    the champion's place with a chance of at most (1 - confidence) / 2, however often another one is tried."""
+    planned_looks: int | None = Field(default=None, ge=1)
+    """Challengers that are judged against one champion, where that is known: each has the same part of that chance,
+    and a later one is refused. None: look k has 1/(k·(k+1)) of it, without an end."""
+    min_gain_over_best_worker: float = Field(default=0.0, ge=-1, le=1)
+    """Accuracy (0–1) by which the mean must exceed the best single worker's: lower end of the score interval."""
+    max_loss_against_champion: float = Field(default=0.01, ge=0)
+    """The score interval's lower end against the champion may not fall below minus this."""
+    max_benchmark_loss: float = Field(default=0.05, ge=0)
+    """No benchmark may be worse than the champion's by more than this."""
+    max_cost_ratio: float = Field(default=1.5, gt=0)
+    """USD per question against the champion's."""
+    max_latency_ratio: float = Field(default=1.5, gt=0)
+    min_format_compliance: float = Field(default=0.95, ge=0, le=1)
+    min_paired_share: float = Field(default=0.9, gt=0, le=1)
+    """Share of the other side's questions that both scored; below it the two cannot be compared."""
+
+
+AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
+KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
+_VARIABLE = r"^[A-Z][A-Z0-9_]*$"
+
+
+class Slack(Settings):
+    """An incoming webhook of Slack, or of whatever takes its JSON (Mattermost, a relay of one's own)."""
+
+    webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
+    """The environment variable that holds the webhook's URL, which is a secret."""
+    kinds: tuple[AlertKind, ...] = KINDS
+    """Kinds of notices that are posted."""
+
+
+class Mail(Settings):
+    """A mail server that takes our messages."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(default=587, ge=1, le=65535)
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """"none" sends in the clear: for a relay on this machine."""
+    user: str | None = None
+    """None: the server asks for no password."""
+    password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
+    """The environment variable that holds the user's password."""
+    sender: str = Field(min_length=3, pattern=r"^[^\s@]+@[^\s@]+$")
+    to: tuple[str, ...] = Field(min_length=1)
+    kinds: tuple[AlertKind, ...] = KINDS
+    """Kinds of notices that are sent."""
+
+    @model_validator(mode="after")
+    def _a_password_is_not_sent_in_the_clear(self) -> Mail:
+        if self.user is not None and self.security == "none":
+            raise ValueError("user: a password would be sent in the clear. Set security to starttls or tls")
+        return self
+
+
+class Alerts(Settings):
+    """Where notices go. They are always kept in `.podium/alerts.jsonl`."""
+
+    slack: Slack | None = None
+    """None: nothing is posted."""
+    mail: Mail | None = None
+    """None: nothing is sent."""
+    timeout_s: float = Field(default=10.0, gt=0)
+    """Seconds for one attempt of a channel."""
+    attempts: int = Field(default=3, ge=1)
+    """Attempts after a time-out, a lost connection, 429 or 5xx, with pauses."""
+    ui_url: str | None = None
+    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
+
+
+class Probing(Settings):
+    """Questions that are asked again, night by night, to see whether a worker is still the one that was precached."""
+
+    reference: int = Field(default=360, ge=8)
+    """Questions a worker whose second answer is asked for beside the precached one: what it differs from itself by.
+    Each is probed once; after the last, two new answers to each are asked for."""
+    questions: int = Field(default=24, ge=1)
+    """Asked of every worker in one round of probes."""
+    false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
+    """The chance that a worker that did not change is ever called changed, however long it is probed."""
+
+
+class Retraining(Settings):
+    """What a change of the pool leads to. The gate itself is `config/promotion.yaml`'s."""
+
+    settle_s: float = Field(default=60.0, ge=0)
+    """The pool must read the same for so long before anything is done: ten edits in a minute are one change."""
+    budget_usd: float = Field(default=5.0, ge=0)
+    """What the sensor may start by itself: above this expected cost (workers' calls) it waits for a person."""
+    min_oracle_rise: float = Field(default=0.02, ge=0, le=1)
+    """Accuracy (0-1) by which choosing the best worker for each training problem must gain, at the interval's lower
+    end, for a new worker to pay for fine-tuning."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of the two-sided intervals by which a new worker pays."""
+    slice_questions: int = Field(default=20, ge=1)
+    """Questions of each benchmark that the nightly evaluation asks afresh: the next ones every night."""
+    probing: Probing = Probing()
+
+
+class Change(Settings):
+    """Whose pool changed: the champion, and the pool that was last dealt with."""
+
+    version: str
+    """The champion's, in the registry."""
+    policy: str
+    """Its policy's key."""
+    before: Pool
+
+
+class Serving(Settings):
+    """Limits of the server, and what a request may have that says nothing else."""
+
+    pool: PoolName | None = None
+    """A pool of `config/pools` ("NAME" or "NAME:VARIANT") that is asked instead of the one that the champion was
+    released with: other endpoints or prices, or some of its workers. Workers are known by name."""
+    budget_usd: float = Field(default=1.0, ge=0)
+    """USD that one request may spend on calls; it may ask for less, not for more."""
+    deadline_s: float = Field(default=600.0, gt=0)
+    """Seconds from a request's admission to its answer; it may ask for less, not for more."""
+    month_usd: float | None = Field(default=None, ge=0)
+    """USD that all requests of a calendar month (UTC) may spend together, over all servers that share the ledger."""
+    at_once: int = Field(default=256, ge=1)
+    """Requests that are worked on at once."""
+    waiting: int = Field(default=256, ge=0)
+    """Requests that wait for a place; further ones are refused with 429."""
+    batch: int = Field(default=64, ge=1)
+    """Questions whose workflows are written at once, at most."""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads with which a policy writes that lies in this process. More than one pays for models of hundreds of
+    millions of parameters on cores that are idle otherwise; where others use them as well, threads wait for each other
+    far longer than they write."""
+    attempts: int = Field(default=3, ge=1)
+    """Completions tried for a workflow: a greedy one, then sampled ones."""
+    rewrites: int = Field(default=1, ge=0)
+    """How often the Conductor is asked for another workflow without the workers that failed; then the best of the
+    remaining workers is asked alone."""
+    follow_s: float = Field(default=5.0, gt=0)
+    """Seconds between looks at the alias `champion`."""
+    drain_s: float = Field(default=30.0, ge=0)
+    """Seconds that requests in flight are given when the server is told to end."""
+    stalled_s: float = Field(default=180.0, gt=0)
+    """Seconds after which `/health` is 503 because the Conductor has written nothing although requests wait for it."""
+    keep_alive_s: float = Field(default=15.0, gt=0)
+    """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
+    request_bytes: int = Field(default=1_000_000, ge=1000)
+    """Bytes of a request's body; a longer one is refused with 413."""
+    held_bytes: int = Field(default=256_000_000, ge=1000)
+    """Bytes of all requests' bodies together; a request that would exceed them is refused with 429."""
+    head_s: float = Field(default=15.0, gt=0)
+    """Seconds in which a client must send the headers of a request, from its connection or their first byte."""
+    body_s: float = Field(default=60.0, gt=0)
+    """Seconds in which a client must send a request's body."""
+    connections: int | None = Field(default=None, ge=1)
+    """Open connections of clients; null: as many as the limit of open files allows, at most 20,000. Beyond them the
+    connection that has been idle for longest is closed; while none is idle, new ones are refused with 503."""
+    traced_share: float = Field(default=1.0, ge=0, le=1)
+    """Share of the requests to OpenAI's routes whose steps MLflow keeps as traces."""

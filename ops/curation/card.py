@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
 from ops.core.problem import Problem
-from ops.curation.agreement import agreements
+from ops.curation.cover import stratum
 from ops.curation.selector import SELECTORS, Evidence
-from ops.curation.signal import Tallies
-from ops.curation.strata import stratum
+from ops.curation.signal import Tallies, agreements
 
 BINS = 5
 """Columns of a distribution over 0-1."""

@@ -1,7 +1,7 @@
-"""A choice that prefers weight, covers strata, and does not repeat itself.
+"""Diverse choice: an even draw over strata (family, subject, level), or one that also prefers weight and new words.
 
-Greedy maximisation of a sum over strata (subject × level) of the square root of what was gathered in each, where a
-problem brings its weight, up to half of it for its novelty: the share of its word uni- and bigrams that no chosen
+`choose` greedily maximises a sum over strata (subject × level) of the square root of what was gathered in each, where
+a problem brings its weight, up to half of it for its novelty: the share of its word uni- and bigrams that no chosen
 problem has yet. The root makes a stratum's second problem worth less than another's first; novelty makes near
 repetitions worth less. Both only ever lower a gain, so gains can be refreshed lazily and the result is that of the
 plain greedy choice.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -20,8 +20,35 @@ from numpy.typing import NDArray
 
 from ops.benchmarks.order import shuffled
 from ops.core.problem import Problem
-from ops.curation.strata import draw, stratum
 from ops.curation.text import tokens
+
+
+def stratum(problem: Problem) -> tuple[str, str]:
+    """What makes problems alike: the family, or the subject where there is none; and the level."""
+    return problem.family or problem.subject, problem.level
+
+
+def draw(
+    problems: Sequence[Problem],
+    count: int,
+    seed: int,
+    key: Callable[[Problem], Hashable] = stratum,
+) -> list[Problem]:
+    """At most `count` problems, in the order given, shared out evenly over the strata of `key`.
+
+    Each stratum gets an equal number of places as far as it can fill them; what it cannot fill goes to
+    the others, and odd places to strata chosen by the seed. Within a stratum the seed chooses. The
+    result depends on the problems' names, not on their order.
+    """
+    ranked = shuffled(list(problems), [problem.key for problem in problems], seed)
+    taken: Counter[Hashable] = Counter()
+    turns: list[tuple[int, str]] = []
+    for problem in ranked:
+        turns.append((taken[key(problem)], problem.key))
+        taken[key(problem)] += 1
+    chosen = {name for _, name in sorted(turns, key=lambda turn: turn[0])[:count]}
+    return [problem for problem in problems if problem.key in chosen]
+
 
 POOL = 20
 """Candidates looked at for each place; of more, an even draw over the strata."""

@@ -1,4 +1,8 @@
-"""Decontamination: no training candidate may repeat an evaluation question, and none another candidate."""
+"""Decontamination: no training candidate may repeat an evaluation question, and none another candidate.
+
+Where a benchmark's rule (`Benchmark.upstream`) names the upstream item of an id, copies of one item are repetitions;
+elsewhere texts decide.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Problem
-from ops.curation.duplicates import Cause, Known, Match, NearDuplicates
-from ops.curation.rewording import Rewordings, worn
+from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Rewordings, worn
 from ops.curation.sketch import Sketch, Sketcher
-from ops.curation.upstream import upstream_item
+
+
+def upstream_item(problem: Problem) -> str | None:
+    """`DATASET:ITEM`, equal for every copy of one upstream item; None where the id does not tell."""
+    entry = BENCHMARKS.get(problem.benchmark)
+    rule = entry.upstream if entry else None
+    match = rule.pattern.match(problem.id.strip().casefold()) if rule else None
+    return f"{rule.dataset}:{match[1]}" if rule and match else None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a selector is: one decorated function a file in `selectors`, and the registry of them."""
+"""What a selector is: one decorated function a file in `selectors`, their registry, and the forecast that two go by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.registry import Registry
-from ops.curation.signal import Tallies
+from ops.curation.signal import Tallies, group_signals, rescue
 
 GROUP = 64
 """Rollouts a question in the paper (arXiv:2512.04388, A.1)."""
@@ -63,3 +63,21 @@ def selector(
 
 
 SELECTORS = Registry("ops.curation.selectors", Selector)
+
+
+def signals(problems: Sequence[Problem], evidence: Evidence) -> dict[str, float]:
+    """Problem's key → the forecast that a group on it disagrees (`group_signals`)."""
+    second = rescue(evidence.curation.rescued)
+    keys = [problem.key for problem in problems]
+    return group_signals(evidence.tallies or {}, evidence.group, second, problems=keys)
+
+
+def _explained(evidence: Evidence) -> str:
+    return (
+        f"The probability that of {evidence.group} rollouts on a problem not all are right and not "
+        "all wrong, from the workers' pooled pass rates under a prior fitted to each benchmark. Chains of workers are "
+        f"assumed to rescue {evidence.curation.rescued:.0%} of failing rollouts on average; that is not measured."
+    )
+
+
+FORECAST = Weighing("Forecast signal", _explained, signals)

@@ -1,4 +1,6 @@
-"""How likely a group of rollouts on a problem is to disagree: the training signal, forecast from worker responses.
+"""What stored responses say of a problem: how often workers were right, whether they agree, and the training signal.
+
+The signal is how likely a group of rollouts on the problem is to disagree.
 
 GRPO normalises rewards within a group of G rollouts of one problem: a group in which all are right, or all
 wrong, has no advantage and teaches nothing about answers. Each rollout picks its worker independently, so
@@ -19,10 +21,11 @@ It is why "none solves it alone" forecasts more signal than "all do". Its mean i
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +33,9 @@ from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp
 
 from ops.config import Curation
-from ops.core.problem import benchmark_of
+from ops.core.errors import DataError
+from ops.core.problem import Problem, benchmark_of
+from ops.core.rows import ResponseRow, load_responses, response_file
 
 
 class Tally(NamedTuple):
@@ -132,3 +137,45 @@ def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArr
     """log E[p^right (1 - p)^wrong] of a Beta-distributed p."""
     moment: NDArray[np.float64] = betaln(chance.right + right, chance.wrong + wrong) - betaln(*chance)
     return moment
+
+
+Agreement = Literal["all", "some", "none", "unmeasured"]
+"""Which workers solve a problem alone: all of them in every sample, some, none; or nobody was asked."""
+
+
+def agreement(problem: Problem, tallies: Tallies) -> Agreement:
+    """How far the measured workers agree on `problem`."""
+    measured = tallies.get(problem.key, {}).values()
+    if not measured:
+        return "unmeasured"
+    if all(tally.right >= tally.samples for tally in measured):
+        return "all"
+    return "some" if any(tally.right > 0 for tally in measured) else "none"
+
+
+def agreements(problems: Sequence[Problem], tallies: Tallies) -> Counter[Agreement]:
+    """How many problems fall in each class."""
+    return Counter(agreement(problem, tallies) for problem in problems)
+
+
+def tallies(rows: Iterable[ResponseRow]) -> Tallies:
+    """Problem → worker → right answers of how many. Unreachable calls are left out; refusals are wrong."""
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.status != "unreachable":
+            scores[row.problem_key][row.worker].append(row.score)
+    return {
+        key: {worker: Tally(sum(samples), len(samples)) for worker, samples in by_worker.items()}
+        for key, by_worker in scores.items()
+    }
+
+
+def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str]) -> list[ResponseRow]:
+    """The rows of these workers and benchmarks. Raises `DataError` when a file is missing or unreadable."""
+    wanted = list(benchmarks)
+    files = [response_file(folder, worker, benchmark) for worker in workers for benchmark in wanted]
+    for file in files:
+        if not file.is_file():
+            remedy = "Materialize worker_responses for this worker and benchmark"
+            raise DataError(file, "(file)", "does not exist", remedy)
+    return [row for file in files for row in load_responses(file)]

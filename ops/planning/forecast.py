@@ -73,7 +73,7 @@ class Actual:
 
 def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
-    from ops.curation import signal  # SciPy: too much for the plan, which looks up the last run here
+    from ops.curation import signal
     from ops.precaching.profiles import tallies
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")

@@ -13,13 +13,10 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.agreement import agreements
 from ops.curation.card import Choice, data_card
-from ops.curation.mix import choose_mix
-from ops.curation.responses import stored_rows, tallies
+from ops.curation.selection import Shortlist, choose_mix, shortlist
 from ops.curation.selector import SELECTORS, Evidence
-from ops.curation.shortlist import Shortlist, shortlist
-from ops.curation.signal import Tallies
+from ops.curation.signal import Tallies, agreements, stored_rows, tallies
 
 
 class Mix(NamedTuple):

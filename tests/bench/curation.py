@@ -25,9 +25,8 @@ from datasketch import MinHash
 from ops.config import Curation
 from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
-from ops.curation.mix import choose_mix
+from ops.curation.selection import choose_mix, shortlist
 from ops.curation.selector import Evidence
-from ops.curation.shortlist import shortlist
 from tests.bench.row import Row, sized
 
 CANDIDATES, HELD_OUT = sized(150_000, 15_000), sized(25_000, 2_500)

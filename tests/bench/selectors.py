@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.mix import choose_in_domain
+from ops.curation.selection import choose_in_domain
 from ops.curation.selector import Evidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
 from pipelines.pages import MEASUREMENTS, write_between

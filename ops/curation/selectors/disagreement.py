@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.agreement import agreement
-from ops.curation.selector import Evidence, selector
-from ops.curation.strata import draw
-from ops.curation.weighing import FORECAST
+from ops.curation.cover import draw
+from ops.curation.selector import FORECAST, Evidence, selector
+from ops.curation.signal import agreement
 
 
 @selector(

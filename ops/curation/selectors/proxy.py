@@ -1,13 +1,86 @@
-"""Level, length and form of the answer (`ops.curation.proxies`), before any worker was asked."""
+"""Level, length and form of the answer, before any worker was asked.
+
+They are proxies: nothing here was fitted to any worker. What is neither the easiest nor the hardest for its
+benchmark is taken to divide workers most, and level, length and the form of the answer stand in for hard.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
-from ops.curation.proxies import STATED, proxy_weights
 from ops.curation.selector import Evidence, Weighing, selector
+from ops.curation.text import tokens
+
+STATED = (
+    ("level", "the middle of the benchmark's levels, where it states levels"),
+    ("length", "a question of middling length for its benchmark, in words"),
+    ("disagreement", "choices that share words with each other; without choices, a long gold answer, or many tests"),
+)
+"""Each proxy and what it prefers: for the data card."""
+_NAMED_LEVELS = {"easy": 0.0, "medium": 1.0, "hard": 2.0}
+_FLOOR = 0.2
+"""The weight of the least promising problem: a proxy may be wrong."""
+
+
+def proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
+    """`BENCHMARK/ID` → the mean of its proxies, each from 0.2 to 1; compared within each benchmark."""
+    grouped: defaultdict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        grouped[problem.benchmark].append(problem)
+    return {name: weight for group in grouped.values() for name, weight in _weights(group)}
+
+
+def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
+    level = _ranked(problems, _level)
+    length = _ranked(problems, lambda problem: float(len(problem.question.split())))
+    divided = _ranked(problems, _divided)
+    for problem in problems:
+        name = problem.key
+        proxies = [_middle(ranks[name]) for ranks in (level, length) if name in ranks]
+        proxies += [_FLOOR + (1 - _FLOOR) * divided[name]] if name in divided else []
+        yield name, fmean(proxies) if proxies else 1.0
+
+
+def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
+    """Name → where its value lies among all (0 lowest, 1 highest; equal values share a place). All equal: nothing."""
+    values = {problem.key: amount for problem in problems if (amount := value(problem)) is not None}
+    places = sorted(values.values())
+    if not places or places[0] == places[-1]:
+        return {}
+    first: dict[float, int] = {}
+    last: dict[float, int] = {}
+    for place, amount in enumerate(places):
+        first.setdefault(amount, place)
+        last[amount] = place
+    return {name: (first[amount] + last[amount]) / 2 / (len(places) - 1) for name, amount in values.items()}
+
+
+def _middle(rank: float) -> float:
+    return 1 - (1 - _FLOOR) * abs(2 * rank - 1)
+
+
+def _level(problem: Problem) -> float | None:
+    if problem.level.casefold() in _NAMED_LEVELS:
+        return _NAMED_LEVELS[problem.level.casefold()]
+    digits = re.search(r"\d+", problem.level)
+    return float(digits[0]) if digits else None
+
+
+def _divided(problem: Problem) -> float:
+    if problem.choices:
+        return _likeness([frozenset(tokens(choice)) for choice in problem.choices])
+    return float(len(problem.tests)) if problem.tests else float(len(tokens(problem.answer)))
+
+
+def _likeness(sets: list[frozenset[str]]) -> float:
+    pairs = [(choice, other) for place, choice in enumerate(sets) for other in sets[:place]]
+    return fmean(len(choice & other) / max(len(choice | other), 1) for choice, other in pairs) if pairs else 0.0
+
 
 EXPLAINED = (
     "The mean of these proxies, each from 0.2 to 1 and compared within its benchmark. They are guesses:\n\n"

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
-from ops.curation.selector import Evidence, selector
-from ops.curation.weighing import FORECAST, signals
+from ops.curation.selector import FORECAST, Evidence, selector, signals
 
 EMPHASIS = 2
 """The power of the forecast that problems are weighed by: 1 gives more coverage, more than 2 more signal."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
+from ops.curation.cover import draw
 from ops.curation.selector import Evidence, selector
-from ops.curation.strata import draw
 
 
 @selector("A plain random draw, to compare the other selectors with.")

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.curation.decontaminate import Removed, decontaminate, leaks
-from ops.curation.text import exact_key
-from ops.curation.upstream import upstream_item
 from ops.core.problem import Domain, GraderName, Problem, Split
+from ops.curation.decontaminate import Removed, decontaminate, leaks, upstream_item
+from ops.curation.text import exact_key
 
 Make = Callable[..., Problem]
 

@@ -11,17 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.config import Curation
-from ops.curation.decontaminate import decontaminate, report
-from ops.curation.sketch import PERMUTATIONS, bands
-from ops.curation.agreement import agreement
-from ops.curation.mix import choose_mix
-from ops.curation.selector import SELECTORS, Evidence
-from ops.curation.shortlist import shortlist
-from ops.curation.signal import Tallies, Tally
-from ops.curation.strata import draw
-from ops.curation.text import exact_key, full_text, tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.curation.cover import draw
+from ops.curation.decontaminate import decontaminate, report
+from ops.curation.selection import choose_mix, shortlist
+from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.signal import Tallies, Tally, agreement
+from ops.curation.sketch import PERMUTATIONS, bands
+from ops.curation.text import exact_key, full_text, tokens
 
 Make = Callable[..., Problem]
 DOMAINS = ("math", "mmlu", "rlpr", "code")

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from ops.curation.cover import choose
-
-from ops.curation.proxies import proxy_weights
 from ops.core.problem import Problem
+from ops.curation.cover import choose
+from ops.curation.selectors.proxy import proxy_weights
 from tests.bench import selectors
 
 Make = Callable[..., Problem]

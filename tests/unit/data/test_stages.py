@@ -10,19 +10,18 @@ import pytest
 import yaml
 
 from ops.benchmarks.raw import evaluation_questions, raw_file
-from ops.stages.problems import materialize_raw
-from ops.benchmarks.store import read_problems
 from ops.benchmarks.registry import training_benchmarks
-from ops.config import Setup, Recipe, load_pool, load_recipe
-from ops.curation.responses import tallies
-from ops.curation.selector import SELECTORS
-from ops.curation.signal import Tally
-from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.benchmarks.store import read_problems
+from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, response_file
-from ops.precaching.precache import write_responses
-from tests.command import podium
 from ops.core.workspace import Workspace
+from ops.curation.selector import SELECTORS
+from ops.curation.signal import Tally, tallies
+from ops.precaching.precache import write_responses
+from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.problems import materialize_raw
+from tests.command import podium
 from tests.setups import without_workers
 
 WORKERS = ("ann", "bob")

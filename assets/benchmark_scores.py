@@ -9,7 +9,7 @@ from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
-from ops.benchmarks.raw import evaluated_on
+from ops.benchmarks.store import evaluated_on
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR

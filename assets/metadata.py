@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.resources import Calls
-from ops.benchmarks.privacy import shown
+from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score

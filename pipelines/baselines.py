@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, needs_every_worker, standings

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from ops.benchmarks.order import shuffled
-from ops.benchmarks.rows import Row
+from ops.benchmarks.rows import Row, shuffled
 from ops.core.errors import DataError
 from ops.core.problem import Split
 

@@ -1,11 +1,11 @@
-"""Name → benchmark, and which of them are trained on: read from the files in `catalogue`."""
+"""Name → benchmark, read from the files in `catalogue`: which are trained on, and which must not be shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from ops.benchmarks.base import Benchmark
-from ops.core.problem import Domain, Problem
+from ops.core.problem import Domain, Grade, Problem
 from ops.core.registry import Registry
 
 BENCHMARKS = Registry("ops.benchmarks.catalogue", Benchmark, lambda entry: (not entry.trains, entry.place))
@@ -43,3 +43,37 @@ def graded_on(problems: Iterable[Problem]) -> str:
     bare = sum(not any(test.hidden for test in row) for row in rows)
     without = f", {bare:,} of which have public ones only" if bare else ""
     return f"hidden tests ({hidden:,}, and {tests - hidden:,} public ones, in {len(rows):,} problems{without})"
+
+
+def is_confidential(benchmark: str) -> bool:
+    """Whether questions, subtasks and responses of `benchmark` are kept out of everything that is shown.
+
+    Its embedded stand-in is treated alike, so that the quickstart exercises the rule. Names that are
+    no benchmark (a user's own question) are not confidential.
+    """
+    entry = BENCHMARKS.get(benchmark)
+    return entry is not None and entry.confidential
+
+
+def shown(problem: Problem) -> str:
+    """The question; of a confidential benchmark only `BENCHMARK/ID (not shown: …)`."""
+    if is_confidential(problem.benchmark):
+        return f"{problem.key} (not shown: its authors ask that no question be republished)"
+    return problem.question
+
+
+def shown_response(benchmark: str, text: str, extracted: str) -> str:
+    """What a table on disk keeps of a response: all of it; of a confidential benchmark only the letter chosen.
+
+    The letter is what a rehearsal needs to be graded as the real run was; the reasoning quotes the question.
+    """
+    if not is_confidential(benchmark):
+        return text
+    return f"Answer: {extracted}" if len(extracted) == 1 else ""
+
+
+def shown_reason(benchmark: str, grade: Grade) -> str:
+    """Why a grade is what it is; of a confidential benchmark only which test failed, since reasons quote."""
+    if not is_confidential(benchmark):
+        return grade.reason
+    return f"{grade.failed.which} failed (not shown)" if grade.failed else "not shown"

@@ -1,18 +1,20 @@
-"""Problems as JSON lines: the one format in which stages hand problems to each other."""
+"""Problems as JSON lines, the one format in which stages hand problems to each other, and the files of `data/raw`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ops.benchmarks.files import read_rows
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, graded_on, training_benchmarks
 from ops.benchmarks.rows import Row, unique
+from ops.config import Recipe, digest
 from ops.core.atomic import write_text
-from ops.core.errors import DataError
-from ops.core.problem import Problem
+from ops.core.errors import ConfigError, DataError
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
 
 
 def write_problems(file: Path, problems: Iterable[Problem]) -> None:
@@ -41,3 +43,83 @@ def _problem(row: Row) -> Problem:
         remedy = "The file was written by another version: materialize it again"
         reason = "" if row.veiled else f" ({error})"
         raise DataError(row.place, f"line {row.line}", f"is no problem row{reason}", remedy) from None
+
+
+SPLITS: tuple[Split, ...] = ("train", "test")
+
+
+def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
+    """`data/raw/BENCHMARK-SPLIT.jsonl`; of a release `BENCHMARK-RELEASE-SPLIT.jsonl`. Whoever needs the name asks here.
+
+    The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
+    """
+    release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
+    return workspace.data / "raw" / f"{'-'.join(filter(None, (benchmark, release, split)))}.jsonl"
+
+
+def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Split, Path]:
+    """The file of each split that the recipe gives `benchmark`, whether it lies there or not."""
+    source = recipe.benchmarks[benchmark]
+    splits = [
+        split
+        for split in BENCHMARKS[benchmark].splits
+        if split == "train" or source.source != "file" or source.files("test")
+    ]
+    return {split: raw_file(workspace, recipe, benchmark, split) for split in splits}
+
+
+def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
+    """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError` and `ConfigError`."""
+    names = training_benchmarks(recipe.benchmarks)
+    if not names:
+        remedy = f"Add one of {', '.join(training_benchmarks())}"
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "name none that is trained on", remedy)
+    files = [raw_file(workspace, recipe, name, "train") for name in names]
+    return [problem for file in files for problem in read_problems(file)]
+
+
+def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Benchmark → the test questions that are asked: all that the recipe gives, or as many as its evaluation wants.
+
+    Raises `DataError`.
+    """
+    every = held_out(workspace, recipe)
+    return {name: asked_of(questions, recipe, name) for name, questions in every.items()}
+
+
+def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
+    """The test questions of a benchmark that the recipe's evaluation asks, in their order; drawn by their keys, so that
+    more questions hold those of fewer."""
+    most = recipe.evaluation.of(benchmark).most_questions
+    if most is None or len(questions) <= most:
+        return list(questions)
+    drawn = {question.key for question in sorted(questions, key=lambda question: digest(question.key))[:most]}
+    return [question for question in questions if question.key in drawn]
+
+
+def held_out(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Benchmark → its test questions, where the recipe gives any: what no training may see. Raises `DataError`."""
+    named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
+    return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
+
+
+def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
+    """Which tests scores of `benchmark` are of (`registry.graded_on`), "" where it hides none. Raises `DataError`."""
+    if not BENCHMARKS[benchmark].hides_tests or recipe.benchmarks[benchmark].source == "embedded":
+        return ""
+    files = raw_files(workspace, recipe, benchmark)
+    return graded_on(read_problems(files["test"])) if "test" in files else ""
+
+
+def questions_key(questions: Sequence[Problem]) -> str:
+    """Hash (12 hex digits) of questions, with their gold answers and tests.
+
+    Which tests are hidden is left out: no grade depends on it, and no stored score is to be asked for again.
+    """
+    return digest([_graded(question).as_row() for question in questions])
+
+
+def _graded(question: Problem) -> Problem:
+    if not any(test.hidden for test in question.tests):
+        return question
+    return replace(question, tests=tuple(replace(test, hidden=False) for test in question.tests))

@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ops.benchmarks.prompts import worker_prompt
-from ops.core.problem import Grade, Problem
+from ops.core.problem import Grade, Problem, worker_prompt
 from ops.grading import grade_many
 from ops.workflow.execution import execute
 from ops.workflow.grammar import FormatFailure, Parsed

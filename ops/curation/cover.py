@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.benchmarks.order import shuffled
+from ops.benchmarks.rows import shuffled
 from ops.core.problem import Problem
 from ops.curation.text import tokens
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, check_origin, load_responses, response_file

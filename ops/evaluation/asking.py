@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.config import Evaluation
-from ops.core.problem import Grade, Problem
+from ops.core.problem import Grade, Problem, worker_prompt
 from ops.core.response import Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.raw import evaluation_questions, questions_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import write_text

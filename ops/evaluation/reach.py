@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ops.benchmarks.privacy import is_confidential
+from ops.benchmarks.registry import is_confidential
 from ops.evaluation.rows import ScoreRow
 
 

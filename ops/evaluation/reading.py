@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from statistics import fmean
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.evaluation.rows import ScoreRow

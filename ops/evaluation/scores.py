@@ -23,7 +23,7 @@ def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origi
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ops.benchmarks.privacy import is_confidential
+    from ops.benchmarks.registry import is_confidential
 
     ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
     frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(ScoreRow)])

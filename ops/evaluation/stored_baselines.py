@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ops.benchmarks.raw import evaluation_questions, questions_key
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import evaluation_questions, questions_key, read_problems
 from ops.config import Setup, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
 from ops.benchmarks.files import scan
-from ops.benchmarks.raw import asked_of, raw_files
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import asked_of, raw_files, read_problems
 from ops.config import Recipe, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem

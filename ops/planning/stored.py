@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import evaluation_questions, read_problems
 from ops.cache import open_cache
 from ops.config import Setup
 from ops.core.rows import load_responses

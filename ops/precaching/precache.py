@@ -24,7 +24,7 @@ Progress = Callable[["ResponseRow"], None]
 
 def solo_messages(problem: Problem) -> list[Message]:
     """What a worker is asked when it works alone: the one-step workflow's prompt, so both share the cache."""
-    from ops.benchmarks.prompts import worker_prompt
+    from ops.core.problem import worker_prompt
     from ops.workflow.controls import plain
     from ops.workflow.grammar import SOLVE
 
@@ -91,7 +91,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
     """Write rows to a Parquet file: the same rows give the same bytes, and never half of them.
 
     `origin`: what they are answers of. Of a confidential benchmark's responses only the letters are kept
-    (`ops.benchmarks.privacy`).
+    (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -103,7 +103,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
 
 
 def _fit_to_keep(row: ResponseRow) -> ResponseRow:
-    from ops.benchmarks.privacy import shown_response
+    from ops.benchmarks.registry import shown_response
 
     text = shown_response(row.benchmark, row.response.text, row.extracted)
     if text == row.response.text:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.raw import questions_key
+from ops.benchmarks.store import questions_key
 from ops.config import Worker, digest
 from ops.core.problem import Problem
 from ops.core.rows import Origin

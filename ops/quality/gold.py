@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.privacy import is_confidential, shown_reason
+from ops.benchmarks.registry import is_confidential, shown_reason
 from ops.config import digest
 from ops.core.atomic import write_text
 from ops.core.problem import GraderName, Problem

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.quarantine import failing_gold
-from ops.benchmarks.raw import SPLITS, asked_of, held_out, raw_files
 from ops.benchmarks.registry import training_domains
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import SPLITS, asked_of, held_out, raw_files, read_problems
 from ops.config import Setup
 from ops.core.problem import Problem, Split
 from ops.core.rows import load_responses

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.benchmarks.privacy import is_confidential
+from ops.benchmarks.registry import is_confidential
 from ops.core.installation import need_mlflow
 from ops.core.problem import Problem
 from ops.workflow.execution import messages_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses

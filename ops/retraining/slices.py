@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import PolicyCard
 from ops.config import Change, Setup, Snapshot
 from ops.core.atomic import write_text

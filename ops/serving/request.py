@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message
 from ops.serving.answer import Answer, Draft, Fallback, Run, Status
 from ops.serving.loaded import Loaded

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
 from ops.core.problem import Problem

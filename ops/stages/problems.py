@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import Benchmark, Loaded
 from ops.benchmarks.quarantine import judge, quarantine
-from ops.benchmarks.raw import SPLITS, raw_files
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.rows import Row, RowError
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.store import SPLITS, raw_files, write_problems
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split

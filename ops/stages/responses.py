@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget

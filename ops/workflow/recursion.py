@@ -12,9 +12,8 @@ from random import Random
 from threading import Lock
 from typing import Any, Literal
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.config import RoundLimits, digest
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message
 from ops.workflow.carry import carried
 from ops.workflow.execution import Previous, execute

@@ -12,8 +12,8 @@ def benchmark_table() -> Table:
     """Every benchmark: where it is, its splits, what is asked, how it is graded, licence, citation, cautions."""
     from rich.table import Table
 
-    from ops.benchmarks.prompts import ANSWER_FORMAT
     from ops.benchmarks.registry import BENCHMARKS
+    from ops.core.problem import ANSWER_FORMAT
 
     shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
     shown.add_column("benchmark", no_wrap=True)

@@ -82,7 +82,7 @@ def show(key: str) -> None:
 @click.option("--sample", type=int, default=0, show_default=True)
 def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int) -> None:
     """Say which field of a call differs from the nearest entry."""
-    from ops.benchmarks.privacy import is_confidential
+    from ops.benchmarks.registry import is_confidential
     from ops.cache import open_cache
     from ops.cache.misses import why_miss
     from ops.config import load_pool, pool_file

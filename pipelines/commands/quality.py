@@ -55,9 +55,8 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     """Grade every gold answer of `data/raw`, print the report and write it to `.podium/gold.md`."""
     from rich.console import Console
 
-    from ops.benchmarks.raw import raw_files
     from ops.benchmarks.registry import graded_on
-    from ops.benchmarks.store import read_problems
+    from ops.benchmarks.store import raw_files, read_problems
     from ops.core.atomic import write_text
     from ops.grading import isolation
     from ops.quality.gold import grade_gold
@@ -82,7 +81,7 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
     Raises `DataError` where no such problem lies there, `ConfigError` where a program cannot be run.
     """
-    from ops.benchmarks.privacy import shown_reason
+    from ops.benchmarks.registry import shown_reason
     from ops.grading import grade
 
     problem = _problem(workspace, _configured(workspace, recipe_file).recipe, key)
@@ -92,8 +91,7 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
 
 def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
-    from ops.benchmarks.raw import raw_files
-    from ops.benchmarks.store import read_problems
+    from ops.benchmarks.store import raw_files, read_problems
     from ops.core.problem import benchmark_of
 
     name = benchmark_of(key)

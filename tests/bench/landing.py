@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow

@@ -15,8 +15,8 @@ from typing import Any
 
 from assets.conductor import run_folder
 from assets.resources import Podium
-from ops.benchmarks.raw import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
 from ops.core.errors import PodiumError

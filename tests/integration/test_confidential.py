@@ -15,9 +15,8 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.benchmarks.privacy import is_confidential, shown
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.registry import BENCHMARKS, is_confidential, shown
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError

@@ -80,7 +80,7 @@ LOOK = """
 import asyncio
 from assets.studies import studies
 from assets.partitions import benchmarks, worker_by_benchmark
-from ops.benchmarks.raw import training_candidates
+from ops.benchmarks.store import training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Response

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.store import evaluation_questions, read_problems, write_problems
 from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.store import evaluation_questions, read_problems, write_problems
 from ops.config import Setup
 from ops.core.installation import resources
 from ops.core.workspace import Workspace

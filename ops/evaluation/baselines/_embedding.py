@@ -13,8 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.benchmarks.prompts import worker_prompt
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 
 Vectors = NDArray[np.float64]
 """A text a row."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command import podium
-from tests.loading import sound_problems
-from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, unseen_benchmarks
 from ops.benchmarks.rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
-from ops.core.problem import CodeTest, Problem
+from ops.core.problem import CodeTest, Problem, worker_prompt
 from ops.core.workspace import Workspace
+from tests.command import podium
+from tests.loading import sound_problems
 from tests.unit.data.upstream import HUB_ROWS
 
 SHORT = {"question": "Who?", "answer": "She", "grader": "text", "domain": "rlpr"}

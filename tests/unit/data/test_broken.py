@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.raw import raw_file
-from ops.stages.problems import materialize_raw
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import raw_file, read_problems
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
+from ops.stages.problems import materialize_raw
 from tests.setups import without_workers
 
 MATH = {"question": "What is $1+1$?", "answer": "2"}

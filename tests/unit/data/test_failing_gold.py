@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.raw import raw_file
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import raw_file, read_problems
 from ops.config import Recipe, Setup, load_pool
 from ops.core.workspace import Workspace
 from ops.quality import stages

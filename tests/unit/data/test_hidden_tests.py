@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.benchmarks import packed
-from ops.benchmarks.packed import hidden_tests
-from ops.benchmarks.raw import questions_key
+from ops.benchmarks.catalogue import livecodebench
+from ops.benchmarks.catalogue.livecodebench import hidden_tests
 from ops.benchmarks.registry import BENCHMARKS, graded_on
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.store import questions_key, read_problems, write_problems
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
@@ -74,7 +73,7 @@ def test_anything_else_is_refused_and_nothing_runs(bad: str, why: str) -> None:
 
 
 def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MAX_BYTES", 1000)
+    monkeypatch.setattr(livecodebench, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match="over"):
         hidden_tests(pack(pickle.dumps(json.dumps(["x" * 2000]))))
 

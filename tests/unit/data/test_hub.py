@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.loading import sound_problems
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, Part
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.raw import raw_file
-from ops.stages.problems import materialize_raw
+from ops.benchmarks.store import raw_file
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
 from ops.config.training import ColdStart
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+from ops.stages.problems import materialize_raw
+from tests.loading import sound_problems
 from tests.setups import without_workers
 from tests.unit.data.upstream import HUB_ROWS
 

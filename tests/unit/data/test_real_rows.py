@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.loading import sound_problems
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.raw import evaluation_questions, training_candidates
-from ops.stages.problems import materialize_raw
+from ops.benchmarks.store import evaluation_questions, training_candidates
 from ops.config import BenchmarkSource, load_recipe
-from ops.curation.decontaminate import decontaminate
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
-from ops.quality import check_gold, check_problems
 from ops.core.workspace import Workspace
+from ops.curation.decontaminate import decontaminate
+from ops.quality import check_gold, check_problems
+from ops.stages.problems import materialize_raw
+from tests.loading import sound_problems
 from tests.setups import without_workers
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"

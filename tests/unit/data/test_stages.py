@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.raw import evaluation_questions, raw_file
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.store import evaluation_questions, raw_file, read_problems
 from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, response_file

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from ops.benchmarks.raw import evaluation_questions
+from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.errors import DataError

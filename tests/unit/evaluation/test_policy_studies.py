@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.benchmarks.raw import evaluation_questions
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
 from ops.core.errors import DataError, PodiumError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ops.benchmarks.raw import evaluation_questions, held_out
+from ops.benchmarks.store import evaluation_questions, held_out
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.privacy import shown_reason
+from ops.benchmarks.registry import shown_reason
 from ops.benchmarks.store import write_problems
 from ops.core.problem import CodeTest, FailedTest, Grade, Problem
 from ops.grading import code, grade, sandbox

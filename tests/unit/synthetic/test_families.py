@@ -7,10 +7,9 @@ import statistics
 
 import pytest
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import load_pool
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.grading import grade

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.prompts import worker_prompt
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.grading import grade
 from ops.synthetic import generalists
 from ops.synthetic.families import FAMILIES

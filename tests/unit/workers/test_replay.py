@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.prompts import worker_prompt
 from ops.benchmarks.store import write_problems
 from ops.cache import ResponseCache
 from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
-from ops.core.problem import Problem
+from ops.core.problem import Problem, worker_prompt
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client

@@ -4,8 +4,8 @@ What belongs here: the states and their commands, the channels, and that no chan
 What does not: finding out that a state holds (`pipelines`, `ops.stages`, `ops.retraining`).
 """
 
-from ops.alerts.channel import Delivery
-from ops.alerts.notice import Notice
+from ops.alerts.catalogue import Notice
+from ops.alerts.channels import Delivery
 from ops.alerts.notify import notify
 
 __all__ = ["Delivery", "Notice", "notify"]

@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ops.cache.backend import CacheRow, canonical, decode, fingerprint
 from ops.cache.front import ResponseCache
-from ops.cache.keys import canonical, fingerprint
-from ops.cache.rows import CacheRow, decode
 from ops.config import Pool
 from ops.core.atomic import replacing
 from ops.core.response import Sample

@@ -1,12 +1,98 @@
-"""What the cache asks of a place that keeps rows; `local` and `shared` are the two there are."""
+"""What a place that keeps responses offers, the keys that responses have there, and their form on disk."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ops.cache.keys import Marks
-from ops.cache.rows import CacheRow, Head
+from ops.core.response import STORED, Message, Response, Sample
+
+# ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+"""Canonical JSON: one text for one value."""
+
+_BEFORE = '{"messages":'
+_BETWEEN = '],"sample":'
+"""No JSON string holds this (its quotes would be escaped), and a message's values are all strings."""
+OPENING = 96
+"""Characters of a prompt's beginning that an index holds: with them, related prompts are found."""
+
+
+def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
+    """The canonical JSON of everything that can change a response."""
+    return canonical({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
+
+
+def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
+    """SHA-256 (64 hex digits) of `cache_material`."""
+    return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
+
+
+class Marks(NamedTuple):
+    """What an index keeps of a material: the start of its prompt, and fingerprints of its two large parts."""
+
+    opening: str
+    messages: int
+    worker: int
+    identity: str
+    """Canonical JSON of the worker's identity."""
+
+
+def marks(material: str) -> Marks:
+    """Read them off a material's text, without parsing it. Text that is no material has empty ones."""
+    cut = material.find(_BETWEEN)
+    at = material.find(',"worker":', cut)
+    if not material.startswith(_BEFORE) or cut < 0 or at < 0:
+        return Marks("", 0, 0, "")
+    messages, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
+    return Marks(messages[:OPENING], fingerprint(messages), fingerprint(identity), identity)
+
+
+def fingerprint(text: str) -> int:
+    """64 bits of a text, as SQLite's signed integer."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+class CacheRow(NamedTuple):
+    """One entry as a backend keeps it: bytes as they were found, so that damage can be told."""
+
+    key: str
+    body: bytes
+    checksum: str
+    material: str
+    created: float
+    """Seconds since the epoch."""
+
+
+class Head(NamedTuple):
+    """What of an entry is read when all of them are looked at."""
+
+    key: str
+    worker: int
+    created: float
+    size: int
+    """Characters of response and prompt."""
+
+
+def encode(response: Response) -> tuple[bytes, str]:
+    """Canonical JSON of what is stored of a response, and its checksum."""
+    body = canonical([getattr(response, name) for name in STORED]).encode()
+    return body, _checksum(body)
+
+
+def decode(body: bytes, checksum: str) -> Response | None:
+    """The response with `cached=True`; None where the row is damaged."""
+    if _checksum(body) != checksum:
+        return None
+    text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason = json.loads(body.decode("ascii"))
+    return Response(text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason, cached=True)
+
+
+def _checksum(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
 
 CACHE_URL = "PODIUM_CACHE_URL"
 """The environment variable that names a shared cache, ``redis://HOST:PORT/DB``."""

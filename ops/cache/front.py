@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from ops.cache.backend import CACHE_URL, Backend, Claim
+from ops.cache.backend import CACHE_URL, Backend, CacheRow, Claim, decode, encode
 from ops.cache.local import LocalBackend
-from ops.cache.rows import CacheRow, decode, encode
 from ops.core.response import Response
 from ops.core.together import Together
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ops.cache.backend import OPENING, CacheRow, Head, Marks, marks
 from ops.cache.claims import LocalClaim, LocalClaims
-from ops.cache.keys import OPENING, Marks, marks
-from ops.cache.rows import CacheRow, Head
 from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)

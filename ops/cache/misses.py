@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ops.cache.backend import cache_material, marks
 from ops.cache.front import ResponseCache
-from ops.cache.keys import cache_material, marks
 from ops.core.response import Message, Sample
 
 NEIGHBOURS = 1000

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
-from ops.cache.backend import CACHE_URL
-from ops.cache.keys import Marks, marks
-from ops.cache.rows import CacheRow, Head
+from ops.cache.backend import CACHE_URL, CacheRow, Head, Marks, marks
 from ops.core.errors import CacheUnavailable
 from ops.core.servers import Leases, redis_client, shown
 

@@ -48,7 +48,7 @@ def list_(count: int) -> None:
     """
     from datetime import UTC, datetime
 
-    from ops.alerts.record import kept
+    from ops.alerts.notify import kept
 
     for entry in kept(Workspace.find(), count):
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")

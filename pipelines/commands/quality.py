@@ -59,8 +59,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from ops.benchmarks.store import raw_files, read_problems
     from ops.core.atomic import write_text
     from ops.grading import isolation
-    from ops.quality.gold import grade_gold
-    from ops.quality.report import Golds, gold_report
+    from ops.quality.gold import Golds, gold_report, grade_gold
 
     recipe, sets = _configured(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:

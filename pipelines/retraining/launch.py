@@ -9,7 +9,7 @@ import dagster as dg
 
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
-from ops.alerts.record import told
+from ops.alerts.notify import told
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.retraining.estimate import Estimate, estimate

@@ -23,7 +23,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ops.cache import ResponseCache
-from ops.cache.rows import CacheRow, encode
+from ops.cache.backend import CacheRow, encode
 from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace

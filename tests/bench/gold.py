@@ -13,8 +13,7 @@ from ops.config import BenchmarkSource, Grading
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
-from ops.quality.gold import grade_gold
-from ops.quality.report import Golds, gold_report
+from ops.quality.gold import Golds, gold_report, grade_gold
 from pipelines.pages import MEASUREMENTS, write_between
 
 MARK = "<!-- made by `make gold` -->"

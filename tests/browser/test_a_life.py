@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import load_pool
 from ops.core.workspace import Workspace

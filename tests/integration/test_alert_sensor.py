@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Podium
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.core.errors import OverBudget, PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger

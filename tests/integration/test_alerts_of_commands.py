@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.alerts.record import Kept, kept
+from ops.alerts.notify import Kept, kept
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from pipelines.alerts import alert_on_failure, bury_and_tell

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Podium
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.config import Pool, PromotionGate, Setup, load_pool, load_recipe
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace

@@ -33,7 +33,7 @@ from rich.console import Console
 
 from assets.base_policy import base_of
 from assets.resources import SNAPSHOT, Podium
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.benchmarks.store import evaluation_questions
 from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text

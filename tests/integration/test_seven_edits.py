@@ -22,7 +22,7 @@ import pytest
 import yaml
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.core.workspace import Workspace
 from ops.curation.card import markdown_table
 from ops.release import registry

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assets.resources import Podium
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.benchmarks.store import read_problems
 from ops.conductor.rollout import roll_out
 from ops.config import load_pool

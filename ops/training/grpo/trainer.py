@@ -24,10 +24,8 @@ from ops.training.grpo.configuration import configuration, longest_sequence, pat
 from ops.training.grpo.curve import Curve, Report
 from ops.training.grpo.dataset import dataset, row_maker
 from ops.training.grpo.lost_signal import SignalStop
-from ops.training.rewards.first_step import FirstStep
-from ops.training.rewards.outage import Patience
-from ops.training.rewards.reward import reward_function
-from ops.training.rewards.worker_samples import WorkerSamples
+from ops.training.rewards.outage import FirstStep, Patience
+from ops.training.rewards.reward import WorkerSamples, reward_function
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
 from ops.training.run.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.run.stop_request import Stopped, StopRequest

@@ -2,21 +2,82 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from ops.conductor.rollout import REWARDS, Rollout
+from ops.config import Grpo
 from ops.core.problem import Problem
-from ops.training.rewards.first_step import FirstStep
-from ops.training.rewards.outage import Patience, roll_out_patiently
+from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
 from ops.training.rewards.reward_term import contributions
-from ops.training.rewards.round_counts import shares
-from ops.training.rewards.worker_samples import ONE, WorkerSamples
 from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
 from ops.workflow.team import Team
+
+FIRST, SECOND = "round_1", "round_2"
+
+
+def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
+    """First and recursive rounds (`round_1`, `round_2`), the right ones of each, and what the recursive ones did.
+
+    `kept`: three empty lists. `loops`: the same workflow once more. `to_right` and `to_wrong`: another answer than the
+    round before, graded otherwise.
+    """
+    counts = Counter[str]()
+    for rollout in rollouts:
+        before, name = rollout.after, FIRST if rollout.after is None else SECOND
+        counts[name] += 1
+        counts[f"{name}/right"] += rollout.outcome == "right"
+        if before is None:
+            continue
+        workflow = rollout.parsed.workflow
+        kept = workflow is not None and workflow.is_empty
+        counts[f"{name}/kept"] += kept
+        counts[f"{name}/loops"] += rollout.keeps and not kept
+        counts[f"{name}/to_right"] += (before.outcome, rollout.outcome) == ("wrong", "right")
+        counts[f"{name}/to_wrong"] += (before.outcome, rollout.outcome) == ("right", "wrong")
+    return counts
+
+
+def shares(counts: Mapping[str, int]) -> dict[str, float]:
+    """Each as a share of its round's rollouts, and how many recursive rounds there were; nothing without rounds."""
+    if not counts:
+        return {}
+    of_rounds = {name: count / counts[name.partition("/")[0]] for name, count in counts.items() if "/" in name}
+    return {f"{SECOND}/rollouts": counts.get(SECOND, 0), **of_rounds}
+
+
+class WorkerSamples(NamedTuple):
+    """How many answers a prompt has ("every": each rollout its own), for groups of so many rollouts."""
+
+    answers: int | Literal["every"] = 1
+    group: int = 1
+    rank: int = 0
+
+    @classmethod
+    def wanted(cls, grpo: Grpo) -> WorkerSamples:
+        """What the settings say, in this process."""
+        return cls(grpo.worker_samples, grpo.rollouts_per_question, int(os.environ.get("RANK", "0")))
+
+    def of(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
+        """The sample index of the rollouts at these places of this process's `rows` (None: these are all of them).
+
+        A problem is asked once an epoch, so that a rollout's place in its group makes its index its own. Groups stand
+        together, over all ranks, and may lie on two of them.
+        """
+        here = list(places)
+        if self.answers != "every":
+            return [epoch % self.answers] * len(here)
+        before = self.rank * (len(here) if rows is None else rows)
+        return [epoch * self.group + (before + place) % self.group for place in here]
+
+
+ONE = WorkerSamples()
+"""One answer to a prompt, for ever."""
+
 
 TOP = 10
 """Patterns that a step's statistics name."""

@@ -15,7 +15,7 @@ from ops.config import Grpo
 ERROR = "error: "
 """How the trainer's entry point begins the line of an error that it knows."""
 INVALID_FIRST_STEP = "training stopped in its first step"
-"""How the error begins of fine-tuning that writes no workflows (`ops.training.rewards.first_step`)."""
+"""How the error begins of fine-tuning that writes no workflows (`ops.training.rewards.outage`)."""
 _LAST_LINES = 8
 _FULL_BYTES = 2**20
 """With less free, a trainer may not have been able to say so."""

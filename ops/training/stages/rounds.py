@@ -21,12 +21,9 @@ from ops.conductor.rollout import Rollout
 from ops.config import Recursive
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.training.rewards.first_step import FirstStep
-from ops.training.rewards.outage import Patience, roll_out_patiently
-from ops.training.rewards.reward import StepStatistics, summarize
+from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
+from ops.training.rewards.reward import StepStatistics, WorkerSamples, counted, summarize
 from ops.training.rewards.reward_term import contributions
-from ops.training.rewards.round_counts import counted
-from ops.training.rewards.worker_samples import WorkerSamples
 from ops.workflow.recursion import Fits, next_messages
 from ops.workflow.team import Team
 

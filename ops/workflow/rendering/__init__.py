@@ -1,6 +1,6 @@
 """A workflow, or a trace of one, for a person to read: the same facts in four formats.
 
-What belongs here: one file a format. What does not: the facts themselves (`ops.workflow.trace`), the completion's own
+What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts themselves (`ops.workflow.trace`), the completion's own
 text (`Workflow.render`).
 """
 
@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ops.workflow.grammar import Workflow
-from ops.workflow.rendering.markdown import markdown
-from ops.workflow.rendering.mermaid import mermaid
 from ops.workflow.rendering.svg import svg
-from ops.workflow.rendering.text import text
+from ops.workflow.rendering.text import markdown, mermaid, text
 from ops.workflow.trace import Trace
 
 Format = Literal["text", "markdown", "mermaid", "svg"]

@@ -1,12 +1,63 @@
-"""A few plain lines a step, for a terminal."""
+"""A workflow in characters: plain lines for a terminal, a Markdown table, a Mermaid flowchart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ops.workflow.grammar import Workflow
-from ops.workflow.rendering.words import answer, cut, one_line, sees, silence, totals, worker_names, workflow_of
 from ops.workflow.trace import StepTrace, Trace
+
+
+def workflow_of(run: Workflow | Trace) -> Workflow:
+    """The workflow itself."""
+    return run.workflow if isinstance(run, Trace) else run
+
+
+def worker_names(run: Workflow | Trace, names: Sequence[str]) -> list[str]:
+    """Each step's worker: a trace's own, the one of `names` by ordinal, or `Model 0`."""
+    if isinstance(run, Trace):
+        return [step.worker for step in run.steps]
+    return [names[step.worker] if step.worker < len(names) else f"Model {step.worker}" for step in run.steps]
+
+
+def sees(workflow: Workflow, index: int) -> str:
+    """What is in the step's context."""
+    seen = workflow.visible(index)
+    return "question" if not seen else "question, " + ", ".join(f"step {other + 1}" for other in seen)
+
+
+def silence(step: StepTrace) -> str:
+    """Why the step has no response."""
+    if step.status == "pruned":
+        return "not run: the answer cannot depend on it"
+    if step.status == "not_run":
+        return "not run: another step had failed"
+    return f"{step.status}: {one_line(step.error)}"
+
+
+def answer(trace: Trace) -> str:
+    """The answer, or why there is none."""
+    return f"none ({trace.status})" if trace.answer is None else one_line(trace.answer)
+
+
+def totals(trace: Trace) -> str:
+    """Calls, tokens, USD and seconds of the whole run."""
+    calls = "1 call" if trace.calls == 1 else f"{trace.calls} calls"
+    return (
+        f"{calls} ({trace.cached} cached), {trace.tokens} tokens, "
+        f"${trace.cost_usd:.6f}, {trace.latency_s:.2f} s on the critical path"
+    )
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks."""
+    return " ".join(text.split())
+
+
+def cut(text: str, length: int) -> str:
+    """The beginning of `text`, … where something is missing."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
 
 WIDTH = 100
 """Characters of a line."""
@@ -35,3 +86,65 @@ def _outcome(step: StepTrace) -> list[str]:
         cut(f"   answer: {one_line(response.text)}", WIDTH),
         f"   {response.tokens} tokens, ${response.cost_usd:.6f}, {response.latency_s:.2f} s{cached}",
     ]
+
+
+def markdown(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+    """The table; a trace adds answers, tokens and USD, and a line of totals."""
+    workflow = workflow_of(run)
+    head = ["step", "worker", "subtask", "sees", *(["answer", "tokens", "USD"] if isinstance(run, Trace) else [])]
+    lines = [_row(head), _row(["---"] * len(head))]
+    for index, (worker, step) in enumerate(zip(worker_names(run, names), workflow.steps, strict=True)):
+        cells = [str(index + 1), worker, cut(one_line(step.subtask), 160), sees(workflow, index)]
+        lines.append(_row([*cells, *(_outcome_cells(run.steps[index]) if isinstance(run, Trace) else [])]))
+    if isinstance(run, Trace):
+        lines += ["", f"**Answer:** {_escape(cut(answer(run), 300))}", "", totals(run)]
+    return "\n".join(lines)
+
+
+def _outcome_cells(step: StepTrace) -> list[str]:
+    response = one_line(step.response.text) if step.status == "ok" else silence(step)
+    return [cut(response, 160), str(step.response.tokens), f"{step.response.cost_usd:.6f}"]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
+
+
+def _escape(text: str) -> str:
+    """Text that cannot break out of a Markdown table or bring HTML with it."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+
+
+_ENTITIES = {character: f"#{ord(character)};" for character in '"#<>&`\\[]{}()|;'}
+
+
+def mermaid(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+    """Boxes for the steps, arrows for what each of them sees; unused steps dashed.
+
+    Workers stand there by ordinal (`Model 0`) and by name.
+    """
+    workflow = workflow_of(run)
+    needed = workflow.needed()
+    lines = ["flowchart LR", "  question([Question])"]
+    for index, worker in enumerate(worker_names(run, names)):
+        response = run.steps[index].response.text if isinstance(run, Trace) else ""
+        lines.append(f'  s{index}["{_box(workflow, index, worker, response)}"]{"" if index in needed else ":::unused"}')
+        sources = [f"s{seen}" for seen in workflow.visible(index)] or ["question"]
+        lines.extend(f"  {source} --> s{index}" for source in sources)
+    last = f"s{len(workflow.steps) - 1}" if workflow.steps else "question"
+    lines.append(f"  {last} --> answer([Answer])")
+    lines.append("  classDef unused stroke-dasharray: 4 4,opacity: 0.5")
+    return "\n".join(lines)
+
+
+def _box(workflow: Workflow, index: int, worker: str, response: str) -> str:
+    step = workflow.steps[index]
+    ordinal = f"Model {step.worker}"
+    head = ordinal if worker == ordinal else f"{ordinal} · {worker}"
+    label = f"<b>{index + 1} · {_label(head, 40)}</b><br/>{_label(step.subtask, 90)}"
+    return f"{label}<br/><i>{_label(response, 60)}</i>" if response else label
+
+
+def _label(text: str, length: int) -> str:
+    """Text for a quoted Mermaid label: Mermaid's own entities for whatever it would read as syntax."""
+    return "".join(_ENTITIES.get(character, character) for character in cut(one_line(text), length))

@@ -19,9 +19,9 @@ import yaml
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
-from ops.alerts import Notice, channel, notify
-from ops.alerts.record import kept
-from ops.alerts.slack import LONGEST_TEXT, text_of
+from ops.alerts import Notice, channels, notify
+from ops.alerts.channels import LONGEST_TEXT, text_of
+from ops.alerts.notify import kept
 from ops.config import Alerts, load_alerts
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
@@ -150,7 +150,7 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once: what is tested is how many there are."""
-    monkeypatch.setattr(channel, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(channels, "LONGEST_PAUSE_S", 0.01)
 
 
 def configure(workspace: Workspace, **settings: object) -> None:

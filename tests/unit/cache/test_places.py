@@ -12,8 +12,8 @@ import pytest
 
 from ops.cache import ResponseCache, cache_key, cache_material
 from ops.cache.admin import UNKNOWN, export, find, holdings, prune, verify
+from ops.cache.backend import CacheRow, encode
 from ops.cache.misses import ABSENT, why_miss
-from ops.cache.rows import CacheRow, encode
 from ops.config import Pool, Worker
 from ops.core.response import Response
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from ops.core.response import NO_RESPONSE, Response
-from ops.grading import unreadable
 from ops.core.problem import CodeTest, Problem
-from ops.quality import HeldOut, check_gold, check_problems, check_responses
-from ops.quality.gold import grade_gold
-from ops.quality.report import Golds, gold_report
-from ops.quality.suite import docs_folder
+from ops.core.response import NO_RESPONSE, Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
+from ops.grading import unreadable
+from ops.quality import HeldOut, check_gold, check_problems, check_responses
+from ops.quality.gold import Golds, gold_report, grade_gold
+from ops.quality.suite import docs_folder
 
 Make = Callable[..., Problem]
 CANARY = "canary-4f1d"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.alerts.record import kept
+from ops.alerts.notify import kept
 from ops.config import Change, Snapshot
 from ops.core.workspace import Workspace
 from ops.release.promotion import Check, GateDecision

@@ -11,7 +11,7 @@ import pytest
 from ops.config import Adaptive, Prompting, Recursive, Worker
 from ops.spending.ledger import Ledger
 from ops.training.grpo.trainer import run
-from ops.training.rewards.first_step import FirstStep, InvalidFirstStep
+from ops.training.rewards.outage import FirstStep, InvalidFirstStep
 from ops.training.run.plan import RunPlan, read_curve
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import NOBODY, Team

@@ -10,8 +10,7 @@ import pytest
 from ops.config import Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.training.rewards.reward import StepStatistics, reward_function
-from ops.training.rewards.worker_samples import WorkerSamples
+from ops.training.rewards.reward import StepStatistics, WorkerSamples, reward_function
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
 from ops.workflow.team import Team

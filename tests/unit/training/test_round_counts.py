@@ -11,7 +11,7 @@ from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.training.rewards.outage import Patience, roll_out_patiently
-from ops.training.rewards.round_counts import counted, shares
+from ops.training.rewards.reward import counted, shares
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 

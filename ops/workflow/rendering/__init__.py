@@ -1,7 +1,7 @@
 """A workflow, or a trace of one, for a person to read: the same facts in four formats.
 
-What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts themselves (`ops.workflow.trace`), the completion's own
-text (`Workflow.render`).
+What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts themselves
+(`ops.workflow.trace`), the completion's own text (`Workflow.render`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ops.core.progress import Pace
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
-from ops.precaching.estimate import CostEstimate
+from ops.planning.estimate import Cost
 from ops.training.run.plan import RunResult
 from ops.versioning import git_commit
 from ops.workers.client import Counts
@@ -199,7 +199,7 @@ class Reporter(Protocol):
         """Count the asset's worker calls."""
         ...
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
         """Say what the asset is about to spend, before it does."""
         ...
 
@@ -217,7 +217,7 @@ class LogReporter:
 
         return report
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
         """Log one line."""
         context.log.info(f"before anything is spent: {estimate}")
 

@@ -32,7 +32,7 @@ def worker_responses(
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
         reporter.expected(context, expected)
-    needed = any(expected.workers[w.name].to_make for w in setup.pool.workers if w.serve and w.name in expected.workers)
+    needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
         responses = materialize_responses(setup, client, cells, reporter.progress(context))
     for key, cell in zip(context.partition_keys, cells, strict=True):

@@ -25,10 +25,9 @@ from ops.config.studies import Studies
 from ops.core.atomic import write_text
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.cost import total
+from ops.planning.estimate import Range, total
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import make_plan
-from ops.planning.prices import Span
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium
@@ -290,7 +289,7 @@ def plans() -> str:
     )
 
 
-def _span(span: Span) -> str:
+def _span(span: Range) -> str:
     low, high = f"{span.low:,.0f}", f"{span.high:,.0f}"
     return low if low == high else f"{low} to {high}"
 

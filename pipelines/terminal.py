@@ -22,7 +22,7 @@ from rich.progress import (
 
 from assets.resources import Calls, OnProgress
 from ops.core.progress import Pace
-from ops.precaching.estimate import CostEstimate
+from ops.planning.estimate import Cost
 from pipelines.lifecycle import JOBS
 
 
@@ -87,9 +87,9 @@ class Terminal:
         note = f"{calls.live:,} calls, {calls.cached:,} from cache{replayed}, ${calls.usd:.4f}"
         self._note[context.asset_key.to_python_identifier()] = note  # as its step is called
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: CostEstimate) -> None:
+    def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
         """A line before the first call; nothing where nothing will be paid."""
-        if estimate.total.to_make:
+        if estimate.to_make:
             self.console.print(f"    {estimate}", style="dim", markup=False)
 
     def logger(self) -> dg.LoggerDefinition:

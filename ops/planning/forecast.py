@@ -1,6 +1,6 @@
 """What a training run will give, cost and take, said before it is started.
 
-Calls, USD and waiting are those of the plan's training stage (`ops.planning.cost`), with its assumptions.
+Calls, USD and waiting are those of the plan's training stage (`ops.planning.stages`), with its assumptions.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,11 +17,11 @@ from ops.benchmarks.store import read_problems
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
-from ops.planning.cost import Stages
+from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths
-from ops.planning.prices import Span
+from ops.planning.stages import Stages
+from ops.planning.stored import ledger_of
 from ops.training.run.plan import CURVE, RunPlan, RunResult
-from ops.workers.pricing import at_prices
 
 FIRST_STEPS = 5
 """Steps at the start of a run that are compared with the forecast: later ones show what was learnt."""
@@ -29,7 +29,7 @@ FIRST_STEPS = 5
 
 @dataclass(frozen=True)
 class RunForecast:
-    """The forecast of one training run: USD and seconds for all of its steps."""
+    """The forecast of one training run."""
 
     problems: int
     group: int
@@ -40,18 +40,9 @@ class RunForecast:
     steps: float
     """Steps a workflow, assumed."""
     rollouts: int
-    calls: float
-    usd: Span
-    """What the responses are worth."""
-    paid_usd: Span
-    """What is paid for them: identical calls are paid for once."""
+    training: Cost
+    """All steps: calls, USD, waiting; writing and updating as the last run of such a policy took."""
     cap_usd: float
-    worker_s: float
-    """Waiting for workers."""
-    limited_by: str
-    """What `worker_s` is made of: a worker's limits, or a workflow's length; "" where no worker is waited for."""
-    policy_s: float | None
-    """Writing and updating, as the last run of such a policy took; None: never measured."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +68,14 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     from ops.precaching.profiles import tallies
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    known = at_prices(load_responses(setup.workspace.data / "responses"), setup.pool)
-    rows = [row for row in known if row.worker in setup.pool.names]
+    stored = load_responses(setup.workspace.data / "responses")
+    rows = [row for row in stored if row.worker in setup.pool.names]
     chains = signal.rescue(setup.recipe.curation.rescued)
     shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = last_run(setup)
-    policy_step_s = last.policy_s / setup.recipe.grpo.steps if last else None
-    return run_forecast(setup, mix, rows, shares, policy_step_s), last
+    with ledger_of(setup) as ledger:
+        made = run_forecast(setup, mix, rows, shares, Measured.of(rows, ledger))
+    return replace(made, training=replace(made.training, policy_s=Range.of(last.policy_s) if last else None)), last
 
 
 def run_forecast(
@@ -91,19 +83,16 @@ def run_forecast(
     mix: Sequence[Problem],
     rows: Sequence[ResponseRow],
     shares: Mapping[str, float],
-    policy_step_s: float | None = None,
+    measured: Measured,
 ) -> RunForecast:
-    """Forecast GRPO on `mix` with `pool`, of which precaching gave `rows`.
+    """Forecast GRPO on `mix` with the setup's pool, of which precaching gave `rows`.
 
-    `shares` holds each problem's probability that its group differs; `policy_step_s` is what writing and
-    updating take a step. Raises `ConfigError` for a worker without a price.
+    `shares` holds each problem's probability that its group differs. Raises `ConfigError` for a worker without a price.
     """
     grpo, steps = setup.recipe.grpo, (1 + setup.recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
     for problem in mix:
         by_domain[problem.domain].append(shares.get(problem.key, 0.0))
-    answered = [row for row in rows if row.worker in setup.pool.names]
-    training = Stages(setup, lengths(setup, answered), {}, answered).training()
     return RunForecast(
         problems=len(mix),
         group=grpo.rollouts_per_question,
@@ -111,13 +100,8 @@ def run_forecast(
         signal_by_domain={domain: fmean(values) for domain, values in sorted(by_domain.items())},
         steps=steps,
         rollouts=grpo.steps * grpo.rollouts_per_step,
-        calls=training.calls.expected,
-        usd=training.worth,
-        paid_usd=training.usd,
+        training=Stages(setup, lengths(setup, rows), {}, measured).training(),
         cap_usd=setup.recipe.budget.run_usd,
-        worker_s=3600 * training.hours.expected,
-        limited_by=training.limited_by,
-        policy_s=None if policy_step_s is None else grpo.steps * policy_step_s,
     )
 
 
@@ -159,8 +143,9 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
 
 def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str, str]]:
     """Rows of (what, forecast, last run), for a person."""
-    waiting = f"{_seconds(made.worker_s)}{f', by {made.limited_by}' * bool(made.limited_by)}"
-    policy = "not measured yet" if made.policy_s is None else _seconds(made.policy_s)
+    cost = made.training
+    waiting = f"{_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
+    policy = "not measured yet" if cost.policy_s is None else _seconds(cost.policy_s.expected)
     facts: list[tuple[str, str, Callable[[Actual], str]]] = [
         (
             f"groups of {made.group} whose rewards differ",
@@ -168,9 +153,9 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
             lambda a: f"{a.signal_at_first:.1%} in the first {FIRST_STEPS} steps, {a.signal:.1%} over all",
         ),
         ("steps a workflow", f"{made.steps:.1f} (assumed)", lambda a: f"{a.steps:.2f}"),
-        ("worker calls", f"{made.calls:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
-        ("what the responses are worth", _usd(made.usd), lambda a: f"${a.usd:,.4f}"),
-        ("what is paid for them", _usd(made.paid_usd), lambda a: f"${a.paid_usd:,.4f}"),
+        ("worker calls", f"{cost.calls.expected:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
+        ("what the responses are worth", _usd(cost.worth), lambda a: f"${a.usd:,.4f}"),
+        ("what is paid for them", _usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
         ("waiting for workers", waiting, lambda a: _seconds(a.worker_s)),
         ("writing and updating", policy, lambda a: _seconds(a.policy_s)),
     ]
@@ -179,10 +164,10 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 
 def warnings(made: RunForecast) -> list[str]:
     """What a person should know before the run is started."""
-    warnings = []
-    if made.paid_usd.expected > made.cap_usd:
+    warnings, usd = [], made.training.usd
+    if usd.expected > made.cap_usd:
         warnings.append(
-            f"The run needs about ${made.paid_usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
+            f"The run needs about ${usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."
         )
     silent = [domain for domain, share in made.signal_by_domain.items() if share < 0.1]
@@ -194,7 +179,7 @@ def warnings(made: RunForecast) -> list[str]:
     return warnings
 
 
-def _usd(span: Span) -> str:
+def _usd(span: Range) -> str:
     return f"about ${span.expected:,.4f} (${span.low:,.4f} to ${span.high:,.4f})"
 
 
@@ -207,9 +192,7 @@ def as_facts(made: RunForecast) -> Mapping[str, Any]:
     return {
         "groups_with_signal": made.signal,
         "rollouts_a_question": made.group,
-        "worker_calls": made.calls,
-        "usd_low": made.paid_usd.low,
-        "usd_expected": made.paid_usd.expected,
-        "usd_high": made.paid_usd.high,
-        "worker_seconds": made.worker_s,
+        "worker_calls": made.training.calls.expected,
+        **{f"usd_{end}": usd for end, usd in made.training.usd._asdict().items()},
+        "worker_seconds": made.training.worker_s.expected,
     }

@@ -15,7 +15,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.precaching.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
+from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
 from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
 
 QUESTION = (150.0, 1500.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -10,10 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
-from ops.core.errors import DataError
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.rows import ResponseRow
 from ops.planning import lengths as sizes
-from ops.planning.cost import COLD_START, ROUNDS, StageCost, Stages
+from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
@@ -32,12 +30,10 @@ from ops.planning.memory import (
     layouts,
     memory,
 )
-from ops.planning.prices import Span
 from ops.planning.shape import KnownShape, shape_of
-from ops.planning.speed import LARGE, cold_start_hours, evaluation_hours, rounds_hours, training_hours
-from ops.planning.stored import left
-from ops.spending.ledger import open_ledger
-from ops.spending.store import LEDGER_URL
+from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
+from ops.planning.stages import COLD_START, ROUNDS, Stages
+from ops.planning.stored import ledger_of, left, stored_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Of the GPUs of a machine that has none."""
@@ -68,7 +64,7 @@ class Plan:
 
     @cached_property
     def lengths(self) -> Lengths:
-        return sizes.lengths(self.setup, self._measured)
+        return sizes.lengths(self.setup, self._measured[0])
 
     @cached_property
     def questions(self) -> dict[str, int | None]:
@@ -229,48 +225,39 @@ class Plan:
     # ── money and time ───────────────────────────────────────────────────────
 
     @cached_property
-    def stages(self) -> list[StageCost]:
+    def stages(self) -> list[Cost]:
         """In the order of a life. Raises `ConfigError` for a worker without a price."""
         stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
-        priced = Stages(self.setup, self.lengths, self.questions, self._measured, stored).all()
-        return [replace(stage, policy_hours=self._policy_hours(stage.name)) for stage in priced]
+        priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored).all()
+        return [replace(stage, policy_s=self._policy_s(stage.name)) for stage in priced]
 
     @cached_property
     def spent_usd(self) -> float:
         """What the recipe's run has been booked already, which its cap counts."""
-        workspace = self.setup.workspace
-        if not (workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
-            return 0.0
-        ledger = open_ledger(workspace.ledger)
-        try:
-            return ledger.spent(self.setup.run)
-        finally:
-            ledger.close()
+        with ledger_of(self.setup) as ledger:
+            return 0.0 if ledger is None else ledger.spent(self.setup.run)
 
     @cached_property
-    def _measured(self) -> list[ResponseRow]:
-        try:
-            return load_responses(self.setup.workspace.data / "responses")
-        except DataError:  # precaching says so, and makes them again
-            return []
+    def _measured(self) -> tuple[list[ResponseRow], Measured]:
+        return stored_measurements(self.setup)
 
-    def _policy_hours(self, stage: str) -> Span | None:
+    def _policy_s(self, stage: str) -> Range | None:
         if self.known is None:
             return None
         if stage == "training":
-            return training_hours(self.setup, self.known.shape, self.lengths, self.machine)
+            return training_s(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == ROUNDS:
-            return rounds_hours(self.setup, self.known.shape, self.lengths, self.machine)
+            return rounds_s(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == COLD_START and self.teaches_pretrained:
-            return cold_start_hours(self.setup, self.known.shape, self.lengths, self.machine)
+            return cold_start_s(self.setup, self.known.shape, self.lengths, self.machine)
         if stage == "evaluation" and isinstance(self.recipe.policy, PretrainedPolicy):
             policies = 1 + (self.recipe.cold_start is not None)
             asked = sum(count or 0 for count in self.questions.values())
             rounds = self.recipe.recursive.limits.rounds if self.recipe.recursive is not None else 0
             # The last policy is shown every answer once more at least, where it may go on at all.
-            again = Span(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
-            written = Span.of(policies).plus(again).times(asked)
-            return evaluation_hours(self.setup, self.known.shape, self.machine, written)
+            again = Range(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
+            written = Range.of(policies).plus(again).times(asked)
+            return evaluation_s(self.setup, self.known.shape, self.machine, written)
         return None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.core.rows import check_origin
+from ops.core.rows import ResponseRow, check_origin, load_responses
 from ops.evaluation.alone import asked_alone
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.evaluation.stored_baselines import shelves
-from ops.precaching.estimate import cost_estimate, precache_asks
+from ops.planning.estimate import Measured, cached, precache_asks
+from ops.spending.ledger import Ledger, open_ledger
+from ops.spending.store import LEDGER_URL
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import RunResult, read_curve, run_key
 
@@ -79,6 +82,26 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
     )
 
 
+def stored_measurements(setup: Setup) -> tuple[list[ResponseRow], Measured]:
+    """The precached responses, and what they and the ledger's calls took."""
+    try:
+        rows = load_responses(setup.workspace.data / "responses")
+    except DataError:  # precaching says so, and makes them again
+        rows = []
+    with ledger_of(setup) as ledger:
+        return rows, Measured.of(rows, ledger)
+
+
+@contextmanager
+def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
+    """The ledger where there is one: a plan makes none."""
+    if not (setup.workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
+        yield None
+        return
+    with closing(open_ledger(setup.workspace.ledger)) as ledger:
+        yield ledger
+
+
 def share_of_run(folder: Path, steps: int) -> float:
     """Of a training run's steps, those that are left."""
     if RunResult.read(folder) is not None:
@@ -87,12 +110,23 @@ def share_of_run(folder: Path, steps: int) -> float:
     return max(0.0, 1 - curve[-1]["step"] / steps) if curve else 1.0
 
 
-def unscored(setup: Setup, questions: Mapping[str, Sequence[Problem]], policy: Path, name: str) -> Iterator[str]:
-    """The benchmarks on whose questions this policy has no stored scores."""
-    for benchmark, own in questions.items():
-        asked = setup.asked_on(benchmark)
-        if own and not _holds(score_file(setup.workspace, name, policy, benchmark), scores_origin(asked, policy, own)):
-            yield benchmark
+def unscored(
+    setup: Setup, policy: Path, name: str = CONDUCTOR, questions: Mapping[str, Sequence[Problem]] | None = None
+) -> list[str]:
+    """The benchmarks on whose questions this policy has no stored scores with the pool as it is. Raises `DataError`.
+
+    `questions`: the evaluation's, read here unless given.
+    """
+    asked = evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
+    return [
+        benchmark
+        for benchmark, own in asked.items()
+        if own
+        and not _holds(
+            score_file(setup.workspace, name, policy, benchmark),
+            scores_origin(setup.asked_on(benchmark), policy, own),
+        )
+    ]
 
 
 def _holds(file: Path, origin: Mapping[str, str]) -> bool:
@@ -124,11 +158,8 @@ def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
     if not (setup.workspace.cache.is_dir() or os.environ.get(CACHE_URL)):
         yield None
         return
-    cache = open_cache(setup.workspace.cache)
-    try:
+    with closing(open_cache(setup.workspace.cache)) as cache:
         yield cache
-    finally:
-        cache.close()
 
 
 def _uncached(
@@ -141,13 +172,15 @@ def _uncached(
     """`samples`: None: as many as precaching has."""
     if cache is None:
         return {}
-    names, made, each = list(workers), {}, samples or setup.recipe.precaching.samples
+    names, each = list(workers), samples or setup.recipe.precaching.samples
+    made: dict[tuple[str, str], float] = {}
     for benchmark, own in problems.items():
         chosen = [setup.pool.worker(name) for name in names]
         step = math.ceil(len(own) * each / LOOKED_UP)
-        asks = precache_asks(own[:: max(1, step)], chosen, each)
-        for name, share in cost_estimate(asks, cache, pool_file=setup.pool_file).workers.items():
-            made[name, benchmark] = share.to_make / share.calls
+        asks = list(precache_asks(own[:: max(1, step)], chosen, each))
+        asked = Counter(ask.worker.name for ask in asks)
+        held = Counter(ask.worker.name for ask, stored in zip(asks, cached(asks, cache), strict=True) if stored)
+        made |= {(name, benchmark): 1 - held[name] / count for name, count in asked.items()}
     return made
 
 
@@ -181,7 +214,7 @@ def _evaluation(
     setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path
 ) -> dict[str, float]:
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
-    missing = [set(unscored(setup, questions, policy, name)) for name, policy in policies]
+    missing = [unscored(setup, policy, name, questions) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}
 
 

@@ -8,13 +8,21 @@ from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Setup
 from ops.core.errors import counted
 from ops.local_models.vllm_server import GPU_SHARE
-from ops.planning.cost import DISTINCT, StageCost, total
+from ops.planning.estimate import (
+    ANSWER_TOKENS,
+    OTHER_TOKENS,
+    SPEED,
+    THINKING_TOKENS,
+    TOOL_TOKENS,
+    Cost,
+    Range,
+    total,
+)
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
-from ops.planning.prices import SPEED, Span
 from ops.planning.requirements import Missing, missing
 from ops.planning.speed import cold_start_tokens
-from ops.precaching.estimate import ANSWER_TOKENS, OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS
+from ops.planning.stages import DISTINCT
 from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
@@ -172,15 +180,15 @@ def _money(plan: Plan) -> str:
     ])  # fmt: skip
 
 
-def _stage(stage: StageCost) -> Row:
+def _stage(stage: Cost) -> Row:
     return (
         stage.name,
         _ends(stage.calls, ",.0f"),
         _ends(stage.tokens.times(1e-6), ",.1f"),
         _ends(stage.usd, ",.2f"),
         f"{stage.usd.expected:,.2f}",
-        _ends(stage.hours, ",.1f"),
-        _ends(stage.policy_hours, ",.1f") if stage.policy_hours else "-",
+        _ends(stage.worker_s.times(1 / 3600), ",.1f"),
+        _ends(stage.policy_s.times(1 / 3600), ",.1f") if stage.policy_s else "-",
     )
 
 
@@ -226,7 +234,7 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _ends(span: Span, form: str) -> str:
+def _ends(span: Range, form: str) -> str:
     low, high = format(span.low, form), format(span.high, form)
     return low if low == high else f"{low} to {high}"
 

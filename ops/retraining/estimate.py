@@ -1,58 +1,44 @@
-"""What a plan will cost the workers' account, before anything is asked."""
+"""What a change of the pool, or a night, will cost the workers' account, before a worker is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
-from ops.core.rows import ResponseRow, load_responses
-from ops.evaluation.stored import CONDUCTOR
-from ops.planning import lengths
-from ops.planning.cost import StageCost, Stages
-from ops.planning.prices import NOTHING, Span
-from ops.planning.stored import Left, share_of_run, unscored
-from ops.precaching.estimate import Ask, Share, cost_estimate, measured_usage, precache_asks
+from ops.planning.estimate import Ask, Cost, Range, total
+from ops.planning.estimate import estimate as price_asks
+from ops.planning.lengths import lengths, questions, stored_shortlist
+from ops.planning.stages import Stages
+from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
 from ops.retraining.plan import NEVER, Plan
 from ops.retraining.probes import Record, precached, tonight
 from ops.retraining.slices import questions_of
-from ops.retraining.standing import decided
-from ops.retraining.start import stored_fine_tuning
+from ops.retraining.standing import decided, unanswered
+from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.money import usd
-from ops.stages.responses import estimate_responses
+from ops.stages.responses import estimate_responses, measured_prices
 from ops.training.run.plan import RunPlan
 from ops.workers.client import WorkerClient
 
 
 @dataclass(frozen=True)
-class Part:
-    """One step of a plan: USD, low, expected and at most; `conditional`: it may not come to it."""
-
-    name: str
-    what: str
-    usd: Span
-    conditional: bool = False
-
-
-@dataclass(frozen=True)
 class Estimate:
-    """The parts, in order."""
+    """The parts of a plan, in order."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Cost, ...] = ()
 
     @property
-    def usd(self) -> Span:
+    def usd(self) -> Range:
         """All of them together, training included."""
-        return reduce(Span.plus, (part.usd for part in self.parts), NOTHING)
+        return total(self.parts).usd
 
     def __str__(self) -> str:
         """One line, for a run's tag."""
@@ -71,24 +57,22 @@ def estimate(setup: Setup, plan: Plan, client: WorkerClient, snapshot: Snapshot 
     """
     if not plan.evaluate:
         return Estimate()
-    stored = _stored(setup, snapshot)
-    priced = stages(setup, Left(evaluation=stored.standing))
-    parts = []
+    stored, parts = _stored(setup, snapshot), []
     if plan.precache:
         cells = [Cell(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
-        column = estimate_responses(setup, client, cells).total
-        parts.append(Part("precaching", f"{column.to_make:,} answers to the shortlist", _span(column)))
-        alone = _alone(setup, plan.precache, client)
-        parts.append(Part("alone", f"{alone.to_make:,} answers to the evaluation", _span(alone)))
-    once = one_policy(setup, priced.evaluation())
-    parts.append(Part("evaluation", once.what, Span(0.0, once.usd.expected, once.usd.high)))
+        column = estimate_responses(setup, client, cells)
+        parts.append(replace(column, what=f"{column.to_make:,} answers to the shortlist"))
+    if unanswered(setup):
+        parts.append(stages(setup, left(setup, stored_shortlist(setup))).baselines())
+    once = stages(setup, Left(evaluation=stored.standing)).evaluation(policies=1)
+    parts.append(replace(once, usd=once.usd._replace(low=0.0)))
     if plan.fine_tune != NEVER and not stored.holds:
-        grpo = setup.recipe.fine_tune.grpo(setup.recipe.grpo)
-        tuned = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
-        training = stages(tuned, Left(training=stored.training)).training()
-        again = one_policy(setup, stages(setup, Left(evaluation=stored.tuned)).evaluation())
-        parts.append(Part("fine-tuning", training.what, training.usd, conditional=True))
-        parts.append(Part("its evaluation", again.what, again.usd, conditional=True))
+        tuned = replace(setup, recipe=fine_tuning(setup.recipe))
+        share = stored.training
+        training = stages(tuned, Left(training=share, adaptive=share, recursive=share)).last_training()
+        again = stages(setup, Left(evaluation=stored.tuned)).evaluation(policies=1)
+        parts.append(replace(training, name="fine-tuning", conditional=True))
+        parts.append(replace(again, name="its evaluation", usd=again.usd._replace(low=0.0), conditional=True))
     return Estimate(tuple(parts))
 
 
@@ -107,13 +91,8 @@ class _Stored(NamedTuple):
 def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
     if snapshot is None or snapshot.change is None:
         return _Stored()
-    questions = evaluation_questions(setup.workspace, setup.recipe)
-
-    def scores(run: Path) -> dict[str, float]:
-        missing = set(unscored(setup, questions, run / "policy", CONDUCTOR))
-        return {name: float(name in missing) for name in questions}
-
-    standing = scores(setup.workspace.runs / snapshot.change.policy)
+    runs = setup.workspace.runs
+    standing = _shares(setup, runs / snapshot.change.policy)
     try:
         made = decided(setup.workspace, snapshot.model_copy(update={"conductor": "champion"}).key)
     except DataError:  # not judged yet
@@ -123,7 +102,14 @@ def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
     run = stored_fine_tuning(setup, snapshot.change, snapshot.deepspeed)
     if run is None:
         return _Stored(standing)
-    return _Stored(standing, training=share_of_run(run, RunPlan.read(run).recipe.grpo.steps), tuned=scores(run))
+    share = share_of_run(run, RunPlan.read(run).recipe.grpo.steps)
+    return _Stored(standing, training=share, tuned=_shares(setup, run))
+
+
+def _shares(setup: Setup, run: Path) -> dict[str, float]:
+    """Of each benchmark's evaluation of the policy in a run's folder, what is left."""
+    missing = unscored(setup, run / "policy")
+    return {name: float(name in missing) for name in setup.recipe.benchmarks}
 
 
 def probing(setup: Setup, client: WorkerClient) -> Estimate:
@@ -137,47 +123,19 @@ def probing(setup: Setup, client: WorkerClient) -> Estimate:
                 Ask(worker, problem.benchmark, solo_messages(problem), sample, problem.grader)
                 for problem, sample in {*round_.references, *round_.probes}
             ]
-    usages = measured_usage(_measured(setup), client.ledger)
-    share = cost_estimate(asks, client.cache, usages, pool_file=setup.pool_file).total
-    return Estimate((Part("probes", f"{share.to_make:,} answers", _span(share)),))
+    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "probes")
+    return Estimate((replace(cost, what=f"{cost.to_make:,} answers"),))
 
 
 def slice_of(setup: Setup, per_benchmark: int) -> Estimate:
     """What one night's evaluation costs: every workflow's workers are asked. Raises `ConfigError`."""
-    questions = sum(map(len, questions_of(setup, per_benchmark, 0).values()))
-    return Estimate((Part("evaluation", f"{questions:,} questions", stages(setup).workflow_usd().times(questions)),))
+    tonight_ = {name: len(own) for name, own in questions_of(setup, per_benchmark, 0).items()}
+    return Estimate((stages(setup, of=tonight_).night(),))
 
 
-def stages(setup: Setup, stored: Left | None = None) -> Stages:
-    """The stages of the recipe, priced from what was measured. Raises `ConfigError` for a worker without a price."""
-    rows = _measured(setup)
-    return Stages(setup, lengths.lengths(setup, rows), lengths.questions(setup.workspace, setup.recipe), rows, stored)
-
-
-def one_policy(setup: Setup, evaluation: StageCost) -> StageCost:
-    """Of a stage that evaluates the policy before and after GRPO, one of the two."""
-    if setup.recipe.cold_start is None:
-        return evaluation
-    half = evaluation.usd.times(0.5)
-    return replace(evaluation, usd=half, calls=evaluation.calls.times(0.5), what=evaluation.what.split(",")[0])
-
-
-def _measured(setup: Setup) -> list[ResponseRow]:
-    try:
-        return load_responses(setup.workspace.data / "responses")
-    except DataError:  # precaching says so, and makes them again
-        return []
-
-
-def _alone(setup: Setup, workers: Sequence[str], client: WorkerClient) -> Share:
-    asks: list[Ask] = []
-    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
-        asked = setup.asked_on(name)
-        chosen = [asked.pool.worker(worker) for worker in workers if worker in asked.pool.names]
-        asks += precache_asks(questions, chosen, asked.recipe.evaluation.repeats)
-    usages = measured_usage(_measured(setup), client.ledger)
-    return cost_estimate(asks, client.cache, usages, pool_file=setup.pool_file).total
-
-
-def _span(share: Share) -> Span:
-    return Span(share.expected_usd, share.expected_usd, share.worst_usd)
+def stages(setup: Setup, stored: Left | None = None, of: Mapping[str, int | None] | None = None) -> Stages:
+    """The stages of the recipe, priced from what was measured. `of`: questions by benchmark, where they are not the
+    whole evaluation. Raises `ConfigError` for a worker without a price."""
+    rows, measured = stored_measurements(setup)
+    asked = questions(setup.workspace, setup.recipe) if of is None else of
+    return Stages(setup, lengths(setup, rows), asked, measured, stored)

@@ -17,8 +17,9 @@ from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, stored_answers
 from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
-from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
+from ops.evaluation.stored import COLD_START, stored_scores
 from ops.evaluation.stored_baselines import kept
+from ops.planning.stored import unscored as unscored
 from ops.release import registry
 from ops.retraining.decision import Decision, Evidence, decision
 from ops.retraining.plan import Plan, plan
@@ -32,18 +33,6 @@ def required(snapshot: Snapshot) -> Plan:
     if snapshot.change is None:
         return Plan()
     return plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
-
-
-def unscored(setup: Setup, policy: Path) -> list[str]:
-    """Benchmarks on whose questions this policy was not scored with the pool as it is."""
-    missing = []
-    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
-        if questions:
-            try:
-                stored_scores(setup, policy, CONDUCTOR, [name])
-            except DataError:
-                missing.append(name)
-    return missing
 
 
 def scored_cold_start(setup: Setup, change: Change) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.conductor.policy import CARD, PolicyCard, policy_key
-from ops.config import Adaptive, Change, Pool, Recursive, Setup, digest
+from ops.config import Adaptive, Change, Pool, Recipe, Recursive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.run.plan import run_key, write_run
@@ -126,10 +126,15 @@ def _last_stage(
     setup: Setup, start: Path, deepspeed: Mapping[str, Any] | None
 ) -> tuple[Setup, Path, Mapping[str, Any] | None, Adaptive | None, Recursive | None]:
     """The recipe's last stage of training from that policy, as `write_run` takes it."""
-    recipe = setup.recipe
-    if (rounds := recipe.recursive) is not None:
-        return setup, start, deepspeed, None, rounds.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True))
-    if (subsets := recipe.adaptive) is not None:
-        return setup, start, deepspeed, subsets.model_copy(update=recipe.fine_tune.model_dump(exclude_none=True)), None
-    tuned = recipe.model_copy(update={"grpo": recipe.fine_tune.grpo(recipe.grpo)})
-    return replace(setup, recipe=tuned), start, deepspeed, None, None
+    tuned = fine_tuning(setup.recipe)
+    adaptive = tuned.adaptive if tuned.recursive is None else None
+    return replace(setup, recipe=tuned), start, deepspeed, adaptive, tuned.recursive
+
+
+def fine_tuning(recipe: Recipe) -> Recipe:
+    """The recipe whose last stage of training has what `fine_tune` says differently."""
+    own = recipe.fine_tune.model_dump(exclude_none=True)
+    for name, stage in (("recursive", recipe.recursive), ("adaptive", recipe.adaptive)):
+        if stage is not None:
+            return recipe.model_copy(update={name: stage.model_copy(update=own)})
+    return recipe.model_copy(update={"grpo": recipe.fine_tune.grpo(recipe.grpo)})

@@ -19,12 +19,13 @@ from ops.core.processes import alone
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
-from ops.planning.cost import Stages
+from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths
-from ops.precaching.estimate import CostEstimate, cost_estimate, measured_usage, precache_asks, stopped
+from ops.planning.stages import Stages
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
 from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
+from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
 from ops.workers.pricing import at_prices
@@ -32,7 +33,7 @@ from ops.workers.pricing import at_prices
 OnProgress = Callable[[int, int, str], None]
 
 
-def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> CostEstimate:
+def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> Cost:
     """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
     return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
 
@@ -40,7 +41,7 @@ def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell]
 def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
     """What precaching costs by the recipe alone, before its problems are chosen. Raises `ConfigError`."""
     known = lengths(setup)
-    cost = Stages(setup, known, {}, []).precaching()
+    cost = Stages(setup, known, {}, Measured()).precaching()
     stages = " and ".join(f"`podium data {stage} --recipe {recipe_file}`" for stage in ("raw", "shortlist"))
     return (
         f"{cost.calls.expected:,.0f} calls: about ${cost.usd.expected:,.2f}, up to ${cost.usd.high:,.2f} (by the "
@@ -194,14 +195,19 @@ def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) ->
     return by_worker
 
 
-def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequence[Problem]]) -> CostEstimate:
+def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequence[Problem]]) -> Cost:
     asks = (
         ask
         for name, own in problems.items()
         for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
-    usages = measured_usage(load_responses(setup.workspace.data / "responses"), client.ledger)
-    return cost_estimate(asks, client.cache, usages, pool_file=setup.pool_file)
+    return estimate(asks, client.cache, measured_prices(setup, client.ledger), "precaching")
+
+
+def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
+    """Of the setup's pool, by the precached responses and the ledger. Raises `DataError`."""
+    rows = load_responses(setup.workspace.data / "responses")
+    return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file)
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:

@@ -30,10 +30,9 @@ from ops.cache import ResponseCache
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
-from ops.planning.cost import StageCost, total
+from ops.planning.estimate import Cost, Range, total
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
-from ops.planning.prices import Span
 from ops.release import registry
 from ops.release.champion import champion_of
 from ops.serving.strengths import Strengths
@@ -189,7 +188,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     return Life(workspace, printed, again, steps, edit, without_trainer, (usd.expected, usd.high), spent)
 
 
-def planned(workspace: Workspace) -> StageCost:
+def planned(workspace: Workspace) -> Cost:
     """What the plan expects of a whole run now."""
     setup = Setup.read(workspace, "mini")
     return total(make_plan(setup, this_machine(workspace)).stages)
@@ -303,7 +302,7 @@ def test_the_plan_is_within_a_quarter_of_the_ledger(life: Life) -> None:
 
 def test_what_is_finished_costs_nothing_more(life: Life) -> None:
     """At ten times the prices by now: the plan does not count what is stored."""
-    assert planned(life.workspace).usd == Span.of(0.0)
+    assert planned(life.workspace).usd == Range.of(0.0)
 
 
 def test_run_again_it_makes_no_call_and_says_so(life: Life) -> None:

@@ -42,7 +42,7 @@ from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
-from ops.planning.prices import Span
+from ops.planning.estimate import Range
 from ops.release import aliases
 from ops.release.judgement import judge
 from ops.release.promotion import GateDecision
@@ -283,7 +283,7 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
             file = score_file(ticking.workspace, CONDUCTOR, policy, name)
             save_rows([], file, origin=scores_origin(setup.asked_on(name), policy, questions))
         scored = estimated(found)
-        assert scored.parts[0].usd == Span.of(0.0)
+        assert scored.parts[0].usd == Range.of(0.0)
         assert scored.parts[1:] == before.parts[1:], "nothing is known of the training yet"
         key = found.snapshot.model_copy(update={"conductor": "champion"}).key
         holds = Decision(fine_tune=False, why="the champion holds", standing=GateDecision(True, ()))

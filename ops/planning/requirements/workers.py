@@ -12,7 +12,7 @@ from ops.config.secret import key_problem
 from ops.core.errors import ConfigError
 from ops.core.servers import wrong_addresses
 from ops.local_models.vllm_server import vllm_python
-from ops.planning.cost import total
+from ops.planning.estimate import total
 from ops.planning.plan import Plan
 from ops.planning.requirements.missing import Missing, Requirement
 from ops.planning.retirement import is_unknown, retirement

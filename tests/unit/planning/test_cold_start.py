@@ -55,20 +55,20 @@ def test_the_model_is_known_without_its_files(plan: Plan) -> None:
 def test_tokens_and_hours_follow_examples_and_cores(plan: Plan) -> None:
     lesson = plan.recipe.cold_start
     assert lesson is not None
-    hours = {stage.name: stage.policy_hours for stage in plan.stages}
+    hours = {stage.name: stage.policy_s for stage in plan.stages}
     assert all(hours[name] for name in ("cold start", "training", "evaluation"))
     twice = changed(plan, cold_start={"steps": 2 * lesson.steps})
-    later = {stage.name: stage.policy_hours for stage in twice.stages}
+    later = {stage.name: stage.policy_s for stage in twice.stages}
     assert later["cold start"] == pytest.approx(hours["cold start"].times(2))
     assert later["training"] == hours["training"]
-    slow = {stage.name: stage.policy_hours for stage in replace(plan, machine=replace(HERE, cores=1)).stages}
+    slow = {stage.name: stage.policy_s for stage in replace(plan, machine=replace(HERE, cores=1)).stages}
     assert slow["training"] == pytest.approx(hours["training"].times(2))
     assert f"{lesson.steps * lesson.batch:,} examples" in report(plan)
 
 
 def test_a_cold_start_that_asks_nobody_is_a_stage_with_hours(plan: Plan) -> None:
     stage = next(each for each in changed(plan, cold_start={"attempts": 0}).stages if each.name == "cold start")
-    assert stage.calls.high == 0 and stage.usd.high == 0 and stage.policy_hours and stage.policy_hours.expected > 0
+    assert stage.calls.high == 0 and stage.usd.high == 0 and stage.policy_s and stage.policy_s.expected > 0
 
 
 def test_low_rank_updates_and_micro_batches_take_less_memory(plan: Plan) -> None:
@@ -96,4 +96,4 @@ def test_a_scratch_policy_has_no_such_line_and_no_such_hours(plan: Plan) -> None
     scratch = make_plan(replace(plan.setup, recipe=quick), HERE)
     assert scratch.cold_start_gib is None
     assert "the cold start teaches" not in report(scratch)
-    assert all(stage.policy_hours is None for stage in scratch.stages)
+    assert all(stage.policy_s is None for stage in scratch.stages)

@@ -18,14 +18,22 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, Asking
-from ops.planning.cost import DISTINCT, TRAINING, StageCost, Stages, total
+from ops.planning.estimate import (
+    FIRST_TOKEN_S,
+    FORMAT_TOKENS,
+    SPEED,
+    SUBTASK_TOKENS,
+    Cost,
+    Measured,
+    Range,
+    total,
+)
 from ops.planning.lengths import Lengths, lengths, questions
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.plan import make_plan
-from ops.planning.prices import FIRST_TOKEN_S, FORMAT_TOKENS, SPEED, Span
-from ops.planning.speed import evaluation_hours, training_hours
+from ops.planning.speed import evaluation_s, training_s
+from ops.planning.stages import DISTINCT, TRAINING, Stages
 from ops.planning.stored import Left
-from ops.precaching.estimate import SUBTASK_TOKENS
 from ops.precaching.precache import solo_messages
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
@@ -63,7 +71,7 @@ def stages(
     recipe = recipe_of(**changes)
     pool = Pool.model_validate({"name": "p", "workers": workers or [worker()]})
     setup = Setup(Workspace(Path("/nowhere")), recipe, pool)
-    return Stages(setup, KNOWN, {"math500": 10}, rows or [], left)
+    return Stages(setup, KNOWN, {"math500": 10}, Measured.of(rows or []), left)
 
 
 def row(name: str, tokens: int, latency_s: float) -> ResponseRow:
@@ -72,17 +80,17 @@ def row(name: str, tokens: int, latency_s: float) -> ResponseRow:
 
 def test_precaching_by_hand() -> None:
     cost = stages().precaching()
-    assert cost.calls == Span.of(40)  # 20 places × 2
+    assert cost.calls == Range.of(40)  # 20 places × 2
     a_call = [(100 + FORMAT_TOKENS) * 1e-6 + part * ANSWER * 1e-5 for part in (0.5, 1, 2)]
     assert cost.usd == pytest.approx([40 * usd for usd in a_call])
     seconds = [FIRST_TOKEN_S + part * ANSWER / speed for part, speed in zip((0.5, 1, 2), SPEED, strict=True)]
-    assert cost.hours == pytest.approx([40 * each / 10 / 3600 for each in seconds])
+    assert cost.worker_s == pytest.approx([40 * each / 10 for each in seconds])
 
 
 def test_training_by_hand() -> None:
     """24 rollouts: of one step, of three that see half of those before, or of five that see all."""
     cost = stages().training()
-    assert cost.calls == Span(24, 72, 120)
+    assert cost.calls == Range(24, 72, 120)
     prompt = 100 + FORMAT_TOKENS + SUBTASK_TOKENS
     # Of 0 + 1 + 2 over three, and of 0 + 1 + 2 + 3 + 4 over five.
     seen = [0.0, 0.5 * (ANSWER + SUBTASK_TOKENS), 2.0 * (2 * ANSWER + SUBTASK_TOKENS)]
@@ -100,17 +108,17 @@ def test_at_most_every_step_goes_to_the_dearest_worker() -> None:
 def test_groups_that_may_be_refilled_are_in_the_high_end() -> None:
     plain = stages().training()
     cost = stages(grpo={**recipe_of().grpo.model_dump(), "refill": 1.5}).training()
-    assert cost.calls == pytest.approx(plain.calls.times(Span(1, 1.75, 2.5)))  # three groups beside each two
-    assert cost.usd == pytest.approx(plain.usd.times(Span(1, 1.75, 2.5)))
+    assert cost.calls == pytest.approx(plain.calls.times(Range(1, 1.75, 2.5)))  # three groups beside each two
+    assert cost.usd == pytest.approx(plain.usd.times(Range(1, 1.75, 2.5)))
     assert "up to 12 in place of what teaches nothing" in cost.what
 
 
 def test_evaluation_and_every_worker_alone() -> None:
     both = stages(worker("a"), worker("b"))
-    assert both.baselines().calls == Span.of(10 * 4 * 2)
-    assert both.evaluation().calls == Span(40, 120, 200)
+    assert both.baselines().calls == Range.of(10 * 4 * 2)
+    assert both.evaluation().calls == Range(40, 120, 200)
     taught = stages(worker("a"), worker("b"), cold_start={})
-    assert taught.evaluation().calls == Span(80, 240, 400)
+    assert taught.evaluation().calls == Range(80, 240, 400)
 
 
 def test_without_baselines_the_best_worker_alone_is_counted() -> None:
@@ -118,7 +126,7 @@ def test_without_baselines_the_best_worker_alone_is_counted() -> None:
     workers = worker("a"), worker("b", price={"input": 3.0, "output": 30.0})
     none = stages(*workers, evaluation={"repeats": 4, "baselines": []}).baselines()
     cheap, dear = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
-    assert (none.name, none.calls) == ("best worker alone", Span.of(10 * 4))
+    assert (none.name, none.calls) == ("best worker alone", Range.of(10 * 4))
     assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, dear.usd.high))
 
 
@@ -130,7 +138,7 @@ def test_what_is_stored_is_not_counted() -> None:
     workers = worker("a"), worker("b")
     whole, nothing, some = (stages(*workers, left=left, **scratch) for left in (None, done, half))
     none = total(nothing.all())
-    assert (none.calls, none.tokens, none.usd, none.hours) == (Span.of(0.0),) * 4
+    assert (none.calls, none.tokens, none.usd, none.worker_s) == (Range.of(0.0),) * 4
     assert some.precaching().calls == whole.precaching().calls.times(0.5)
     assert some.training().usd == pytest.approx(whole.training().usd.times(0.5))
     assert some.evaluation().usd == pytest.approx(whole.evaluation().usd.times(0.5))
@@ -144,7 +152,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     other = Pool.model_validate({"name": "q", "workers": [worker(price={"input": 1.0, "output": 20.0})]})
     evaluation = {"repeats": 4, "pool": "q", "baselines": ["five_context", "best_static"]}
     setup = Setup(Workspace(Path("/nowhere")), recipe_of(evaluation=evaluation), own, {"q": other})
-    both = Stages(setup, KNOWN, {"math500": 10}, [row("w", 300, 2.0)])
+    both = Stages(setup, KNOWN, {"math500": 10}, Measured.of([row("w", 300, 2.0)]))
     here = stages(worker(max_tokens=400), rows=[row("w", 300, 2.0)], evaluation={**evaluation, "pool": None})
     there = stages(worker(price={"input": 1.0, "output": 20.0}), evaluation={**evaluation, "pool": None})
     assert both.evaluation() == there.evaluation()
@@ -159,13 +167,13 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
 
 
 def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
-    def of(*names: str) -> StageCost:
+    def of(*names: str) -> Cost:
         named = {"repeats": 4, "baselines": names}
         return stages(worker("a"), worker("b", price={"input": 3.0, "output": 30.0}), evaluation=named).baselines()
 
     alone, five = of("oracle"), of("oracle", "five_context")
     assert (alone.name, five.name) == ("every worker alone", "baselines")
-    assert five.calls == alone.calls.plus(Span.of(10 * 4 * 5))
+    assert five.calls == alone.calls.plus(Range.of(10 * 4 * 5))
     assert "5 × context (5)" in five.what
     # Of 0 + 1 + 2 + 3 + 4 earlier answers over five calls: none, half, all.
     prompt = 100 + FORMAT_TOKENS
@@ -186,7 +194,7 @@ def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
     entry = BASELINES["best_static"]
     assert isinstance(entry, Asking)
     cost = stages(worker("a"), worker("b"), evaluation=named).baselines()
-    assert cost.calls == pytest.approx(Span.of(40 + 40 * entry.calls(2) + entry.learning(2)))
+    assert cost.calls == pytest.approx(Range.of(40 + 40 * entry.calls(2) + entry.learning(2)))
     assert f"best static (5, and {entry.learning(2):,.0f} to the mix)" in cost.what
 
 
@@ -207,9 +215,23 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert kept.evaluation().calls == stages().evaluation().calls
 
 
+def test_a_night_asks_each_question_once_and_nothing_of_it_is_stored() -> None:
+    """Of a scratch policy, too, whose evaluation repeats calls; in first rounds alone."""
+    scratch = {"policy": {"kind": "scratch"}, "cold_start": {}, "recursive": {"limits": {"rounds": 1}}}
+    night = stages(**scratch).night()
+    once = stages(evaluation={"repeats": 1}).evaluation()
+    assert (night.calls, night.usd, night.what) == (once.calls, once.usd, "10 questions")
+
+
+def test_one_policy_that_goes_on_in_rounds_is_not_half_of_two() -> None:
+    both = stages(cold_start={}, recursive={"limits": {"rounds": 1, "calls_ratio": 1.5}})
+    assert both.evaluation().calls == pytest.approx([80, 120 * 2.25, 200 * 2.5])
+    assert both.evaluation(policies=1).calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
+
+
 def test_a_cold_start_asks_where_it_tries_workflows() -> None:
     untried = stages(cold_start={}).cold_start()
-    assert untried is not None and untried.calls == Span.of(0.0)
+    assert untried is not None and untried.calls == Range.of(0.0)
     tried = stages(cold_start={"attempts": 3}).cold_start()
     assert tried is not None
     assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 5])
@@ -217,29 +239,37 @@ def test_a_cold_start_asks_where_it_tries_workflows() -> None:
 
 def test_what_was_measured_is_no_range() -> None:
     cost = stages(rows=[row("w", 200, 3.0), row("w", 400, 5.0)]).precaching()
-    assert cost.usd == pytest.approx(Span.of(40 * (50e-6 + 300e-5)))
-    assert cost.hours == pytest.approx(Span.of(40 * 4.0 / 10 / 3600))
+    assert cost.usd == pytest.approx(Range.of(40 * (50e-6 + 300e-5)))
+    assert cost.worker_s == pytest.approx(Range.of(40 * 4.0 / 10))
     others = stages(rows=[row("stranger", 200, 3.0)]).precaching()
     assert others.usd == stages().precaching().usd
 
 
+def test_a_worker_that_was_never_measured_answers_as_long_as_the_others_of_its_kind() -> None:
+    """As in the estimate of the same calls with their prompts at hand."""
+    pair = stages(worker("known"), worker("new"), rows=[row("known", 200, 3.0)]).precaching()
+    new = pair.workers["new"]
+    assert new.usd == pytest.approx([40 * ((100 + FORMAT_TOKENS) * 1e-6 + part * 200 * 1e-5) for part in (0.5, 1, 2)])
+    assert (pair.measured, pair.alike) == (40, 40)
+
+
 @pytest.mark.parametrize(
-    ("limit", "hours"),
+    ("limit", "seconds"),
     [
-        ({"requests_per_minute": 1}, [40 / 60] * 3),
-        ({"tokens_per_minute": 100}, [40 * tokens / 6000 for tokens in (535, 950, 1780)]),
+        ({"requests_per_minute": 1}, [40 * 60] * 3),
+        ({"tokens_per_minute": 100}, [40 * tokens * 0.6 for tokens in (535, 950, 1780)]),
     ],
 )
-def test_a_providers_limits_are_waited_for(limit: dict[str, int], hours: list[float]) -> None:
+def test_a_providers_limits_are_waited_for(limit: dict[str, int], seconds: list[float]) -> None:
     cost = stages(worker("slow", **limit), worker("fast")).precaching()
-    assert cost.hours == pytest.approx(hours)
+    assert cost.worker_s == pytest.approx(seconds)
     assert cost.limited_by == "slow"
 
 
 def test_a_training_step_waits_for_a_whole_workflow() -> None:
     cost = stages(worker(concurrency=1000)).training()
-    chain = 3 * 3 * (FIRST_TOKEN_S + ANSWER / SPEED[1]) / 3600
-    assert cost.hours.expected == pytest.approx(chain)
+    chain = 3 * 3 * (FIRST_TOKEN_S + ANSWER / SPEED[1])
+    assert cost.worker_s.expected == pytest.approx(chain)
     assert cost.limited_by == "a workflow's length"
 
 
@@ -247,7 +277,7 @@ def test_tools_answer_at_once_and_a_small_policy_repeats_itself() -> None:
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {}}
     tool = worker("t", model="local/t", tags=["tool"], latency_s=0.5)
     small, large = stages(tool, **scratch).training(), stages(tool).training()
-    assert small.hours == Span.of(0)
+    assert small.worker_s == Range.of(0)
     assert small.usd == pytest.approx(large.usd.times(DISTINCT[TRAINING]))
     assert small.worth == pytest.approx(large.usd), "what all responses cost, had each been paid for"
 
@@ -256,7 +286,8 @@ def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two()
     """Three steps by the paper's pool, at what is assumed of answers that were never measured."""
     recipe, pool = load_recipe(CONFIG, "paper"), load_pool(CONFIG, "paper")
     setup = Setup(Workspace(CONFIG.parent), recipe, pool)
-    cost = Stages(setup, lengths(setup)._replace(question=150.0), {}, []).workflow_usd()
+    training = Stages(setup, lengths(setup)._replace(question=150.0), {}, Measured()).training()
+    cost = training.worth.times(1 / (recipe.grpo.steps * recipe.grpo.rollouts_per_step))
     assert PUBLISHED_USD / 2 < cost.expected < PUBLISHED_USD * 2
     assert cost.low < PUBLISHED_USD < cost.high
 
@@ -274,7 +305,7 @@ def test_the_embedded_workers_cost_what_is_foretold() -> None:
             answer = think(worker.name, messages, sample=0, temperature=worker.temperature or 1.0).text
         assert worker.price is not None
         spent += worker.price.usd(sum(tokens(message["content"]) for message in messages), tokens(answer))
-    cost = Stages(setup, lengths(setup), {}, []).precaching()
+    cost = Stages(setup, lengths(setup), {}, Measured()).precaching()
     scaled = spent / (len(problems) * len(setup.pool.workers)) * cost.calls.expected
     assert cost.usd.low < scaled < cost.usd.high
 
@@ -306,9 +337,9 @@ def test_the_quickstarts_plan_is_within_a_quarter_of_its_ledger(tmp_path: Path) 
 @pytest.mark.parametrize("name", sorted(file.stem for file in (CONFIG / "recipes").glob("*.yaml")))
 def test_every_recipe_is_priced_from_low_to_high(name: str) -> None:
     plan = make_plan(Setup.read(Workspace(CONFIG.parent), name), NOTHING)
-    every: list[StageCost] = [*plan.stages, total(plan.stages)]
+    every: list[Cost] = [*plan.stages, total(plan.stages)]
     for stage in every:
-        for span in (stage.calls, stage.tokens, stage.usd, stage.hours):
+        for span in (stage.calls, stage.tokens, stage.usd, stage.worker_s):
             assert 0 <= span.low <= span.expected <= span.high
     assert every[-1].usd.high == pytest.approx(sum(stage.usd.high for stage in plan.stages))
     names = {stage.name for stage in plan.stages}
@@ -321,25 +352,25 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
     plan = paper.plan()
     assert plan.known is not None
     shape = plan.known.shape
-    two = training_hours(plan.setup, shape, plan.lengths, MACHINE)
-    one = training_hours(plan.setup, shape, plan.lengths, replace(MACHINE, gpus=MACHINE.gpus[:1]))
+    two = training_s(plan.setup, shape, plan.lengths, MACHINE)
+    one = training_s(plan.setup, shape, plan.lengths, replace(MACHINE, gpus=MACHINE.gpus[:1]))
     assert two is not None and one is not None
     assert one == pytest.approx(two.times(2))
     assert 0 < two.low < two.expected < two.high
-    assert training_hours(plan.setup, shape, plan.lengths, NOTHING) is None
+    assert training_s(plan.setup, shape, plan.lengths, NOTHING) is None
     older = Machine(named_gpus("1x80"), 1, 1, bubblewrap=True)
     older = replace(older, gpus=(older.gpus[0]._replace(name="NVIDIA A100 80GB PCIe"),))
-    slow = training_hours(plan.setup, shape, plan.lengths, older)
+    slow = training_s(plan.setup, shape, plan.lengths, older)
     assert slow is not None and slow.expected > one.expected
-    many, few = (evaluation_hours(plan.setup, shape, MACHINE, Span.of(count)) for count in (2000, 1000))
+    many, few = (evaluation_s(plan.setup, shape, MACHINE, Range.of(count)) for count in (2000, 1000))
     assert many is not None and few is not None
     assert many == pytest.approx(few.times(2))
 
 
 def test_the_hours_of_an_evaluation_follow_who_writes_it(paper: Sound) -> None:
-    def hours(writer: str, **changes: Any) -> Span | None:
+    def hours(writer: str, **changes: Any) -> Range | None:
         plan = paper.plan(recipe={"evaluation": {"writer": writer}}, **changes)
-        return next(stage.policy_hours for stage in plan.stages if stage.name == "evaluation")
+        return next(stage.policy_s for stage in plan.stages if stage.name == "evaluation")
 
     slow, fast = hours("transformers"), hours("vllm")
     assert slow is not None and fast is not None

@@ -13,10 +13,9 @@ from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.planning.cost import DISTINCT, TRAINING
+from ops.planning.estimate import SUBTASK_TOKENS, Measured, Range
 from ops.planning.forecast import comparison, last_run, make_forecast, run_forecast, warnings
-from ops.planning.prices import Span
-from ops.precaching.estimate import SUBTASK_TOKENS
+from ops.planning.stages import DISTINCT, TRAINING
 from ops.precaching.precache import write_responses
 from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
 
@@ -60,7 +59,8 @@ def recipe(**changes: Any) -> Recipe:
 def made(rows: list[ResponseRow], workers: Pool | None = None, **changes: Any) -> Any:
     mix = [problem(0), problem(1), problem(2, "rlpr")]
     shares = {"math500/p0": 1.0, "math500/p1": 0.0, "rlpr/p2": 0.05}
-    return run_forecast(Setup(Workspace(ROOT), recipe(**changes), workers or pool()), mix, rows, shares)
+    setup = Setup(Workspace(ROOT), recipe(**changes), workers or pool())
+    return run_forecast(setup, mix, rows, shares, Measured.of(rows))
 
 
 ROWS = [row("a", 0, 1.0), row("b", 0, 0.0, cost_usd=0.03, latency_s=6.0)]
@@ -70,23 +70,23 @@ def test_signal_calls_and_cost_by_hand() -> None:
     found = made(ROWS)
     assert found.signal == pytest.approx((1.0 + 0.0 + 0.05) / 3)
     assert found.signal_by_domain == {"math": 0.5, "rlpr": 0.05}
-    assert (found.rollouts, found.steps, found.calls) == (160, 3.0, 480.0)
+    assert (found.rollouts, found.steps, found.training.calls.expected) == (160, 3.0, 480.0)
     alone = 4e-6 * (100 + SUBTASK_TOKENS) + 8e-6 * 75
     seen = 4e-6 * (SUBTASK_TOKENS + 75)  # an earlier step's subtask and answer
     # One step; three that see half of 0 + 1 + 2 before them; five that see all of 0 + 1 + 2 + 3 + 4.
-    assert found.usd == pytest.approx((160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen))
-    assert found.paid_usd == pytest.approx(found.usd.times(DISTINCT[TRAINING]))
+    assert found.training.worth == pytest.approx((160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen))
+    assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
 
 
 def test_what_may_be_refilled_is_in_the_high_end() -> None:
     grpo = recipe().grpo.model_dump()
     plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
-    assert refilled.usd == pytest.approx(plain.usd.times(Span(1.0, 1.5, 2.0)))
+    assert refilled.training.worth == pytest.approx(plain.training.worth.times(Range(1.0, 1.5, 2.0)))
 
 
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
     many = [*ROWS, *[row("a", number, 1.0, cost_usd=0.01) for number in range(1, 50)]]
-    assert made(many).usd.low == pytest.approx(made(ROWS).usd.low)
+    assert made(many).training.worth.low == pytest.approx(made(ROWS).training.worth.low)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() ->
 )
 def test_waiting_is_bound_by_limits_or_by_the_chain(settings: dict[str, Any], seconds: float, why: str) -> None:
     found = made(ROWS, pool(**settings))
-    assert found.worker_s == pytest.approx(STEPS * seconds)
-    assert found.limited_by == why
+    assert found.training.worker_s.expected == pytest.approx(STEPS * seconds)
+    assert found.training.limited_by == why
 
 
 def test_unreachable_calls_and_workers_of_another_pool_say_nothing() -> None:
@@ -130,14 +130,15 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
         own = [one for one in rows if one.worker == worker]
         write_responses(own, response_file(workspace.data / "responses", worker, "math500"))
     before, nothing = make_forecast(Setup(workspace, recipe(), pool()))
-    assert (nothing, before.policy_s) == (None, None)
+    assert (nothing, before.training.policy_s) == (None, None)
 
     write_run(workspace, recipe(), pool())
     after, last = make_forecast(Setup(workspace, recipe(), pool()))
     assert last is not None
     assert (last.signal_at_first, last.signal) == (pytest.approx(0.75), pytest.approx(0.5))
     assert (last.calls, last.paid_share, last.usd) == (40, 0.25, 1.5)
-    assert after.policy_s == pytest.approx(last.policy_s) == pytest.approx(10 * 3.0)
+    assert after.training.policy_s == Range.of(last.policy_s)
+    assert last.policy_s == pytest.approx(10 * 3.0)
     assert after.signal == before.signal
     table = {name: (value, actual) for name, value, actual in comparison(after, last)}
     assert table["worker calls"] == ("480", "40 (25% of them paid for)")
@@ -169,7 +170,8 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     settings = load_recipe(ROOT / "config", "paper")
     workers = load_pool(ROOT / "config", settings.pool)
     rows = [row(name, 0, 0.5) for name in workers.names]
-    found = run_forecast(Setup(Workspace(ROOT), settings, workers), [problem(0)], rows, {"math500/p0": 0.9})
+    setup = Setup(Workspace(ROOT), settings, workers)
+    found = run_forecast(setup, [problem(0)], rows, {"math500/p0": 0.9}, Measured.of(rows))
     assert found.rollouts == 200 * 4 * 64
-    assert found.worker_s > 0
-    assert found.usd.high > found.usd.low > 0
+    assert found.training.worker_s.expected > 0
+    assert found.training.usd.high > found.training.usd.low > 0

@@ -22,7 +22,7 @@ from ops.planning.lengths import TEMPLATE_TOKENS, TURN_TOKENS, USUAL_COMPLETION,
 from ops.planning.memory import evaluation_bytes, memory
 from ops.planning.plan import Plan, make_plan
 from ops.planning.requirements import missing
-from ops.planning.speed import cold_start_tokens, rounds_hours, training_hours
+from ops.planning.speed import cold_start_tokens, rounds_s, training_s
 from ops.precaching.precache import solo_messages
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
@@ -167,11 +167,11 @@ def test_the_hours_count_both_prompts(paper: Sound) -> None:
     assert plan.known is not None
     shape, known = plan.known.shape, plan.lengths
     between = known._replace(prompt=(known.prompt + known.round_prompt) / 2)
-    rounds = rounds_hours(plan.setup, shape, known, plan.machine)
-    assert rounds == pytest.approx(training_hours(plan.setup, shape, between, plan.machine))
-    assert next(stage.policy_hours for stage in plan.stages if stage.name == "training in rounds") == rounds
-    assert rounds_hours(plan.setup, shape, known, NOTHING) is None
-    assert rounds_hours(paper.setup, shape, known, plan.machine) is None
+    rounds = rounds_s(plan.setup, shape, known, plan.machine)
+    assert rounds == pytest.approx(training_s(plan.setup, shape, between, plan.machine))
+    assert next(stage.policy_s for stage in plan.stages if stage.name == "training in rounds") == rounds
+    assert rounds_s(plan.setup, shape, known, NOTHING) is None
+    assert rounds_s(paper.setup, shape, known, plan.machine) is None
 
 
 def test_a_cold_start_reads_its_share_of_recursive_rounds() -> None:

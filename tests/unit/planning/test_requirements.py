@@ -222,7 +222,7 @@ def test_what_a_run_has_spent_counts_against_its_cap(paper: Sound) -> None:
     plan = paper.plan(**budget)
     with closing(Ledger(paper.setup.workspace.ledger)) as ledger:
         held = ledger.reserve(plan.setup.run, 1900.0, 2000.0)
-        ledger.settle(Bill(held, "precache", "gpt-5", 1900.0))
+        ledger.settle(Bill(held, "precache", "gpt-5", 1900.0, 100, 800))
     [found] = [each for each in missing(paper.plan(**budget)) if each.refuses]
     assert found.what == "budget.run_usd"
     assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,17 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.precaching.estimate import MeanTokens, cost_estimate, measured_usage, precache_asks, stopped, usual_answer
+from ops.planning.estimate import (
+    Ask,
+    Cost,
+    MeanTokens,
+    Measured,
+    Prices,
+    estimate,
+    precache_asks,
+    stopped,
+    usual_answer,
+)
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
 from ops.synthetic.problems import generate
@@ -48,34 +59,43 @@ def row(name: str, prompt_tokens: int, completion_tokens: int, benchmark: str = 
     return ResponseRow(name, benchmark, "x", 0, **{"status": "ok", "response": used, **more})
 
 
+def estimated(
+    asks: Iterable[Ask], cache: ResponseCache, measured: Measured | None = None, pool: Sequence[Worker] = ()
+) -> Cost:
+    """Of a pool that has the workers who are asked, unless it is given."""
+    every = list(asks)
+    workers = pool or list({ask.worker.name: ask.worker for ask in every}.values())
+    return estimate(every, cache, Prices(workers, measured, pool_file="config/pools"))
+
+
 def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
-    usages = measured_usage([row("w", 100, 40), row("w", 200, 60), row("w", 0, 0, status="refused")])
-    assert usages["w", "rlpr"] == MeanTokens(150.0, 50.0)
-    total = cost_estimate(precache_asks(problems(10), [worker()], 3), cache, usages).total
-    assert (total.calls, total.cached, total.measured) == (30, 0, 30)
-    assert total.expected_usd == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
-    assert total.worst_usd > 30 * 1000 * 8 / 1e6
-    assert "from measured tokens" in str(cost_estimate(precache_asks(problems(1), [worker()], 1), cache, usages))
+    usages = Measured.of([row("w", 100, 40), row("w", 200, 60), row("w", 0, 0, status="refused")])
+    assert usages.tokens["w", "rlpr"] == MeanTokens(150.0, 50.0)
+    total = estimated(precache_asks(problems(10), [worker()], 3), cache, usages)
+    assert (total.to_make, total.cached, total.measured) == (30, 0, 30)
+    assert total.usd.expected == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
+    assert total.usd.high > 30 * 1000 * 8 / 1e6
+    assert "from measured tokens" in str(estimated(precache_asks(problems(1), [worker()], 1), cache, usages))
 
 
 def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache: ResponseCache) -> None:
-    estimate = cost_estimate(precache_asks(problems(10), [worker()], 1), cache)
-    assert 0 < estimate.total.expected_usd < estimate.total.worst_usd
-    assert estimate.total.measured == 0
-    assert "nothing was measured yet" in str(estimate)
+    made = estimated(precache_asks(problems(10), [worker()], 1), cache)
+    assert 0 < made.usd.expected < made.usd.high
+    assert made.measured == 0
+    assert "nothing was measured yet" in str(made)
     both = [worker(), worker("other")]
-    measured = {("other", "rlpr"): MeanTokens(10.0, 1.0)}
-    short = cost_estimate(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
-    assert short.expected_usd < estimate.total.expected_usd  # the other answers in a word: so may this one
-    assert short.worst_usd == estimate.total.worst_usd
+    measured = Measured({("other", "rlpr"): MeanTokens(10.0, 1.0)})
+    short = estimated(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
+    assert short.usd.expected < made.usd.expected  # the other answers in a word: so may this one
+    assert short.usd.high == made.usd.high
 
 
 def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCache, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "precache", "w", 0.5, 100, 40))
-    usages = measured_usage([row("w", 7, 7, benchmark="mmlu")], ledger)
-    total = cost_estimate(precache_asks(problems(1), [worker()], 1), cache, usages).total
-    assert total.expected_usd == pytest.approx((100 * 2 + 40 * 8) / 1e6)
+    usages = Measured.of([row("w", 7, 7, benchmark="mmlu")], ledger)
+    total = estimated(precache_asks(problems(1), [worker()], 1), cache, usages)
+    assert total.usd.expected == pytest.approx((100 * 2 + 40 * 8) / 1e6)
 
 
 def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
@@ -83,13 +103,13 @@ def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: P
     pool = load_pool(Workspace.find().config, "quickstart")
     questions = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
     client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), Account("run", "precache", 1.0))
-    before = cost_estimate(precache_asks(questions, pool.workers, 1), client.cache)
-    assert before.total.measured == before.total.alike == 0
+    before = estimated(precache_asks(questions, pool.workers, 1), client.cache)
+    assert before.measured == before.alike == 0
     assert "nothing was measured yet" in str(before)
     for tool in pool.workers:
         asyncio.run(precache(questions, tool, client))
-    assert client.counts.usd / 3 < before.total.expected_usd < client.counts.usd * 3
-    assert client.counts.usd < before.total.worst_usd
+    assert client.counts.usd / 3 < before.usd.expected < client.counts.usd * 3
+    assert client.counts.usd < before.usd.high
 
 
 def test_kinds_of_workers_are_expected_to_answer_at_different_length() -> None:
@@ -107,34 +127,34 @@ def test_kinds_of_workers_are_expected_to_answer_at_different_length() -> None:
 
 
 def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache: ResponseCache) -> None:
-    def expected(usages: dict[tuple[str, str], MeanTokens], **settings: Any) -> float:
-        return cost_estimate(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).total.expected_usd
+    def expected(usages: Measured, **settings: Any) -> float:
+        return estimated(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).usd.expected
 
-    elsewhere = measured_usage([row("w", 100, 40, benchmark="mmlu")])
+    elsewhere = Measured.of([row("w", 100, 40, benchmark="mmlu")])
     assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker, on another benchmark
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
     completions = {"other": 10, "tool": 3, "gone": 999}
-    usages = {(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()}
-    estimate = cost_estimate(precache_asks(problems(1), others, 1), cache, usages)
-    assert (estimate.total.measured, estimate.total.alike) == (2, 1)
+    usages = Measured({(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()})
+    made = estimated(precache_asks(problems(1), others, 1), cache, usages)
+    assert (made.measured, made.alike) == (2, 1)
     prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
-    assert estimate.workers["w"].expected_usd == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
-    assert "67% from measured tokens, 33% as long as the other workers' answers" in str(estimate)
+    assert made.workers["w"].usd.expected == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
+    assert "67% from measured tokens, 33% as long as the other workers' answers" in str(made)
 
 
 def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "evaluation", "w", 0.5, 70, 30))
-    total = cost_estimate(precache_asks(problems(1), [worker()], 1), cache, measured_usage([], ledger)).total
-    assert (total.measured, total.expected_usd) == (1, pytest.approx((70 * 2 + 30 * 8) / 1e6))
+    total = estimated(precache_asks(problems(1), [worker()], 1), cache, Measured.of([], ledger))
+    assert (total.measured, total.usd.expected) == (1, pytest.approx((70 * 2 + 30 * 8) / 1e6))
 
 
 def test_each_worker_has_its_share(cache: ResponseCache) -> None:
     cheap = worker("cheap").model_copy(update={"price": Price(input=0.0, output=0.0)})
-    estimate = cost_estimate(precache_asks(problems(2), [worker(), cheap], 1), cache)
-    assert {name: share.calls for name, share in estimate.workers.items()} == {"w": 2, "cheap": 2}
-    assert estimate.workers["cheap"].worst_usd == 0.0
-    assert [row["worker"] for row in estimate.as_rows()] == ["w", "cheap"]
+    made = estimated(precache_asks(problems(2), [worker(), cheap], 1), cache)
+    assert {name: part.calls.expected for name, part in made.workers.items()} == {"w": 2, "cheap": 2}
+    assert made.workers["cheap"].usd.high == 0.0
+    assert [row["worker"] for row in made.as_rows()] == ["w", "cheap"]
 
 
 def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
@@ -143,29 +163,29 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     client = WorkerClient(cache, Ledger(tmp_path / "ledger.sqlite"), Account("run", "precache", 1.0))
     remote = loopback.worker()
     asks = list(precache_asks(problems(8), [remote], 2))
-    before = cost_estimate(asks, client.cache).total
+    before = estimated(asks, client.cache)
     asyncio.run(precache(problems(4), remote, client, 2))
-    halfway = cost_estimate(asks, client.cache, measured_usage([], client.ledger)).total
+    halfway = estimated(asks, client.cache, Measured.of([], client.ledger))
     assert (halfway.cached, halfway.to_make, halfway.measured) == (8, 8, 8)
-    assert client.counts.usd <= before.worst_usd - halfway.worst_usd
+    assert client.counts.usd <= before.usd.high - halfway.usd.high
     rest = client.counts.usd
     asyncio.run(precache(problems(8), remote, client, 2))
-    assert client.counts.usd - rest == pytest.approx(halfway.expected_usd)  # every answer is as long
-    done = cost_estimate(asks, client.cache)
-    assert (done.total.to_make, done.total.worst_usd) == (0, 0.0)
+    assert client.counts.usd - rest == pytest.approx(halfway.usd.expected)  # every answer is as long
+    done = estimated(asks, client.cache)
+    assert (done.to_make, done.usd.high) == (0, 0.0)
     assert "nothing to pay" in str(done)
 
 
 def test_a_stop_says_what_is_done_and_what_the_rest_would_cost(loopback: Any, make_client: Any) -> None:
     remote = loopback.worker(concurrency=1)
     asks = list(precache_asks(problems(20), [remote], 1))
-    whole = cost_estimate(asks, make_client().cache).total.worst_usd
+    whole = estimated(asks, make_client().cache).usd.high
     client = make_client(cap_usd=whole / 20 * 1.4)
     with pytest.raises(OverBudget) as caught:
         asyncio.run(precache(problems(20), remote, client))
     done = len(loopback.requests)
     assert 0 < done < 20
-    error = stopped(caught.value, cost_estimate(asks, client.cache, measured_usage([], client.ledger)))
+    error = stopped(caught.value, estimated(asks, client.cache, Measured.of([], client.ledger)))
     assert f"{done} of 20 calls are done" in str(error)
     assert f"the other {20 - done} would cost about" in str(error)
     assert "budget.run_usd" in str(error)

@@ -17,13 +17,18 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
 )
+from rich.table import Column
 
 from assets.resources import Calls, OnProgress
 from ops.core.progress import Pace
 from ops.planning.estimate import Cost
 from pipelines.lifecycle import JOBS
+
+WIDE = 100
+"""Columns from which a terminal shows a bar as well as the numbers."""
+WHOLE = Column(no_wrap=True, min_width=0)
+"""A column that is never cut: where there is no room the phase's name wraps."""
 
 
 class Terminal:
@@ -33,12 +38,11 @@ class Terminal:
         self.console = console
         self.total = Calls()
         self._bars = Progress(
-            TextColumn("  … {task.fields[asset]:<20}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("  … {task.fields[asset]}", table_column=WHOLE),
+            *([BarColumn(bar_width=28)] if console.width >= WIDE else []),
             TextColumn("{task.description}", style="dim"),
+            MofNCompleteColumn(table_column=WHOLE),
+            TextColumn("{task.fields[left]}", table_column=WHOLE),
             console=console,
             transient=True,
         )

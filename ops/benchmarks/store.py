@@ -26,7 +26,7 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> None:
 def read_problems(file: Path) -> list[Problem]:
     """Read what `write_problems` wrote; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Materialize the stage that writes it first")
+        raise DataError(file, "(file)", "does not exist", "Run `podium run`, or the stage that writes it, first")
     return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
 
 

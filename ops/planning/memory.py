@@ -287,7 +287,7 @@ def _activations(work: Workload) -> list[Part]:
     kept = "activations, checkpointed" if work.checkpointing else "activations"
     return [
         Part(kept, kept_activations(work) / GIB, ("updating",)),
-        Part("height of the backward pass", height_of_backward(work) / GIB, ("updating",)),
+        Part("peak of the backward pass", height_of_backward(work) / GIB, ("updating",)),
     ]
 
 

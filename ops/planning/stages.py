@@ -79,7 +79,7 @@ class Stages:
         return len(training_domains(recipe.benchmarks)) * recipe.curation.per_domain
 
     def all(self) -> list[Cost]:
-        """In the order of a life; those that ask nobody are left out."""
+        """In a pipeline run's order; stages that ask no worker are left out."""
         stages: list[Cost | None] = [self.precaching(), self.cold_start(), self.training(), self.adaptive()]
         stages += [self.recursive(), self.baselines(), self.evaluation()]
         return [stage for stage in stages if stage is not None]
@@ -104,7 +104,7 @@ class Stages:
             return None
         tries = 2 * lesson.attempts
         tried = Range(*(share * self.places * tries for share in HARD)).times(self._left.cold_start)
-        what = f"{tries} workflows on each problem that nobody solves alone" if tries else "nobody is asked"
+        what = f"{tries} workflows on each problem that no worker solves alone" if tries else "no worker is asked"
         return self._workflows(COLD_START, what, tried, self._spread(1))
 
     def training(self) -> Cost:

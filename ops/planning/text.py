@@ -168,16 +168,30 @@ def _disk(plan: Plan) -> str:
 
 def _money(plan: Plan) -> str:
     stages = plan.stages
-    head = ("", "calls", "million tokens", "USD", "expected", "hours of waiting", "policy's hours")
-    rows = [head, *map(_stage, (*stages, total(stages)))]
+    rows = [_stage(stage) for stage in (*stages, total(stages))]
+    spent = [("", "calls", "USD", "expected"), *((name, calls, usd, mean) for name, calls, _, usd, mean, *_ in rows)]
     what = [(f"  {stage.name}", f"{stage.what}{_limit(stage.limited_by)}") for stage in stages]
     unknown = [name for name, count in plan.questions.items() if count is None]
     left_out = [f"  not counted, since their files are not here: {', '.join(unknown)}"] if unknown else []
     width = max(len(name) for name, _ in what) + 2
     return "\n".join([
-        "money and time to come (what is stored costs nothing), low to high", _table(rows),
+        "calls and USD still to come, low to high; what is stored costs nothing", _table(spent), _hours(rows),
+        "what is asked",
         *(f"{name:<{width}}{words}" for name, words in what), *left_out, _assumed(plan),
     ])  # fmt: skip
+
+
+def _hours(rows: Sequence[Row]) -> str:
+    """A table of the hours, with a column for the policy where its speed is known or assumed."""
+    cells = [(row[0], *("under 0.1" if each == "0.0" else each for each in row[-2:])) for row in rows]
+    forecast = any(policy != "-" for *_, policy in cells)
+    if not forecast and {waiting for _, waiting, _ in cells} == {"under 0.1"}:
+        return "hours: under 0.1 of waiting for workers; the policy's own time is not forecast"
+    shown = [("", "waiting for workers", "policy"), *cells] if forecast else [
+        ("", "waiting for workers"), *(cell[:2] for cell in cells)
+    ]  # fmt: skip
+    note = "" if forecast else "; the policy's own time is not forecast"
+    return f"hours, low to high{note}\n{_table(shown)}"
 
 
 def _stage(stage: Cost) -> Row:
@@ -197,7 +211,7 @@ def _assumed(plan: Plan) -> str:
     usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS)
     answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}; a tool {:.0f}".format(*usual)
     lines = [
-        f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the dearest)",
+        f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the most expensive)",
         "a step sees none, half (expected) or all (high) of those before it",
         f"answers are as long as measured here, else half, once or twice as usual ({answers})",
         f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in SPEED)} tokens/s",
@@ -240,7 +254,7 @@ def _ends(span: Range, form: str) -> str:
 
 
 def _limit(name: str) -> str:
-    return f"; waits by {name}" if name else ""
+    return f"; slowest: {name}" if name else ""
 
 
 def _gib(value: float) -> str:

@@ -70,7 +70,7 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
             with fetched(workspace, known):
                 pass
         if verdict.override is None:
-            tags = {"verdict": "promoted" if promoted else f"kept back: {', '.join(obstacles)}"}
+            tags = {"verdict": "promoted" if promoted else f"not promoted; failed checks: {', '.join(obstacles)}"}
         else:
             tags = {
                 "verdict": known.tags.get("verdict", "not judged"),

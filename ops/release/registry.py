@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 VERDICT = "verdict.json"
-"""The artifact of a version's run that says why it was promoted or kept back."""
+"""The artifact of a version's run that says why it was promoted or not."""
 __all__ = [
     "CHALLENGER",
     "CHAMPION",

@@ -1,4 +1,4 @@
-"""Why a version was promoted or kept back, as one HTML file: the comparisons, the checks, what was tested on what."""
+"""Why a version was promoted or not, as one HTML file: the comparisons, the checks, what was tested on what."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fate(NamedTuple):
     """What has become of the version, by its tags."""
 
     verdict: str
-    """"promoted", or "kept back: …"; empty: never judged."""
+    """"promoted", or "not promoted; …"; empty: never judged."""
     override: str = ""
     rolled_back: str = ""
 
@@ -137,7 +137,7 @@ def _outcome(fate: Fate) -> str:
         return "rolled back"
     if fate.override:
         return "promoted by override"
-    return fate.verdict.partition(":")[0] or "not judged"
+    return fate.verdict.partition(";")[0] or "not judged"
 
 
 def _section(title: str, parts: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ class Outcome:
     promoted: bool
     """Whether it is the champion now."""
     verdict: str
-    """The gate's, in words: "promoted", "kept back: …", "not judged"."""
+    """The gate's, in words: "promoted", "not promoted; failed checks: …", "not judged"."""
     decision: GateDecision
     dossier: Dossier | None
     page: Path

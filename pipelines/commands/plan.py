@@ -25,11 +25,12 @@ def plan(recipe: str, gpus: str | None) -> None:
     from ops.planning.plan import make_plan
     from ops.planning.requirements import missing
     from ops.planning.text import report
+    from pipelines.commands.shown import wrapped
 
     setup = Setup.read(workspace_or_defaults(), recipe)
     configure(setup.recipe.grading, setup.workspace.root)
     made = make_plan(setup, this_machine(setup.workspace, gpus))
-    click.echo(report(made))
+    click.echo(wrapped(report(made)))
     if any(each.refuses for each in missing(made)):
         sys.exit(1)
 

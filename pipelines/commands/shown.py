@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +37,28 @@ def table(
     for row in rows:
         made.add_row(*map(str, row))
     return made
+
+
+def wrapped(text: str, width: int | None = None) -> str:
+    """Break lines of prose beside their label or mark, at `width` or the terminal's; nothing where output is piped.
+
+    Rows of a table (two gaps or more) stay whole.
+    """
+    if width is None and not sys.stdout.isatty():
+        return text
+    columns = width or console().width
+    return "\n".join(line if len(line) <= columns else _beside(line, columns) for line in text.splitlines())
+
+
+def _beside(line: str, columns: int) -> str:
+    if len(re.findall(r"\S {2,}(?=\S)", line)) > 1:
+        return line
+    label = re.match(r"\s*\S.*?\S {2,}|\s*(?:-|→|\d+\.) |\s*", line)
+    room = len(label[0]) if label else 0
+    return fill(
+        line, columns, subsequent_indent=" " * room, break_long_words=False, break_on_hyphens=False,
+        replace_whitespace=False,
+    )  # fmt: skip
 
 
 def fits(made: Table, on: Console) -> bool:

@@ -275,7 +275,7 @@ def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: W
     second = version(workspace)
     assert not aliases.promote(workspace, second.version, NO)
     kept_back = registry.named(workspace, second.version).tags["verdict"]
-    assert kept_back == "kept back: cost"
+    assert kept_back == "not promoted; failed checks: cost"
     outcome = promote_by_hand(workspace, None, *ADA)
     tags = registry.named(workspace, second.version).tags
     assert (outcome.verdict, tags["verdict"], tags["decision"]) == (kept_back, kept_back, "overridden")

@@ -42,7 +42,7 @@ def keys(plan: Plan) -> Iterator[Missing]:
         names = ", ".join(workers)
         holds = f"it {key_problem(key)}: {names} cannot be asked with it"
         why = holds if os.environ.get(key) else f"{names} cannot be asked without it"
-        yield Missing(key, why, "Set it (.env.example lists all of them)")
+        yield Missing(key, why, "Set it in the environment (see .env.example)")
 
 
 def retirements(plan: Plan) -> Iterator[Missing]:

@@ -1,6 +1,6 @@
 """What each stage of a recipe asks the workers: calls, tokens, USD and seconds, as ranges.
 
-What must be assumed is listed in the plan (`ops.planning.text`) and in docs/planning.md.
+What must be assumed is listed in the plan (`ops.planning.text`).
 """
 
 from __future__ import annotations

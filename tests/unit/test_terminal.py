@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ops.config import Setup
-from ops.core.resources import resources
+from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan

@@ -28,7 +28,7 @@ from ops.quality import QualityReport, stages
 from ops.stages.guards import guard_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import verdict
-from ops.training.guards import GUARDS, Finding
+from ops.training.guards import GUARDS, GuardFinding
 
 LOOPS = "recursion_loops"
 """The guard that looks at the stage in rounds alone."""
@@ -133,7 +133,7 @@ adaptive_guards = _guards("adaptive_guards", adaptive_conductor, adaptive_run, "
 recursive_guards = _guards("recursive_guards", recursive_conductor, final_run, "recursive", LOOPS)
 
 
-def _warning(finding: Finding, asset: dg.AssetsDefinition) -> dg.AssetCheckResult:
+def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset.key,
         check_name=finding.guard,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
-from ops.core.progress import Pace
+from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
@@ -208,8 +208,8 @@ class LogReporter:
     """Reports into the run's event log, where the Dagster UI shows it."""
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
-        """Log the lines of `Pace`."""
-        pace = Pace()
+        """Log the lines of `RemainingTime`."""
+        pace = RemainingTime()
 
         def report(done: int, total: int, note: str = "", /) -> None:
             if line := pace.line(done, total, note):

@@ -10,7 +10,7 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import BASELINES, Answers, Asking, Baseline, needs_every_worker, standings
+from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
 from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import Summary
@@ -36,7 +36,7 @@ def registry_table() -> str:
 
 def _cells(entry: Baseline) -> tuple[str, ...]:
     own = (f"`{entry.name}`", entry.title)
-    if not isinstance(entry, Asking):
+    if not isinstance(entry, WorkflowBaseline):
         whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
         return (*own, "none more", f"computed from {whose} own answers", "–")
     few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)

@@ -11,7 +11,7 @@ from ops.config.studies import RecipeStudy, load_studies
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import markdown
-from ops.evaluation.stored_studies import Shelf, Study
+from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
 from pipelines.run import live, materialize
@@ -54,7 +54,7 @@ def made(
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
         materialize(workspace, recipe, podium.seed, [asset], settings)
         lab = lab_of(podium)
-        by_seed[lab.setup.recipe.seed] = (shelf := Shelf(study, lab)).arms()
+        by_seed[lab.setup.recipe.seed] = (shelf := StudyStore(study, lab)).arms()
         found = shelf.findings()
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)

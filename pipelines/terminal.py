@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Column
 
 from assets.resources import Calls, OnProgress
-from ops.core.progress import Pace
+from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
 from pipelines.lifecycle import JOBS
 
@@ -69,7 +69,7 @@ class Terminal:
         """A bar that goes away when the asset is done; lines in the run's log, and here too without a terminal."""
         self._remove_bar()
         self._bar = self._bars.add_task("", total=None, asset=context.asset_key.path[-1], left="")
-        pace = Pace()
+        pace = RemainingTime()
 
         def report(done: int, total: int, note: str = "", /) -> None:
             if self._bar is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ops.config import Pool, Recipe, Setup, Worker
 from ops.core.workspace import Workspace
 
-NOBODY = Pool(name="nobody", workers=(Worker(name="nobody", model="local/nobody"),))
+UNUSED_POOL = Pool(name="nobody", workers=(Worker(name="nobody", model="local/nobody"),))
 
 
 def without_workers(workspace: Workspace, recipe: Recipe) -> Setup:
     """The recipe in that checkout, with a pool that nothing may ask."""
-    return Setup(workspace, recipe, NOBODY)
+    return Setup(workspace, recipe, UNUSED_POOL)

@@ -40,7 +40,7 @@ class Upstream(NamedTuple):
     pattern: re.Pattern[str]
 
 
-class Loaded(NamedTuple):
+class LoadedSplit(NamedTuple):
     """One split as its source gave it: sound problems, malformed rows, and how many rows there were.
 
     `set_aside`: what would be sound problems if their graders did not miss their gold answers.
@@ -105,7 +105,7 @@ class Benchmark:
             raise ConfigError("recipe", f"benchmarks.{self.name}.test_release", problem, "Name another release")
         return releases[split]
 
-    def read(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> Loaded:
+    def read(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> LoadedSplit:
         """The split's problems beside its malformed rows; `source` says from where and how many.
 
         The same arguments give the same problems. A cap takes a seeded sample, in file order; the seed moves
@@ -118,7 +118,7 @@ class Benchmark:
         seed = seed if split == "train" else EVALUATION_SEED
         if source.source == "embedded":
             problems = self._embedded(split, cap or (EMBEDDED_TRAIN if split == "train" else EMBEDDED_TEST), seed)
-            return Loaded(problems, [], len(problems))
+            return LoadedSplit(problems, [], len(problems))
         release = self.release(split, source)
         if source.source == "file":
             loaded = self._sift(self._file_rows(split, source, workspace), self._in_our_shape, split, release)
@@ -133,7 +133,7 @@ class Benchmark:
 
     def _sift(
         self, scanned: Iterable[Scanned], shaped: Callable[[Row], Row], split: Split, release: str
-    ) -> Loaded:
+    ) -> LoadedSplit:
         once = Unique()
         problems: list[Problem] = []
         rejected: list[RowError] = []
@@ -147,7 +147,7 @@ class Benchmark:
                 problems.append(self._problem(once.check(shaped(row)), split, release))
             except RowError as error:
                 rejected.append(error)
-        return Loaded(problems, rejected, len(problems) + len(rejected))
+        return LoadedSplit(problems, rejected, len(problems) + len(rejected))
 
     def _problem(self, row: Row, split: Split, release: str) -> Problem:
         stated = row.maybe("release").removeprefix("release_")

@@ -31,7 +31,7 @@ class HubChanged(DataError):
 
 
 @dataclass(frozen=True)
-class Part:
+class UpstreamSplit:
     """Where one of our splits lies upstream: configuration and split, and whether it is only a share of it.
 
     `first` and `count` cut a fixed, seedless shuffle of the rows, so that the held-out part of a
@@ -67,7 +67,7 @@ class Hub:
     """
 
     id: str
-    parts: Mapping[Split, Part]
+    parts: Mapping[Split, UpstreamSplit]
     columns: tuple[str, ...]
     read_from: str
     veiled: bool = False

@@ -19,7 +19,7 @@ from ops.core.problem import Split
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from ops.benchmarks.base import Benchmark, Loaded
+    from ops.benchmarks.base import Benchmark, LoadedSplit
 
 SHOWN_REASONS = 3
 """How many malformed rows an error names; the file names all."""
@@ -34,7 +34,7 @@ def quarantine_file(workspace: Workspace, benchmark: str, split: Split) -> Path:
     return workspace.state / "quarantine" / f"{benchmark}-{split}.jsonl"
 
 
-def quarantine(workspace: Workspace, entry: Benchmark, split: Split, loaded: Loaded) -> Path | None:
+def quarantine(workspace: Workspace, entry: Benchmark, split: Split, loaded: LoadedSplit) -> Path | None:
     """Write the split's rows that are left out, one JSON object a line; the file's path, None (and no file) without."""
     file = quarantine_file(workspace, entry.name, split)
     entries = [_entry(error, entry.confidential) for error in loaded.rejected]
@@ -53,7 +53,7 @@ def failing_gold(workspace: Workspace, benchmark: str, split: Split) -> int:
     return sum(json.loads(line).get("kind") == FAILING_GOLD for line in lines)
 
 
-def judge(entry: Benchmark, split: Split, loaded: Loaded, max_share: float, listed_in: Path | None = None) -> None:
+def judge(entry: Benchmark, split: Split, loaded: LoadedSplit, max_share: float, listed_in: Path | None = None) -> None:
     """Raise `DataError` when more than `max_share` of the rows are malformed: share, first reasons, file."""
     bad = len(loaded.rejected)
     if bad <= max_share * loaded.rows:
@@ -72,7 +72,7 @@ def judge(entry: Benchmark, split: Split, loaded: Loaded, max_share: float, list
     raise DataError(first.file, where, problem, remedy)
 
 
-def _columns(entry: Benchmark, loaded: Loaded) -> str:
+def _columns(entry: Benchmark, loaded: LoadedSplit) -> str:
     columns = sorted({str(name) for error in loaded.rejected for name in error.row.values})
     if entry.confidential:
         # The names of a file without a header are its first question and answers.

@@ -7,7 +7,16 @@ Redis server for a team. What does not belong here: deciding which responses are
 worth keeping (client) and what they cost (ledger).
 """
 
-from ops.cache.backend import CACHE_URL, Claim, ClaimLost, cache_key, cache_material, canonical
+from ops.cache.backend import CACHE_URL, CallClaim, ClaimLost, cache_key, cache_material, canonical
 from ops.cache.front import ResponseCache, open_cache
 
-__all__ = ["CACHE_URL", "Claim", "ClaimLost", "ResponseCache", "cache_key", "cache_material", "canonical", "open_cache"]
+__all__ = [
+    "CACHE_URL",
+    "CallClaim",
+    "ClaimLost",
+    "ResponseCache",
+    "cache_key",
+    "cache_material",
+    "canonical",
+    "open_cache",
+]

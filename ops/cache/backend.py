@@ -102,7 +102,7 @@ class ClaimLost(Exception):
     """The claim is another's by now: this process was suspended, or cut off, for too long."""
 
 
-class Claim(Protocol):
+class CallClaim(Protocol):
     """The right to make one call. Give it up through `release`, once, whatever became of the call."""
 
     def release(self) -> None: ...
@@ -150,7 +150,7 @@ class Backend(Protocol):
         """Materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
         ...
 
-    def claim(self, *keys: str) -> Sequence[Claim | None]:
+    def claim(self, *keys: str) -> Sequence[CallClaim | None]:
         """The right to make the call of each key; None while another has it."""
         ...
 

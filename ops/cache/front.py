@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from ops.cache.backend import CACHE_URL, Backend, CacheRow, Claim, decode, encode
+from ops.cache.backend import CACHE_URL, Backend, CacheRow, CallClaim, decode, encode
 from ops.cache.local import LocalBackend
 from ops.core.response import Response
 from ops.core.together import Together
@@ -27,7 +27,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 class _Taken(NamedTuple):
     """What became of an attempt at a claim, and whether the response is there by now."""
 
-    claim: Claim | None
+    claim: CallClaim | None
     stored: bool
 
 
@@ -88,7 +88,7 @@ class ResponseCache:
         """Those of the keys that are stored: what an estimate leaves out. Damage is not looked for."""
         return self.backend.holds(keys)
 
-    async def claim(self, key: str) -> Response | Claim:
+    async def claim(self, key: str) -> Response | CallClaim:
         """Wait for the right to make the call of this key, or for its response from the process that has it.
 
         Of all processes that share the cache one makes a call at a time. A claim must be

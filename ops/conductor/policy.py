@@ -24,7 +24,7 @@ from ops.workers.types import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots
-from ops.workflow.team import NOBODY, Team
+from ops.workflow.team import NO_CLIENT, Team
 
 CARD = "podium.json"
 _SLICE, _CUT = 4096, 16
@@ -72,7 +72,7 @@ class PolicyCard(Settings):
         except (OSError, ValueError) as error:
             raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
 
-    def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NOBODY) -> Team:
+    def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
         """The workers of `pool` by this policy's ordinals, shown as it learned them; `data` holds the few-shots.
 
         Those that the pool lacks are not on offer, and the others keep their ordinals; workers that the policy does

@@ -114,7 +114,7 @@ class Retraining(Settings):
     probing: Probing = Probing()
 
 
-class Change(Settings):
+class PoolChange(Settings):
     """Whose pool changed: the champion, and the pool that was last dealt with."""
 
     version: str

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, PoolName, Seed, Settings
 from ops.config.secret import find_in_url
-from ops.config.training import Adaptive, ColdStart, Grpo, Guards, PretrainedPolicy, Recursive, ScratchPolicy, Stage
+from ops.config.training import Adaptive, ColdStart, Grpo, GrpoStage, Guards, PretrainedPolicy, Recursive, ScratchPolicy
 from ops.core.registry import check_names
 
 
@@ -281,7 +281,7 @@ class Recipe(Settings):
     """A stage of GRPO on random subsets of the pool. None: the whole pool is always offered."""
     recursive: Recursive | None = None
     """A stage of GRPO with second rounds. None: one workflow per question."""
-    fine_tune: Stage = Stage()
+    fine_tune: GrpoStage = GrpoStage()
     """The last training stage once more, from the champion, after the pool has changed."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()

@@ -24,7 +24,7 @@ from ops.config.loading import (
     load_retraining,
     pool_file,
 )
-from ops.config.operations import Change, PromotionGate, Retraining
+from ops.config.operations import PoolChange, PromotionGate, Retraining
 from ops.config.pool import Pool
 from ops.config.recipe import Recipe
 from ops.config.studies import Studies, studies_now
@@ -108,7 +108,7 @@ class Snapshot(Settings):
     retraining: Retraining = Retraining()
     studies: Studies | str = Studies()
     """What `config/studies.yaml` says, or what is wrong with it."""
-    change: Change | None = None
+    change: PoolChange | None = None
     """The change of the pool that the run is about; None: it is about none."""
     conductor: Literal["as the recipe", "champion", "fine-tuned"] = "as the recipe"
     """Whose policy is scored, compared and registered: the one that the recipe's own training makes, the changed

@@ -300,7 +300,7 @@ class Guards(Settings):
     """Share of groups with uniform rewards, which teach nothing."""
 
 
-class Stage(Settings):
+class GrpoStage(Settings):
     """GRPO once more, from the last policy: what differs from `grpo`. None: nothing does."""
 
     steps: int = Field(default=20, ge=1)
@@ -313,11 +313,11 @@ class Stage(Settings):
     def grpo(self, before: Grpo) -> Grpo:
         """The settings of this stage, where `before` are those of the one before. Raises `ValidationError` where they
         do not fit together."""
-        own: dict[str, Any] = self.model_dump(include=set(Stage.model_fields), exclude_none=True)
+        own: dict[str, Any] = self.model_dump(include=set(GrpoStage.model_fields), exclude_none=True)
         return Grpo.model_validate(before.model_dump() | own)
 
 
-class Adaptive(Stage):
+class Adaptive(GrpoStage):
     """GRPO from the Conductor's policy while each question offers a random part of the workers.
 
     Section 3.2 of arXiv:2512.04388, which does not publish how many workers are offered, nor for how many steps.
@@ -360,7 +360,7 @@ class RoundLimits(Settings):
     """Maximum tokens of the final response that the Conductor sees; longer ones lose their middle. None: whole."""
 
 
-class Recursive(Stage):
+class Recursive(GrpoStage):
     """GRPO from the last policy in which half of a question's rollouts go on from the answers of the other half.
 
     Section 3.2 of arXiv:2512.04388: 20 iterations on 175 problems of LiveCodeBench and 175 of RLPR.

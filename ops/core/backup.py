@@ -123,7 +123,7 @@ _MANIFEST = "podium-backup.json"
 _FORMAT = 1
 
 
-class Part(NamedTuple):
+class BackupPart(NamedTuple):
     """One thing to keep: a SQLite file or a folder of files, by its place below `.podium`."""
 
     name: str
@@ -135,11 +135,11 @@ class Part(NamedTuple):
 PARTS = (
     # In this order. What the ledger knows of is in the cache that is copied after it, since answers are stored before
     # they are booked; what the registry names is in the folder that is copied after it.
-    Part("ledger", "ledger.sqlite", "PODIUM_LEDGER_URL"),
-    Part("cache", "cache/responses.sqlite", "PODIUM_CACHE_URL"),
-    Part("registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI"),
-    Part("registry's artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI"),
-    Part("snapshots", "snapshots", ""),
+    BackupPart("ledger", "ledger.sqlite", "PODIUM_LEDGER_URL"),
+    BackupPart("cache", "cache/responses.sqlite", "PODIUM_CACHE_URL"),
+    BackupPart("registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI"),
+    BackupPart("registry's artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI"),
+    BackupPart("snapshots", "snapshots", ""),
 )
 
 

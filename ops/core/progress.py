@@ -18,7 +18,7 @@ TELLS = 0.02
 """The share of a phase that must be done before a remaining time is given."""
 
 
-class Pace:
+class RemainingTime:
     """The remaining time of one phase after another; within a phase it never rises.
 
     A phase ends when its total changes or when less is done than before.
@@ -70,7 +70,7 @@ def bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], No
     console = console or Console(highlight=False, stderr=True)
     columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
                TextColumn("{task.description}"))  # fmt: skip
-    pace = Pace()
+    pace = RemainingTime()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task("", total=None, left="")
 

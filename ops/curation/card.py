@@ -11,7 +11,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
 from ops.core.problem import Problem
 from ops.curation.cover import stratum
-from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, agreements
 
 BINS = 5
@@ -105,7 +105,7 @@ def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
     weighing = SELECTORS[recipe.curation.selector].weighing
     if weighing is None or not choice.weights:
         return []
-    words = weighing.explain(Evidence(recipe.curation, recipe.seed, group=recipe.grpo.rollouts_per_question))
+    words = weighing.explain(SelectionEvidence(recipe.curation, recipe.seed, group=recipe.grpo.rollouts_per_question))
     edges = [f"{place / BINS:.1f}-{(place + 1) / BINS:.1f}" for place in range(BINS)]
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Problem
-from ops.curation.duplicates import Cause, Known, Match, NearDuplicates, Rewordings, worn
+from ops.curation.duplicates import Cause, Match, NearDuplicates, Rewordings, SeenQuestion, worn
 from ops.curation.sketch import Sketch, Sketcher
 
 
@@ -56,13 +56,13 @@ class Seen:
     """
 
     def __init__(self, threshold: float, worn: frozenset[str] = frozenset()) -> None:
-        self._items: dict[str, Known] = {}
+        self._items: dict[str, SeenQuestion] = {}
         self._texts = NearDuplicates(threshold)
         self._rewordings = Rewordings(worn) if threshold < 1 else None
 
     def add(self, problem: Problem, sketch: Sketch, cause: Cause) -> None:
         """Remember `problem`; `cause` says what it would be to repeat it."""
-        known = Known(problem.key, cause)
+        known = SeenQuestion(problem.key, cause)
         if item := upstream_item(problem):
             self._items.setdefault(item, known)
         self._texts.add(known, sketch)

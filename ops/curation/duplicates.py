@@ -25,12 +25,12 @@ Cause = Literal["contamination", "duplicate"]
 class Match(NamedTuple):
     """What a problem was found to repeat: the other, how ("exact", "near", …), and how alike they are."""
 
-    other: Known
+    other: SeenQuestion
     kind: str
     similarity: float
 
 
-class Known(NamedTuple):
+class SeenQuestion(NamedTuple):
     """A question seen before: its reference, and what it would be to repeat it."""
 
     reference: str
@@ -38,7 +38,7 @@ class Known(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    known: Known
+    known: SeenQuestion
     grams: Hashes
 
 
@@ -73,11 +73,11 @@ class NearDuplicates:
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self._exact: dict[str, Known] = {}
+        self._exact: dict[str, SeenQuestion] = {}
         self._entries: list[_Entry] = []
         self._buckets = Buckets()
 
-    def add(self, known: Known, sketch: Sketch) -> None:
+    def add(self, known: SeenQuestion, sketch: Sketch) -> None:
         """Remember a question; of exact twins the first is remembered."""
         for key in sketch.keys:
             self._exact.setdefault(key, known)
@@ -101,7 +101,7 @@ class NearDuplicates:
         return best_of("near", [pair for pair in scored if pair[1] >= self.threshold])
 
 
-def best_of(kind: str, scored: Sequence[tuple[Known, float]]) -> Match | None:
+def best_of(kind: str, scored: Sequence[tuple[SeenQuestion, float]]) -> Match | None:
     """The most telling of the questions found, with their similarities: contamination first, then the most similar."""
     if not scored:
         return None
@@ -138,7 +138,7 @@ def worn(sketches: Sequence[Sketch]) -> frozenset[str]:
 
 
 class _Worded(NamedTuple):
-    known: Known
+    known: SeenQuestion
     wording: Wording
     choices: frozenset[str]
 
@@ -151,7 +151,7 @@ class Rewordings:
         self._entries: list[_Worded] = []
         self._buckets = Buckets()
 
-    def add(self, known: Known, sketch: Sketch) -> None:
+    def add(self, known: SeenQuestion, sketch: Sketch) -> None:
         """Remember a question."""
         self._buckets.add(sketch.probes, len(self._entries))
         self._entries.append(_Worded(known, sketch.wording, sketch.choices))

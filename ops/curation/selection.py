@@ -10,7 +10,7 @@ from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Domain, Problem
 from ops.curation.decontaminate import decontaminate, report
-from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.selector import SELECTORS, SelectionEvidence
 
 
 class Shortlist(NamedTuple):
@@ -42,7 +42,7 @@ def shortlist(
         offered = [problem for problem in clean.kept if problem.domain == domain]
         before = sum(problem.domain == domain for problem in candidates)
         _enough(domain, len(offered), before, curation.per_domain)
-        chosen += SELECTORS[curation.selector].choose(offered, places, Evidence(curation, seed))
+        chosen += SELECTORS[curation.selector].choose(offered, places, SelectionEvidence(curation, seed))
     return Shortlist(chosen, report(clean, len(candidates), len(held_out), threshold))
 
 
@@ -57,7 +57,7 @@ def _enough(domain: Domain, kept: int, before: int, needed: int) -> None:
 
 
 def choose_mix(
-    shortlisted: Sequence[Problem], evidence: Evidence, domains: Sequence[Domain] | None = None
+    shortlisted: Sequence[Problem], evidence: SelectionEvidence, domains: Sequence[Domain] | None = None
 ) -> list[Problem]:
     """Exactly `per_domain` problems a domain, in the shortlist's order, domain by domain.
 
@@ -71,7 +71,7 @@ def choose_mix(
     ]
 
 
-def choose_in_domain(offered: Sequence[Problem], evidence: Evidence, domain: Domain) -> list[Problem]:
+def choose_in_domain(offered: Sequence[Problem], evidence: SelectionEvidence, domain: Domain) -> list[Problem]:
     """Exactly `per_domain` of one domain's problems. Raises `DataError` if there are too few."""
     curation = evidence.curation
     if len(offered) < curation.per_domain:

@@ -16,7 +16,7 @@ GROUP = 64
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SelectionEvidence:
     """What a selector may go by beside the questions themselves; `group` is the number of rollouts a question."""
 
     curation: Curation
@@ -30,11 +30,11 @@ class Weighing(NamedTuple):
     """The weights (0-1, by problem's key) that a selector goes by, and how the data card entitles and explains them."""
 
     title: str
-    explain: Callable[[Evidence], str]
-    weigh: Callable[[Sequence[Problem], Evidence], Mapping[str, float]]
+    explain: Callable[[SelectionEvidence], str]
+    weigh: Callable[[Sequence[Problem], SelectionEvidence], Mapping[str, float]]
 
 
-Choose = Callable[[Sequence[Problem], int, Evidence], list[Problem]]
+Choose = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
 """(one domain's problems, places, evidence) → at most so many of them, in the order given."""
 
 
@@ -65,14 +65,14 @@ def selector(
 SELECTORS = Registry("ops.curation.selectors", Selector)
 
 
-def signals(problems: Sequence[Problem], evidence: Evidence) -> dict[str, float]:
+def signals(problems: Sequence[Problem], evidence: SelectionEvidence) -> dict[str, float]:
     """Problem's key → the forecast that a group on it disagrees (`group_signals`)."""
     second = rescue(evidence.curation.rescued)
     keys = [problem.key for problem in problems]
     return group_signals(evidence.tallies or {}, evidence.group, second, problems=keys)
 
 
-def _explained(evidence: Evidence) -> str:
+def _explained(evidence: SelectionEvidence) -> str:
     return (
         f"The probability that of {evidence.group} rollouts on a problem not all are right and not "
         "all wrong, from the workers' pooled pass rates under a prior fitted to each benchmark. Chains of workers are "

@@ -1,6 +1,6 @@
 """What a baseline is: one decorated function a file in `baselines`, and the registry of them.
 
-Some follow from what the workers answered alone (`Computed`), others ask (`Asking`).
+Some follow from what the workers answered alone (`Computed`), others ask (`WorkflowBaseline`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Computed(Baseline):
 
 
 @dataclass(frozen=True)
-class Asking(Baseline):
+class WorkflowBaseline(Baseline):
     """Asks workers, in workflows of its own; `prepare` makes (or learns) the method before the test is seen."""
 
     prepare: Prepare
@@ -99,11 +99,13 @@ def asking(
     version: int = 1,
     source: str,
     differs: str,
-) -> Callable[[Prepare], Asking]:
+) -> Callable[[Prepare], WorkflowBaseline]:
     """Make a function that gives a `Method` a baseline of its own name, which is its file's."""
 
-    def register(prepare: Prepare) -> Asking:
-        return Asking(prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs)
+    def register(prepare: Prepare) -> WorkflowBaseline:
+        return WorkflowBaseline(
+            prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs
+        )
 
     return register
 
@@ -124,7 +126,7 @@ def needs_every_worker(names: Iterable[str] | None) -> bool:
 
 
 def standings(
-    answers: Answers, names: Iterable[str] | None = None, kept: Callable[[Asking], Standing] | None = None
+    answers: Answers, names: Iterable[str] | None = None, kept: Callable[[WorkflowBaseline], Standing] | None = None
 ) -> dict[str, Mapping[str, Summary]]:
     """Column's head → benchmark → summary, for the baselines of these `names`; None: of the usual ones.
 
@@ -136,10 +138,12 @@ def standings(
     return made
 
 
-def _standings(entry: Baseline, answers: Answers, kept: Callable[[Asking], Standing] | None) -> Sequence[Standing]:
+def _standings(
+    entry: Baseline, answers: Answers, kept: Callable[[WorkflowBaseline], Standing] | None
+) -> Sequence[Standing]:
     if isinstance(entry, Computed):
         computed = entry.compute(answers)
         return [computed] if isinstance(computed, Standing) else computed
-    if kept is None or not isinstance(entry, Asking):
+    if kept is None or not isinstance(entry, WorkflowBaseline):
         raise ValueError(f"baseline {entry.name!r} asks workers: its scores must be stored first")
     return [kept(entry)]

@@ -16,7 +16,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
-from ops.evaluation.stored_baselines import Shelf, shelves
+from ops.evaluation.stored_baselines import BaselineStore, shelves
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,7 +55,7 @@ def _workers(setup: Setup) -> Systems:
     return {f"worker {name}": of_worker(answers, name) for name in asked}
 
 
-def _baseline(shelf: Shelf, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
+def _baseline(shelf: BaselineStore, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
     return {shelf.entry.name: shelf.rows(questions_of)}
 
 

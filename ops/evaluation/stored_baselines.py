@@ -15,7 +15,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
-from ops.evaluation.baseline import Asking, Standing, chosen
+from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
@@ -58,11 +58,11 @@ def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
     return responses_at_prices(own, setup.pool)
 
 
-class Shelf(NamedTuple):
+class BaselineStore(NamedTuple):
     """Where the scores of one baseline lie, in this setup and learned from that: `scores/baselines/NAME/KEY`."""
 
     setup: Setup
-    entry: Asking
+    entry: WorkflowBaseline
     known: TrainingAnswers
 
     @property
@@ -119,16 +119,16 @@ class Shelf(NamedTuple):
         return Standing(summarize(rows), detail)
 
 
-def shelves(setup: Setup) -> list[Shelf]:
+def shelves(setup: Setup) -> list[BaselineStore]:
     """Those of the recipe's baselines that ask. Raises `DataError` where there are some, and no mix to learn from."""
-    entries = [entry for entry in chosen(setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
+    entries = [entry for entry in chosen(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)]
     if not entries:
         return []
     known = TrainingAnswers.read(setup)
-    return [Shelf(setup, entry, known) for entry in entries]
+    return [BaselineStore(setup, entry, known) for entry in entries]
 
 
-def kept(setup: Setup) -> Callable[[Asking], Standing]:
+def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:
     """Finds the stored scores of one of the recipe's baselines that ask, on all of its questions; it raises `DataError`
     where they are missing, or of something else."""
     questions_of = evaluation_questions(setup.workspace, setup.recipe)

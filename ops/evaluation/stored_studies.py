@@ -64,7 +64,7 @@ class Lab:
         return {name: own for name, own in every.items() if own}
 
 
-class Shelf:
+class StudyStore:
     """Where a study lies: `scores/studies/NAME/KEY`, with the rows of every arm and what was found."""
 
     def __init__(self, study: Study, lab: Lab) -> None:

@@ -159,7 +159,7 @@ def _affirmed(text: str, letters: str) -> list[Reading]:
     ]
 
 
-def _leading(line: str, groups: list[labels.Group]) -> str:
+def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
     """The letter of a line that begins with one."""
     first, later = groups[0], groups[1:]
     affirmed = [group.letters for group in later if group.stance == "affirmed"]
@@ -179,7 +179,7 @@ def _leading(line: str, groups: list[labels.Group]) -> str:
     return first.letters
 
 
-def _somewhere(groups: list[labels.Group]) -> str | None:
+def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
     """The letter of a line that names some, but not first."""
     affirmed = [group.letters for group in groups if group.stance == "affirmed"]
     if affirmed:

@@ -11,7 +11,7 @@ from ops.core.problem import CodeTest, Grade, Problem, TestKind
 from ops.grading import program as programs
 from ops.grading import sandbox, unit_tests
 from ops.grading.calibration import slowness
-from ops.grading.first_failing import Failure, differing
+from ops.grading.first_failing import ProgramFailure, differing
 from ops.grading.isolation import Libraries, libraries
 from ops.grading.turns import Turns
 
@@ -75,7 +75,7 @@ class Numbered(NamedTuple):
     test: CodeTest
 
 
-def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractContextManager[None]) -> Failure:
+def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractContextManager[None]) -> ProgramFailure:
     numbered = [Numbered(*pair) for pair in enumerate(problem.tests, 1)]
     with turn:
         for kind in KINDS:
@@ -83,7 +83,7 @@ def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractC
                 limits = _limits(kind, batch, grace)
                 if (failure := _failure(problem, program, batch, limits)).reason:
                     return failure
-    return Failure("")
+    return ProgramFailure("")
 
 
 def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
@@ -114,7 +114,7 @@ def _limits(kind: TestKind, batch: list[Numbered], grace: float) -> sandbox.Prog
     return limits
 
 
-def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sandbox.ProgramLimits) -> Failure:
+def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sandbox.ProgramLimits) -> ProgramFailure:
     chosen, kind = libraries(problem.benchmark), batch[0].test.kind
     if kind == "unittest":
         return _failure_of_modules(program, batch, limits, chosen)
@@ -122,23 +122,23 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     keep = [len(test.output.encode()) + 65_536 for test in tests]
     run = sandbox.run(kind, program, [test.input for test in tests], limits, keep=keep, chosen=chosen)
     if run.results is None:
-        return Failure(run.why or "ended without an answer", run.overran)
+        return ProgramFailure(run.why or "ended without an answer", run.overran)
     if len(run.results) > len(tests):
-        return Failure("a malformed report")
+        return ProgramFailure("a malformed report")
     for place, (number, test) in enumerate(batch):
         reported = place < len(run.results)
         result = run.results[place] if reported else ["error", run.why or "no result"]
         if failed := differing(test, result, number, len(problem.tests)):
             # A later test's want of time changes nothing about one that ran to its end.
-            return Failure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
-    return Failure("")
+            return ProgramFailure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
+    return ProgramFailure("")
 
 
 def _failure_of_modules(
     program: str, batch: list[Numbered], limits: sandbox.ProgramLimits, chosen: Libraries
-) -> Failure:
+) -> ProgramFailure:
     for entry in batch:
         failure = unit_tests.failure(program, entry.test.input, limits, chosen)
         if failure.reason:
             return failure
-    return Failure("")
+    return ProgramFailure("")

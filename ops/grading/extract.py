@@ -30,7 +30,7 @@ def after_thought(text: str) -> str:
     return said if said.strip() else text
 
 
-class Box(NamedTuple):
+class Boxed(NamedTuple):
     r"""One `\boxed{content}` or `\fbox{content}`: it stands from `start` to `end`."""
 
     start: int
@@ -38,11 +38,11 @@ class Box(NamedTuple):
     content: str
 
 
-def boxes(text: str) -> list[Box]:
+def boxes(text: str) -> list[Boxed]:
     """The balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
     if "box" not in text:
         return []
-    balanced: list[Box] = []
+    balanced: list[Boxed] = []
     stack: list[tuple[int, int | None]] = []
     position = 0
     while position < len(text):
@@ -57,7 +57,7 @@ def boxes(text: str) -> list[Box]:
         elif char == "}" and stack:
             brace, start = stack.pop()
             if start is not None:
-                balanced.append(Box(start, position + 1, text[brace + 1 : position].strip()))
+                balanced.append(Boxed(start, position + 1, text[brace + 1 : position].strip()))
         position += 1
     return sorted(balanced)
 

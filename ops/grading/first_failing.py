@@ -11,7 +11,7 @@ SHOWN = 60
 """Characters of a value, a line or an expression that are shown."""
 
 
-class Failure(NamedTuple):
+class ProgramFailure(NamedTuple):
     """Why a program fails its tests, "" when it passes; `late`: for want of time; the first `test` that it fails.
 
     It is None where no test ran or none can be named: no program, or a run that ended without a report.

@@ -103,7 +103,7 @@ MOST = 100
 """How many groups of a text, the last ones, are looked at."""
 
 
-class Group(NamedTuple):
+class LetterGroup(NamedTuple):
     """Letters that a text names together ("A", "A or B"), and what its clause says of them."""
 
     letters: str
@@ -112,7 +112,7 @@ class Group(NamedTuple):
     stance: Stance
 
 
-def groups(text: str, offered: str, *, everywhere: bool = False) -> list[Group]:
+def groups(text: str, offered: str, *, everywhere: bool = False) -> list[LetterGroup]:
     """The groups of offered letters in `text`, in its order; of more than `MOST` the last ones.
 
     A letter without brackets, quotes or emphasis counts only between words that a choice's letter can be
@@ -144,10 +144,10 @@ def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, in
         yield letter, match.start(), match.end()
 
 
-def _group(text: str, members: list[tuple[str, int, int]]) -> Group:
+def _group(text: str, members: list[tuple[str, int, int]]) -> LetterGroup:
     letters = "".join(dict.fromkeys(letter for letter, _, _ in members))
     start, end = members[0][1], members[-1][2]
-    return Group(letters, start, end, _stance(clause(text, start), text[end : end + 120]))
+    return LetterGroup(letters, start, end, _stance(clause(text, start), text[end : end + 120]))
 
 
 def _stance(before: str, after: str) -> Stance:

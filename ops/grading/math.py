@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ops.core.problem import Grade, Problem
 from ops.grading import latex, numbers, numerals, statement, symbolic, units
-from ops.grading.structure import Node, as_list, as_matrix, split, take_apart
+from ops.grading.structure import MathNode, as_list, as_matrix, split, take_apart
 
 MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""
@@ -64,7 +64,7 @@ def same_answer(gold: str, answer: str, question: str = "") -> bool:
     right = _CONCLUSION.split(right)[-1].replace("\\equiv", "=")
     left, right = _without_modulus(left), _without_modulus(right)
     gold_node = take_apart(left.removeprefix("\\approx").strip())
-    if gold_node == Node("leaf"):
+    if gold_node == MathNode("leaf"):
         return False
     for reading in _exact_readings(right):
         node = take_apart(reading)
@@ -86,7 +86,7 @@ def _exact_readings(text: str) -> list[str]:
     return [part for part in parts if part and not _NAME.fullmatch(part)] if len(parts) > 1 else parts
 
 
-def _same_set(gold: Node, answer: Node, question: str) -> bool:
+def _same_set(gold: MathNode, answer: MathNode, question: str) -> bool:
     """Whether a list and a tuple hold the same in another order, where the question asks for a set.
 
     Two numbers in a gold answer's brackets may be an interval: these are no set.
@@ -119,7 +119,7 @@ def _nouns(text: str) -> set[str]:
     return {word.strip(".").removesuffix("es").removesuffix("s") for word in text.split()}
 
 
-def _same_percent(gold: Node, answer: Node) -> bool:
+def _same_percent(gold: MathNode, answer: MathNode) -> bool:
     if gold.unit or answer.unit:
         return False
     left, right = numbers.exact(gold.text), numbers.exact(answer.text)
@@ -135,7 +135,7 @@ def _same_percent(gold: Node, answer: Node) -> bool:
 # ── comparing ────────────────────────────────────────────────────────────────
 
 
-def _same(gold: Node, answer: Node) -> bool:
+def _same(gold: MathNode, answer: MathNode) -> bool:
     if not _units_agree(gold.unit, answer.unit):
         return False
     kinds = (gold.kind, answer.kind)
@@ -166,13 +166,13 @@ def _same(gold: Node, answer: Node) -> bool:
     return False
 
 
-def _in_order(gold: Node, answer: Node) -> bool:
+def _in_order(gold: MathNode, answer: MathNode) -> bool:
     return len(gold.items) == len(answer.items) and all(
         _same(left, right) for left, right in zip(gold.items, answer.items, strict=True)
     )
 
 
-def _in_any_order(gold: Sequence[Node], answer: Sequence[Node]) -> bool:
+def _in_any_order(gold: Sequence[MathNode], answer: Sequence[MathNode]) -> bool:
     if len(gold) != len(answer) or len(gold) > 40:
         return False
     left = list(answer)
@@ -215,7 +215,7 @@ def _same_based(gold: str, answer: str) -> bool:
 # ── equations ────────────────────────────────────────────────────────────────
 
 
-def _same_equation(gold: Node, answer: Node) -> bool:
+def _same_equation(gold: MathNode, answer: MathNode) -> bool:
     if gold.kind == "equation" and gold.items[0].kind == "row" and (wanted := _values_by_name(gold)):
         given = _values_by_name(answer)
         if given or "equation" in (answer.kind, *(item.kind for item in answer.items)):
@@ -246,7 +246,7 @@ def _same_equation(gold: Node, answer: Node) -> bool:
     return not _names_value(first) and _same(gold, first) and all(_agrees(gold, side) for side in others)
 
 
-def _called(side: Node) -> str:
+def _called(side: MathNode) -> str:
     r"""An equation's side, with one spelling for `AB`, `BA` or `|AB|` and one for `\angle ABC` or `\angle CBA`."""
     if (match := _LENGTH.fullmatch(side.text)) is None:
         return side.text
@@ -255,7 +255,7 @@ def _called(side: Node) -> str:
     return name.removesuffix(points) + min(points, points[::-1])
 
 
-def _values_by_name(node: Node) -> dict[str, Node]:
+def _values_by_name(node: MathNode) -> dict[str, MathNode]:
     """The values of `(p, q) = (3, 2)` or of `p = 3, q = 2`; empty where some have no plain name of their own."""
     if node.kind == "list":
         named = [_values_by_name(item) for item in node.items]
@@ -272,7 +272,7 @@ def _values_by_name(node: Node) -> dict[str, Node]:
     return dict(zip(names, cells, strict=True)) if plain else {}
 
 
-def _names_value(side: Node) -> bool:
+def _names_value(side: MathNode) -> bool:
     r"""Whether a side only says what the value is called: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
 
     `2x` and `x^2` are no names: such an equation is not solved yet.
@@ -298,7 +298,7 @@ def _unknowns(text: str) -> set[str]:
     return unknowns
 
 
-def _agrees(gold: Node, side: Node) -> bool:
+def _agrees(gold: MathNode, side: MathNode) -> bool:
     """Whether a side that is not a name equals the value; True where that cannot be decided."""
     if gold.kind != "leaf" or side.kind != "leaf":
         return _same(gold, side)

@@ -64,7 +64,7 @@ class ProgramLimits:
 
 
 @dataclass(frozen=True)
-class Run:
+class SandboxResult:
     """What came back: `results` as `harness.py` reports them, or None and `why` there is no report."""
 
     results: list[Any] | None
@@ -82,7 +82,7 @@ def run(
     *,
     keep: Sequence[int] = (),
     chosen: Libraries | None = None,
-) -> Run:
+) -> SandboxResult:
     """Run `program` on `tests` in a sandbox; of what it prints, the most of `keep` bytes is kept for each input.
 
     `chosen` are the libraries that it can import (default: Podium's own). Tests of kind "unittest" are one module,
@@ -108,7 +108,7 @@ def run(
     try:
         message = marshal.dumps((_harness(kind), job))
     except ValueError:  # lone surrogates and the like
-        return Run(None, "the program is not valid text", 0.0)
+        return SandboxResult(None, "the program is not valid text", 0.0)
     started, wall_s = time.monotonic(), limits.wall_s + (5 if source else 0)
     filtered = filter_descriptors() if wall == "bubblewrap" else nullcontext(())
     with _folder(wall) as folder, tempfile.TemporaryFile() as stdin, filtered as filters:
@@ -212,20 +212,20 @@ def _belongs_to(folder: str, process: Path) -> bool:
         return False
 
 
-def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> Run:
+def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> SandboxResult:
     """The report as results, if it is one: the nonce, then one JSON list of [status, …], and nothing more."""
     if not report.startswith(nonce.encode()):
-        return Run(None, why or "ended without an answer", seconds, late)
+        return SandboxResult(None, why or "ended without an answer", seconds, late)
     try:
         results = json.loads(report[len(nonce) :])
     except (ValueError, RecursionError):
         results = None
     if not isinstance(results, list) or not all(_well_formed(result) for result in results):
-        return Run(None, why or "a malformed report", seconds, late)
+        return SandboxResult(None, why or "a malformed report", seconds, late)
     if overruns := [what for status, what in results if status == "late"]:
         results = [["error", what] if status == "late" else [status, what] for status, what in results]
-        return Run(results, overruns[0], seconds, True)
-    return Run(results, why, seconds, late)
+        return SandboxResult(results, overruns[0], seconds, True)
+    return SandboxResult(results, why, seconds, late)
 
 
 def _well_formed(result: Any) -> bool:

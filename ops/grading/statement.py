@@ -171,7 +171,7 @@ def _followed(text: str, position: int) -> bool:
 # ── boxes ────────────────────────────────────────────────────────────────────
 
 
-def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
+def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
     """The last box that is no remark; boxes joined to it by "and", "or" or a comma are one list with it."""
     boxes = [box for box in boxes if box.content]
     if not boxes:
@@ -191,7 +191,7 @@ def _boxed(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
 # ── announcements ────────────────────────────────────────────────────────────
 
 
-def _announced(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
+def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
     """The values behind the last announcements outside of boxes."""
     marked = [announced.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
     statements = []

@@ -23,7 +23,7 @@ _BINOMIAL = re.compile(r"\\binom\{([^{}]*)\}\{([^{}]*)\}")
 _MAX_DEPTH = 6
 
 
-class Node(NamedTuple):
+class MathNode(NamedTuple):
     r"""A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
 
     `interval` marks a row that can be nothing else: `x \in [1, 2]`, `1 < x < 2`.
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
     kind: Literal["leaf", "list", "row", "union", "matrix", "equation"]
     text: str = ""
-    items: tuple[Node, ...] = ()
+    items: tuple[MathNode, ...] = ()
     brackets: str = ""
     shape: tuple[int, ...] = ()
     unit: str = ""
@@ -39,7 +39,7 @@ class Node(NamedTuple):
     interval: bool = False
 
 
-def take_apart(spelled: str) -> Node:
+def take_apart(spelled: str) -> MathNode:
     """The tree of a spelled answer; a unit behind the whole belongs to its root."""
     if len(merged := _THOUSANDS.sub(lambda m: m.group(1).replace(",", ""), spelled)) and ", " in merged:
         spelled = merged
@@ -55,7 +55,7 @@ def take_apart(spelled: str) -> Node:
     return node._replace(unit=clean.unit or node.unit, percent=clean.percent or node.percent)
 
 
-def as_list(spelled: str) -> Node:
+def as_list(spelled: str) -> MathNode:
     """The list of members that a thousands separator may be taken to part."""
     if re.fullmatch(r"-?[1-9]\d{0,2}(?:,[1-9]\d{2})+", spelled):
         spelled = spelled.replace(",", ", ")
@@ -102,40 +102,40 @@ def _enclosed(text: str) -> tuple[str, str] | None:
     return brackets, inside
 
 
-def _node(text: str, depth: int) -> Node:
+def _node(text: str, depth: int) -> MathNode:
     if depth > _MAX_DEPTH or not text:
-        return Node("leaf", text)
+        return MathNode("leaf", text)
     if _MATRIX_BEGIN in text and "=" not in text and (matrix := _matrix(text, depth)):
         return matrix
     told, text = text, _as_interval(_ELEMENT.sub("", text), depth)
     if len(union := split(text, ("\\cup",))) > 1:
-        return Node("union", text, tuple(_node(part.strip(), depth + 1) for part in union))
+        return MathNode("union", text, tuple(_node(part.strip(), depth + 1) for part in union))
     parts = split(text, (",", ";"))
     if len(parts) > 1:
         return _list([part for part in parts if part], "", depth)
     if len(parts := split(text, ("=",))) > 1 and all(parts):
-        return Node("equation", text, tuple(_node(part, depth + 1) for part in parts))
+        return MathNode("equation", text, tuple(_node(part, depth + 1) for part in parts))
     if inner := _enclosed(text):
         brackets, inside = inner
         parts = split(inside, (",", ";"))
         if brackets == "{}":
-            return _list(parts, "{}", depth) if inside else Node("leaf", "\\emptyset")
+            return _list(parts, "{}", depth) if inside else MathNode("leaf", "\\emptyset")
         if len(parts) > 1:
             cells = tuple(_node(part, depth + 1) for part in parts)
-            return Node("row", text, cells, brackets, interval=text != told)
+            return MathNode("row", text, cells, brackets, interval=text != told)
         if brackets == "()" or inside.startswith(_MATRIX_BEGIN):
             return _node(inside, depth + 1)
     if "\\pm" in text:
         return _list([text], "", depth)
     if depth == 0:
-        return Node("leaf", text)
+        return MathNode("leaf", text)
     clean = latex.measured(text)
-    return Node("leaf", clean.value, unit=clean.unit, percent=clean.percent)
+    return MathNode("leaf", clean.value, unit=clean.unit, percent=clean.percent)
 
 
-def _list(parts: Sequence[str], brackets: str, depth: int) -> Node:
+def _list(parts: Sequence[str], brackets: str, depth: int) -> MathNode:
     signed = [sign for part in parts for sign in _both_signs(part)]
-    return Node("list", ",".join(parts), tuple(_node(part, depth + 1) for part in signed), brackets)
+    return MathNode("list", ",".join(parts), tuple(_node(part, depth + 1) for part in signed), brackets)
 
 
 def _both_signs(text: str) -> list[str]:
@@ -148,7 +148,7 @@ def _both_signs(text: str) -> list[str]:
 # ── matrices ─────────────────────────────────────────────────────────────────
 
 
-def _matrix(text: str, depth: int) -> Node | None:
+def _matrix(text: str, depth: int) -> MathNode | None:
     """A matrix, a factor before it multiplied in; None when `text` holds more than that."""
     if (inner := _enclosed(text)) and inner[1].startswith(_MATRIX_BEGIN):
         text = inner[1]
@@ -161,7 +161,7 @@ def _matrix(text: str, depth: int) -> Node | None:
     inside = rest.removesuffix(_MATRIX_END)
     rows = [row.split("&") for row in re.split(r"\\\\(?:\[[^\]]*\])?", inside) if row.strip()]
     cells = tuple(_node(_product(factor, cell), depth + 1) for row in rows for cell in row)
-    return Node("matrix", text, cells, "", tuple(len(row) for row in rows))
+    return MathNode("matrix", text, cells, "", tuple(len(row) for row in rows))
 
 
 def _product(factor: str, cell: str) -> str:
@@ -174,18 +174,18 @@ def _product(factor: str, cell: str) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def as_matrix(node: Node) -> Node | None:
+def as_matrix(node: MathNode) -> MathNode | None:
     r"""`[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` read as the matrix or column that it may stand for."""
     if node.kind == "matrix":
         return node
     if node.kind == "row" and node.brackets == "()":
-        return Node("matrix", node.text, node.items, "", (1,) * len(node.items))
+        return MathNode("matrix", node.text, node.items, "", (1,) * len(node.items))
     rows = node.kind == "row" and node.brackets == "[]" and node.items
     if rows and all(item.kind == "row" and item.brackets == "[]" for item in rows):
         cells = tuple(cell for row in rows for cell in row.items)
-        return Node("matrix", node.text, cells, "", tuple(len(row.items) for row in rows))
+        return MathNode("matrix", node.text, cells, "", tuple(len(row.items) for row in rows))
     if node.kind == "leaf" and (column := _BINOMIAL.fullmatch(node.text)):
-        return Node("matrix", node.text, tuple(_node(cell, 1) for cell in column.groups()), "", (1, 1))
+        return MathNode("matrix", node.text, tuple(_node(cell, 1) for cell in column.groups()), "", (1, 1))
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ops.core.problem import FailedTest
 from ops.grading import sandbox
 from ops.grading.controls import control, names_of_tests
-from ops.grading.first_failing import Failure
+from ops.grading.first_failing import ProgramFailure
 from ops.grading.isolation import Libraries
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -29,7 +29,7 @@ class Report(NamedTuple):
     """Why there are no tests to speak of; "" where there are."""
 
 
-def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> Failure:
+def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> ProgramFailure:
     """Run the module of tests `code` on `program`, and the same tests made wrong, each in a sandbox of its own.
 
     In random order: without bubblewrap a program can leave a mark that its next run finds.
@@ -37,39 +37,39 @@ def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libr
     chance = Random(secrets.randbits(64))
     wrong = control(code, chance)
     modules = [code] if wrong is None else [code, wrong.code]
-    runs: dict[int, sandbox.Run] = {}
+    runs: dict[int, sandbox.SandboxResult] = {}
     for place in chance.sample(range(len(modules)), len(modules)):
         run = runs[place] = sandbox.run("unittest", program, [modules[place]], limits, chosen=chosen)
         if run.results is None or len(run.results) != 1:
-            return Failure(run.why or "ended without an answer", run.overran)
+            return ProgramFailure(run.why or "ended without an answer", run.overran)
         if place == 0 and (failed := _failure_of(run, code)).reason:
             return failed
     if wrong is not None and (fooled := _passed_wrongly(runs[1].results, wrong.must_fail)):
-        return Failure(f"passes tests that were made wrong: {fooled}")
-    return Failure("")
+        return ProgramFailure(f"passes tests that were made wrong: {fooled}")
+    return ProgramFailure("")
 
 
-def _failure_of(run: sandbox.Run, code: str) -> Failure:
+def _failure_of(run: sandbox.SandboxResult, code: str) -> ProgramFailure:
     [(status, text)] = run.results or [("error", run.why)]
-    return _failed(_read(text), code) if status == "ran" else Failure(text, run.overran)
+    return _failed(_read(text), code) if status == "ran" else ProgramFailure(text, run.overran)
 
 
-def _failed(report: Report | None, code: str) -> Failure:
+def _failed(report: Report | None, code: str) -> ProgramFailure:
     if report is None:
-        return Failure("a malformed report")
+        return ProgramFailure("a malformed report")
     if report.tampered:
-        return Failure(f"changed {report.tampered}")
+        return ProgramFailure(f"changed {report.tampered}")
     if report.stopped or not report.became:
-        return Failure(f"no test ran: {_first_words(report.stopped)}" if report.stopped else "no test ran")
+        return ProgramFailure(f"no test ran: {_first_words(report.stopped)}" if report.stopped else "no test ran")
     fine = ("ok", "expected") if "expectedFailure" in code else ("ok",)
     bad = [number for number, (status, _) in enumerate(report.became.values(), 1) if status not in fine]
     if bad:
         name, (status, why) = list(report.became.items())[bad[0] - 1]
         first = FailedTest(bad[0], len(report.became), "unittest", f"{name}: {_first_words(why) or status}")
-        return Failure(f"{first}" + (f"; {len(bad)} fail" if len(bad) > 1 else ""), test=first)
+        return ProgramFailure(f"{first}" + (f"; {len(bad)} fail" if len(bad) > 1 else ""), test=first)
     if missing := names_of_tests(code) - set(report.became):
-        return Failure(f"{len(missing)} tests did not run: {min(missing)}")
-    return Failure("")
+        return ProgramFailure(f"{len(missing)} tests did not run: {min(missing)}")
+    return ProgramFailure("")
 
 
 def _first_words(why: str) -> str:

@@ -110,7 +110,7 @@ class Workload:
         return self.prompt + self.completion
 
 
-class Part(NamedTuple):
+class MemoryPart(NamedTuple):
     """GiB of one thing, and when it is there; `host`: in the machine's memory, not in a GPU's."""
 
     name: str
@@ -123,7 +123,7 @@ class Part(NamedTuple):
 class Memory:
     """The parts of one GPU (or, without GPUs, of the machine), and what vLLM's cache holds."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryPart, ...]
     kv_tokens: int | None = None
     """None: no vLLM."""
     kv_length: int = 0
@@ -232,7 +232,7 @@ def memory(work: Workload, gpu_gib: float | None) -> Memory:
         return made if gpu_gib is not None else _on_the_machine(made, work.engine.ranks)
     # vLLM is handed the weights one by one: under ZeRO-3 the largest is gathered then.
     handed = shape.embedding if work.engine.zero == 3 else 0
-    parts.append(Part("weights on their way to vLLM", 2 * handed / GIB, ("writing",)))
+    parts.append(MemoryPart("weights on their way to vLLM", 2 * handed / GIB, ("writing",)))
     if vllm.server:
         return Memory(tuple(parts))
     weights = 2 * shape.parameters / vllm.spread / GIB
@@ -240,24 +240,24 @@ def memory(work: Workload, gpu_gib: float | None) -> Memory:
     cache = max(0.0, vllm.share * gpu_gib - weights - VLLM_WORK_GIB)
     during: Sequence[Phase] = ("writing",) if vllm.sleep else tuple(PHASES)
     engine = (
-        Part("vLLM: weights", weights, during),
-        Part("vLLM: work", VLLM_WORK_GIB, during),
-        Part("vLLM: cache", cache, during),
+        MemoryPart("vLLM: weights", weights, during),
+        MemoryPart("vLLM: work", VLLM_WORK_GIB, during),
+        MemoryPart("vLLM: cache", cache, during),
     )
     held = int(vllm.spread * cache * GIB / kv_token(shape))
     return Memory((*parts, *engine), held, vllm.max_length or shape.context)
 
 
-def _states(work: Workload) -> list[Part]:
+def _states(work: Workload) -> list[MemoryPart]:
     shape, engine, element = work.shape, work.engine, work.element
     total, held = shape.parameters, shape.parameters / engine.ranks
     if engine.zero == 0:
         return [
-            Part("weights", 4 * total / GIB),
-            Part("gradients", 4 * total / GIB),
-            Part("Adam's moments (float32)", 8 * total / GIB),
-            Part(CONTEXT, CONTEXT_GIB),
-            Part("processes, model", PROCESS_GIB + 4 * total / GIB, host=True),
+            MemoryPart("weights", 4 * total / GIB),
+            MemoryPart("gradients", 4 * total / GIB),
+            MemoryPart("Adam's moments (float32)", 8 * total / GIB),
+            MemoryPart(CONTEXT, CONTEXT_GIB),
+            MemoryPart("processes, model", PROCESS_GIB + 4 * total / GIB, host=True),
         ]
     weights = element * (held if engine.zero == 3 else total)
     sharded = engine.zero == 3
@@ -265,45 +265,45 @@ def _states(work: Workload) -> list[Part]:
     # ZeRO-2 makes a pair of buckets for each backward pass, ZeRO-3 one for good.
     buckets = element * engine.reduce_bucket * (1 if sharded else 2)
     parts = [
-        Part("weights", weights / GIB),
-        Part("gradients", 0.0 if engine.offload else element * held / GIB),
-        Part("master weights (float32)", 0.0 if engine.offload else 4 * held / GIB),
-        Part("Adam's moments (float32)", 0.0 if engine.offload else 8 * held / GIB),
-        Part("gathered weights", gathered / GIB, ("updating",)),
-        Part("gradient buckets", buckets / GIB, tuple(PHASES) if sharded else ("updating",)),
-        Part(CONTEXT, CONTEXT_GIB),
+        MemoryPart("weights", weights / GIB),
+        MemoryPart("gradients", 0.0 if engine.offload else element * held / GIB),
+        MemoryPart("master weights (float32)", 0.0 if engine.offload else 4 * held / GIB),
+        MemoryPart("Adam's moments (float32)", 0.0 if engine.offload else 8 * held / GIB),
+        MemoryPart("gathered weights", gathered / GIB, ("updating",)),
+        MemoryPart("gradient buckets", buckets / GIB, tuple(PHASES) if sharded else ("updating",)),
+        MemoryPart(CONTEXT, CONTEXT_GIB),
     ]
     # The gradient in float32, and Adam's temporary of that size, of one sub-group or (ZeRO-2) of all.
     stepped = min(engine.sub_group, held) if engine.zero == 3 else held
     if not engine.offload:
-        parts.append(Part("step: float32 gradient, temporary", 2 * 4 * stepped / GIB, ("stepping",)))
+        parts.append(MemoryPart("step: float32 gradient, temporary", 2 * 4 * stepped / GIB, ("stepping",)))
     # Every rank reads the whole model before DeepSpeed takes it apart.
     offloaded = (element + 4 + 4 + 8) * total if engine.offload else 0
     host = max(engine.ranks * element * total, offloaded) / GIB
-    return [*parts, Part("processes, model", host + engine.ranks * PROCESS_GIB, host=True)]
+    return [*parts, MemoryPart("processes, model", host + engine.ranks * PROCESS_GIB, host=True)]
 
 
-def _activations(work: Workload) -> list[Part]:
+def _activations(work: Workload) -> list[MemoryPart]:
     kept = "activations, checkpointed" if work.checkpointing else "activations"
     return [
-        Part(kept, kept_activations(work) / GIB, ("updating",)),
-        Part("peak of the backward pass", height_of_backward(work) / GIB, ("updating",)),
+        MemoryPart(kept, kept_activations(work) / GIB, ("updating",)),
+        MemoryPart("peak of the backward pass", height_of_backward(work) / GIB, ("updating",)),
     ]
 
 
-def _writing(work: Workload) -> list[Part]:
+def _writing(work: Workload) -> list[MemoryPart]:
     """Generation by transformers: a cache of all rollouts of a step, and under ZeRO-3 the whole model."""
-    parts = [Part("cache of generation", work.at_once * work.sequence * kv_token(work.shape, work.element) / GIB,
+    parts = [MemoryPart("cache of generation", work.at_once * work.sequence * kv_token(work.shape, work.element) / GIB,
                   ("writing",))]  # fmt: skip
     if work.engine.zero == 3 and work.engine.ranks > 1:
-        parts.append(Part("whole model, gathered", work.element * work.shape.parameters / GIB, ("writing",)))
+        parts.append(MemoryPart("whole model, gathered", work.element * work.shape.parameters / GIB, ("writing",)))
     return parts
 
 
 def _on_the_machine(made: Memory, ranks: int) -> Memory:
     """The same where there is no GPU: every rank's parts in the machine's memory."""
     own = [part._replace(gib=part.gib * ranks, host=True) for part in made.parts if not part.host]
-    processes = Part("processes", ranks * PROCESS_GIB, host=True)
+    processes = MemoryPart("processes", ranks * PROCESS_GIB, host=True)
     return Memory((*(part for part in own if part.name != CONTEXT), processes), made.kv_tokens, made.kv_length)
 
 

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, Setup
-from ops.evaluation.baseline import Asking, chosen, needs_every_worker
+from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
 from ops.planning.lengths import Lengths
 from ops.planning.stored import Left
@@ -146,7 +146,9 @@ class Stages:
         asked = {name: float(count) for name, count in self._answers.items()}
         alone = self._alone(asked)
         what = alone.what
-        asking = [entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, Asking)]
+        asking = [
+            entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)
+        ]
         if not asking:
             return alone
         parts, words = [alone], []

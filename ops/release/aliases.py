@@ -12,7 +12,7 @@ from ops.release.artifacts import fetched
 from ops.release.dossier import DOSSIER, Dossier
 from ops.release.lineage import check_complete
 from ops.release.lock import alone
-from ops.release.promotion import NOBODY, GateDecision
+from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.registry import VERDICT
 from ops.release.store import (
     CHAMPION,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _BY_RUN = "rolled_back_by_run"
 """Tag of a version that went: the Dagster run that asked for it."""
-_NO_CHAMPION = "There is no champion to roll back. Promote a version first"
+_NOTHING_TO_ROLL_BACK = "There is no champion to roll back. Promote a version first"
 
 
 class Overtaken(RegistryError):
@@ -54,7 +54,7 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
         now = aliased(client, CHAMPION)
         if now is not None and now.version == known.version:
             return True
-        champion = now.version if now is not None else NOBODY
+        champion = now.version if now is not None else NO_CHAMPION
         if verdict.against not in (None, champion):
             raise Overtaken(
                 f"Version {champion} became champion meanwhile; version {version} was judged against "
@@ -96,11 +96,11 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
     if not reason.strip():
         raise ConfigError("rollback", "reason", "is empty", "Say why; it is recorded with the version that goes")
     if not store_exists(workspace):
-        raise RegistryError(_NO_CHAMPION)
+        raise RegistryError(_NOTHING_TO_ROLL_BACK)
     with alone(workspace), connected(workspace) as client:
         now = aliased(client, CHAMPION)
         if now is None:
-            raise RegistryError(_NO_CHAMPION)
+            raise RegistryError(_NOTHING_TO_ROLL_BACK)
         gone = client.search_model_versions(f"name = '{MODEL}' and tags.{_BY_RUN} = '{run}'") if run else []
         if any(str(version.version) != now.version for version in gone):
             return now

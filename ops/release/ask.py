@@ -24,7 +24,7 @@ def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str,
     exchange = Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": given})
     settings = load_serving(workspace.config)
     from ops.release.champion import champion_of
-    from ops.serving.http.routes import Record
+    from ops.serving.http.routes import RequestRecord
     from ops.serving.in_thread import EngineThread
 
     with champion_of(workspace) as champion:
@@ -33,7 +33,7 @@ def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str,
             answer = engine.ask(exchange.problem, exchange.options)
         finally:
             engine.close()
-        champion.trace(Record(f"ask_{uuid.uuid4().hex}", "ask", answer, True, answer.began, time.time()))
+        champion.trace(RequestRecord(f"ask_{uuid.uuid4().hex}", "ask", answer, True, answer.began, time.time()))
     return exchange.whole(answer)
 
 

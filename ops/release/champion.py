@@ -22,14 +22,14 @@ from ops.serving.loaded import VersionFiles
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from ops.serving.http.routes import Record
+    from ops.serving.http.routes import RequestRecord
 
 _SHOWN = 5
 NEVER = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one"
 
 
 @contextmanager
-def champion_of(workspace: Workspace) -> Iterator[Champion]:
+def champion_of(workspace: Workspace) -> Iterator[RegisteredVersions]:
     """The registry's champion; mlflow is set to the workspace's store and experiment meanwhile.
 
     Raises `RegistryError` when there is none.
@@ -37,13 +37,13 @@ def champion_of(workspace: Workspace) -> Iterator[Champion]:
     if not store.store_exists(workspace):
         raise store.RegistryError(NEVER)
     with store.connected(workspace) as client:
-        champion = Champion(workspace, client)
+        champion = RegisteredVersions(workspace, client)
         if champion.current() is None:
             raise store.RegistryError(champion.missing())
         yield champion
 
 
-class Champion:
+class RegisteredVersions:
     """Versions of the registry, as `ops.serving.follow.Source`."""
 
     def __init__(self, workspace: Workspace, client: MlflowClient) -> None:
@@ -53,7 +53,7 @@ class Champion:
         """Where a server's traces go; to be closed."""
         return TraceWriter(self._workspace.root, store.experiment(self._client, self._workspace))
 
-    def trace(self, record: Record) -> str:
+    def trace(self, record: RequestRecord) -> str:
         """Store one trace now; its id in MLflow."""
         home = store.experiment(self._client, self._workspace)
         return store_traces(self._workspace.mlflow_uri, home, [of_request(record)])[0]

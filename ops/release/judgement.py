@@ -18,7 +18,7 @@ from ops.release import registry
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
 from ops.release.looks import confidence_at
-from ops.release.promotion import NOBODY, GateDecision, decide
+from ops.release.promotion import NO_CHAMPION, GateDecision, decide
 
 _SHOWN = {
     "policy": "policy",
@@ -60,7 +60,7 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
     look = registry.look_at(setup.workspace, champion, challenger.version)
     decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, look=look)
-    decision = replace(decision, against=champion.version if champion else NOBODY)
+    decision = replace(decision, against=champion.version if champion else NO_CHAMPION)
     confidence = confidence_at(gate, look)
     opponents = [Opponent(
         f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},

@@ -13,7 +13,7 @@ from ops.evaluation.statistics import Interval, mcnemar
 from ops.release.looks import confidence_at
 from ops.release.pairs import Pairs
 
-NOBODY = "nobody"
+NO_CHAMPION = "nobody"
 """The champion's version where there is no champion."""
 
 
@@ -47,7 +47,7 @@ class GateDecision:
     look: int = 1
     """Which challenger of this champion it was, 1 for the first."""
     against: str | None = None
-    """The champion's version, `NOBODY` where there was none; None: it was not noted."""
+    """The champion's version, `NO_CHAMPION` where there was none; None: it was not noted."""
 
     @property
     def failed(self) -> tuple[Check, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ops.release.tracing import TreeWithTags, of_request, store_traces
 
 if TYPE_CHECKING:
-    from ops.serving.http.routes import Record
+    from ops.serving.http.routes import RequestRecord
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class TraceWriter:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record: RequestRecord) -> None:
         """Store the trace later. It is dropped where too many wait already."""
         packed = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
         with self._changed:

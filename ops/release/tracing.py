@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
     from ops.conductor.rounds import RecursiveRollout
     from ops.core.workspace import Workspace
-    from ops.serving.answer import Answer, Draft
-    from ops.serving.http.routes import Record
+    from ops.serving.answer import Answer, TimedCompletion
+    from ops.serving.http.routes import RequestRecord
 
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
 _TRACE, _TYPE, _INPUTS, _OUTPUTS = (
@@ -138,7 +138,7 @@ def _ns(seconds: float) -> int:
 # ── what a trace shows ───────────────────────────────────────────────────────
 
 
-def of_request(record: Record) -> TreeWithTags:
+def of_request(record: RequestRecord) -> TreeWithTags:
     """A served request, from its arrival: its waiting, each completion of the Conductor, each workflow that ended."""
     answer = record.answer
     root = SpanTree(
@@ -204,7 +204,7 @@ def _below(answer: Answer, texts: bool) -> list[SpanTree]:
     return parts + [of_execution(run, "workflow", texts=texts) for run in answer.runs]
 
 
-def _written(draft: Draft, name: str, texts: bool) -> Iterator[SpanTree]:
+def _written(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTree]:
     if draft.began - draft.asked > _SHORT_S:
         yield SpanTree("waiting for the Conductor", "TASK", draft.asked, draft.began)
     written = draft.completion

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm
-from ops.reports.evidence import Evidence, Spent, System
+from ops.reports.evidence import Evidence, QuestionCost, System
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -20,8 +20,8 @@ class Claim(NamedTuple):
     group: str
     contrast: Contrast
     """Its adjusted p-value answers for all claims that are made together."""
-    ours: Spent
-    theirs: Spent
+    ours: QuestionCost
+    theirs: QuestionCost
 
     @property
     def verdict(self) -> str:

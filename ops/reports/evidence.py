@@ -19,7 +19,7 @@ IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
 RANDOM = "random_worker"
 
 
-class Spent(NamedTuple):
+class QuestionCost(NamedTuple):
     """Means a question, of what the workers took; what the Conductor writes itself is not counted."""
 
     tokens: float
@@ -38,7 +38,7 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """Benchmark → question → accuracy over repeats, in [0, 1]."""
-    spent: Mapping[str, Spent]
+    spent: Mapping[str, QuestionCost]
     """By benchmark."""
     unscorable: int = 0
     """Answers of which nothing is known, left out."""
@@ -63,14 +63,14 @@ class System:
         """Unweighted mean over those of the benchmarks that it was scored on, ± its standard error."""
         return mean_of([mean_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
-    def price(self, over: Iterable[str]) -> Spent:
+    def price(self, over: Iterable[str]) -> QuestionCost:
         """Unweighted means over those benchmarks; NaN where it was scored on none."""
         chosen = [self.spent[name] for name in over if name in self.spent]
-        return Spent(*map(fmean, zip(*chosen, strict=True))) if chosen else Spent(*[float("nan")] * 4)
+        return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
 
 
-def _spent(rows: Sequence[ScoreRow]) -> Spent:
-    return Spent(
+def _spent(rows: Sequence[ScoreRow]) -> QuestionCost:
+    return QuestionCost(
         fmean(row.tokens for row in rows),
         fmean(row.cost_usd for row in rows),
         fmean(len(row.usage) for row in rows),
@@ -87,7 +87,7 @@ def drawn_at_random(workers: Sequence[System]) -> System:
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
     prices = {benchmark: [each.spent[benchmark] for each in workers if benchmark in each.spent]
               for benchmark in accuracies}  # fmt: skip
-    spent = {benchmark: Spent(*map(fmean, zip(*own, strict=True))) for benchmark, own in prices.items()}
+    spent = {benchmark: QuestionCost(*map(fmean, zip(*own, strict=True))) for benchmark, own in prices.items()}
     return System(RANDOM, "random worker", "baseline", accuracies, spent, source="expected value, computed")
 
 

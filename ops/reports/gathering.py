@@ -12,11 +12,11 @@ from ops.config import Setup
 from ops.config.studies import load_studies
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
-from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.outcomes import Systems, sources
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR
-from ops.evaluation.stored_studies import Lab, Shelf, Study
+from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import best_single
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
@@ -86,7 +86,7 @@ def _system(name: str, rows: list[ScoreRow]) -> System:
     if name.startswith(WORKER):
         return System.of(name, name, "worker", rows)
     entry = BASELINES[name]
-    source, differs = (entry.source, entry.differs) if isinstance(entry, Asking) else ("", "")
+    source, differs = (entry.source, entry.differs) if isinstance(entry, WorkflowBaseline) else ("", "")
     return System.of(name, entry.title, "baseline", rows, source, differs)
 
 
@@ -95,7 +95,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
     lab, made = Lab(setup, runs, base_policy), {}
     for name, entry in STUDIES.items():
         try:
-            found = Shelf(Study(name, entry), lab).findings()
+            found = StudyStore(Study(name, entry), lab).findings()
         except DataError:  # not run, or on another policy: the exhibit says so
             continue
         made[name] = Experiment(entry.title, entry.about, found.summary, found.said)

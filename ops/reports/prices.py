@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ops.reports.evidence import Spent, System
+from ops.reports.evidence import QuestionCost, System
 
-Measure = Callable[[Spent], float]
+Measure = Callable[[QuestionCost], float]
 """What a question may not take more of: USD, or calls."""
 
 

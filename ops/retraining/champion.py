@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ops.conductor.policy import CARD
-from ops.config import Change, Pool, Snapshot
+from ops.config import Pool, PoolChange, Snapshot
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import registry
@@ -23,9 +23,9 @@ class Champion:
     policy: str
     snapshot: Snapshot
 
-    def change(self, before: Pool) -> Change:
+    def change(self, before: Pool) -> PoolChange:
         """A change of its pool, which was last `before`."""
-        return Change(version=self.version, policy=self.policy, before=before)
+        return PoolChange(version=self.version, policy=self.policy, before=before)
 
 
 def champion(workspace: Workspace) -> Champion | None:
@@ -40,7 +40,7 @@ def champion(workspace: Workspace) -> Champion | None:
     return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
 
 
-def fetch(workspace: Workspace, change: Change) -> Path:
+def fetch(workspace: Workspace, change: PoolChange) -> Path:
     """The policy that the registry holds for the champion, as `runs/KEY/policy`: for a checkout that did not train it.
 
     Raises `DataError` where the registry has no such files.

@@ -12,7 +12,7 @@ from ops.core.rows import ResponseRow
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.statistics import Interval, score_interval
 from ops.release.promotion import Check, GateDecision, decide
-from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, Plan
+from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 COSTS = ("cost ratio to the champion", "latency ratio to the champion")
@@ -62,7 +62,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RetrainingEvidence:
     """What was measured: the champion's rows now and before (each at the prices of its time), the best worker's now,
     and every worker's precached answers."""
 
@@ -73,7 +73,11 @@ class Evidence:
 
 
 def decision(
-    plan: Plan, evidence: Evidence, newcomers: Collection[str], gate: PromotionGate, settings: Retraining
+    plan: RetrainingPlan,
+    evidence: RetrainingEvidence,
+    newcomers: Collection[str],
+    gate: PromotionGate,
+    settings: Retraining,
 ) -> Decision:
     """What a plan's evidence asks for.
 
@@ -116,7 +120,7 @@ def _costs_in_words(standing: GateDecision) -> str:
 
 
 def _pays(
-    evidence: Evidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
+    evidence: RetrainingEvidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
 ) -> tuple[Check, ...]:
     checks = []
     if offered and (gained := paired(evidence.now, evidence.before)):

@@ -18,8 +18,8 @@ from ops.planning.stages import Stages
 from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
-from ops.retraining.plan import NEVER, Plan
-from ops.retraining.probes import Record, precached, tonight
+from ops.retraining.plan import NEVER, RetrainingPlan
+from ops.retraining.probes import ProbeRecord, precached, tonight
 from ops.retraining.slices import questions_of
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
@@ -50,7 +50,7 @@ class Estimate:
         return f"about {usd(self.usd.expected)}, at most {usd(self.usd.high)} ({listed})"
 
 
-def estimate(setup: Setup, plan: Plan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
+def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
     """What executing the plan costs beyond what is stored: no call is made. Raises `DataError`, `ConfigError`.
 
     `snapshot`: of the change, which says whose scores, decision and training may be stored; None: none of them is.
@@ -118,7 +118,7 @@ def probing(setup: Setup, client: WorkerClient) -> Estimate:
     asks = []
     for worker in setup.pool.workers:
         if precached(setup, worker):
-            round_ = tonight(setup, worker, Record.read(setup.workspace, worker), settings)
+            round_ = tonight(setup, worker, ProbeRecord.read(setup.workspace, worker), settings)
             asks += [
                 Ask(worker, problem.benchmark, solo_messages(problem), sample, problem.grader)
                 for problem, sample in {*round_.references, *round_.probes}

@@ -16,7 +16,7 @@ DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion 
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetrainingPlan:
     """What to do, and why in words. Every field False or empty: nothing is to be done.
 
     `precache` names the workers whose column of responses must be made; `evaluate` scores the champion on the pool as
@@ -49,7 +49,7 @@ class Plan:
         return "; ".join(self.reasons) or "nothing"
 
 
-def plan(difference: PoolDifference, *, described: bool) -> Plan:
+def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
     """The least that suffices for a pool's difference (docs/release.md); names in alphabetical order.
 
     A removed worker: evaluate what is left, fine-tune if that is below the gate. A new one: precache its column,
@@ -66,7 +66,7 @@ def plan(difference: PoolDifference, *, described: bool) -> Plan:
         f"removed: {', '.join(removed)} (evaluate, fine-tune if below the gate)": removed,
         f"another price: {', '.join(repriced)} (costs)": repriced,
     }
-    return Plan(
+    return RetrainingPlan(
         precache=tuple(sorted(added + changed)),
         evaluate=bool(added or removed or changed),
         costs=bool(repriced),

@@ -29,7 +29,7 @@ from ops.retraining.drift import Detector, threshold
 from ops.workers.types import Client
 
 
-class Night(Settings):
+class ProbeRound(Settings):
     """One round of probes of one worker."""
 
     at: datetime
@@ -40,7 +40,7 @@ class Night(Settings):
     evidence: float
 
 
-class Record(Settings):
+class ProbeRecord(Settings):
     """What probes have shown of a worker as it is configured, revision included."""
 
     worker: str
@@ -49,7 +49,7 @@ class Record(Settings):
     sums: tuple[float, ...] = Detector().sums
     uses: dict[str, int] = Field(default_factory=dict)
     """Problem's key → how often it was probed."""
-    nights: tuple[Night, ...] = ()
+    nights: tuple[ProbeRound, ...] = ()
 
     @property
     def evidence(self) -> float:
@@ -60,7 +60,7 @@ class Record(Settings):
         return any(night.evidence >= threshold(probing.false_alarms) for night in self.nights)
 
     @classmethod
-    def read(cls, workspace: Workspace, worker: Worker) -> Record:
+    def read(cls, workspace: Workspace, worker: Worker) -> ProbeRecord:
         """The worker's record; an empty one where it was never probed. Raises `DataError`."""
         file = record_file(workspace, worker)
         if not file.is_file():
@@ -122,7 +122,7 @@ class Tonight(NamedTuple):
     probes: list[tuple[Problem, Sample]]
 
 
-def tonight(setup: Setup, worker: Worker, record: Record, probing: Probing) -> Tonight:
+def tonight(setup: Setup, worker: Worker, record: ProbeRecord, probing: Probing) -> Tonight:
     """The next round of a worker: the questions that were probed least often. Raises `DataError` where it was not
     precached."""
     shortlist = read_problems(setup.workspace.data / "shortlist.jsonl")
@@ -137,14 +137,16 @@ def tonight(setup: Setup, worker: Worker, record: Record, probing: Probing) -> T
     )
 
 
-async def probe(setup: Setup, worker: Worker, client: Client, probing: Probing, now: datetime | None = None) -> Record:
+async def probe(
+    setup: Setup, worker: Worker, client: Client, probing: Probing, now: datetime | None = None
+) -> ProbeRecord:
     """One round of probes of the worker; its record, which is stored when the round is whole.
 
     The questions are those that were probed least often. First all references are asked that are not yet: of a worker
     that was never probed, of all `probing.reference` questions. Raises `DataError` where it was not precached, and
     `OverBudget` and `ConfigError` as the client does; then the record stays as it was.
     """
-    record, first = Record.read(setup.workspace, worker), precached(setup, worker)
+    record, first = ProbeRecord.read(setup.workspace, worker), precached(setup, worker)
     references, asks = tonight(setup, worker, record, probing)
     await _ask(worker, client, references)
     answers = await _ask(worker, client, asks)
@@ -159,7 +161,7 @@ async def probe(setup: Setup, worker: Worker, client: Client, probing: Probing, 
         losses, gains = losses + (before and not after), gains + (after and not before)
     detector = Detector(record.sums).after(losses, gains)
     at = now or datetime.now(UTC)
-    night = Night(at=at, asked=asked, losses=losses, gains=gains, evidence=detector.evidence)
+    night = ProbeRound(at=at, asked=asked, losses=losses, gains=gains, evidence=detector.evidence)
     update = {"sums": detector.sums, "uses": uses, "nights": (*record.nights, night)}
     record = record.model_copy(update=update)
     record.write(setup.workspace, worker)
@@ -189,16 +191,16 @@ async def _ask(worker: Worker, client: Client, asks: Sequence[tuple[Problem, Sam
 
 def probe_workers(
     setup: Setup, client: Client, probing: Probing, now: datetime | None = None
-) -> list[tuple[Worker, Record]]:
+) -> list[tuple[Worker, ProbeRecord]]:
     """One round of probes of every worker that was precached, all at once. Raises as `probe` does; the records of the
     others stand."""
     workers = [worker for worker in setup.pool.workers if precached(setup, worker)]
 
-    async def every() -> list[Record | BaseException]:
+    async def every() -> list[ProbeRecord | BaseException]:
         rounds = (probe(setup, worker, client, probing, now) for worker in workers)
         return await asyncio.gather(*rounds, return_exceptions=True)
 
-    records: list[tuple[Worker, Record]] = []
+    records: list[tuple[Worker, ProbeRecord]] = []
     for worker, record in zip(workers, asyncio.run(every()), strict=True):
         if isinstance(record, BaseException):
             raise record

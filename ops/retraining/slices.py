@@ -27,7 +27,7 @@ from ops.workers.types import Client
 
 
 @dataclass(frozen=True)
-class Night:
+class NightlyClient:
     """A client that draws on answers of one night: of each repetition one, since a night asks a question once."""
 
     client: Client
@@ -80,7 +80,7 @@ def evaluate_slice(
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
             card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts
             team = card.with_newcomers(
-                card.team(asked.pool, texts, asked.recipe.execution, Night(client, night)), asked.pool, data
+                card.team(asked.pool, texts, asked.recipe.execution, NightlyClient(client, night)), asked.pool, data
             )
             rows += asyncio.run(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
     rows = at_prices(rows, setup.pool)

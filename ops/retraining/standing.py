@@ -9,7 +9,7 @@ from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import PolicyCard
-from ops.config import Change, Setup, Snapshot
+from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.rows import load_responses
@@ -21,21 +21,21 @@ from ops.evaluation.stored import COLD_START, stored_scores
 from ops.evaluation.stored_baselines import kept
 from ops.planning.stored import unscored as unscored
 from ops.release import registry
-from ops.retraining.decision import Decision, Evidence, decision
-from ops.retraining.plan import Plan, plan
+from ops.retraining.decision import Decision, RetrainingEvidence, decision
+from ops.retraining.plan import RetrainingPlan, plan
 from ops.retraining.start import champion_folder
 from ops.training.run.plan import PLAN, RunPlan
 from ops.workers.pool import difference
 
 
-def required(snapshot: Snapshot) -> Plan:
+def required(snapshot: Snapshot) -> RetrainingPlan:
     """What the change of a run's pool requires; an empty plan for a run without one."""
     if snapshot.change is None:
-        return Plan()
+        return RetrainingPlan()
     return plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
 
 
-def scored_cold_start(setup: Setup, change: Change) -> Path | None:
+def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
     """The folder of what the champion's training began with, where its scores on the pool as it is are stored."""
     folder = setup.workspace.runs / change.policy
     try:
@@ -79,7 +79,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         )
     folder = champion_folder(setup.workspace, change)
     compared = stored_comparison(setup, folder)
-    evidence = Evidence(
+    evidence = RetrainingEvidence(
         now=compared.conductor,
         before=at_prices(registry.score_rows(setup.workspace, now), change.before),
         best_worker=compared.best_worker_rows,
@@ -111,7 +111,7 @@ def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) 
         notify(workspace, TRAIN_ANEW.notice(title, text, occasion=f"anew {occasion}", **values))
 
 
-def newcomers(setup: Setup, change: Change) -> tuple[str, ...]:
+def newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
     """Workers that neither the pool before nor the champion has: one that comes back is not new."""
     known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)

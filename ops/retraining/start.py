@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ops.conductor.policy import CARD, PolicyCard, policy_key
-from ops.config import Adaptive, Change, Pool, Recipe, Recursive, Setup, digest
+from ops.config import Adaptive, PoolChange, Pool, Recipe, Recursive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.run.plan import run_key, write_run
 from ops.workflow.cards import load_cards
 
 
-def champion_folder(workspace: Workspace, change: Change) -> Path:
+def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
     """The folder of the champion's policy: of the run that trained it, or fetched from the registry.
 
     Raises `DataError` where neither has it.
@@ -60,7 +60,7 @@ def _differs(old: Pool, new: Pool, name: str) -> bool:
     return old.worker(name).identity != new.worker(name).identity
 
 
-def start_folder(setup: Setup, change: Change) -> Path:
+def start_folder(setup: Setup, change: PoolChange) -> Path:
     """The champion's policy, ready to be trained on the pool as it is: made now unless it exists. Raises `DataError`.
 
     The same champion, pool and cards are the same folder. Weights are hard links where the file system has them.
@@ -98,7 +98,7 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def fine_tuned_run(setup: Setup, change: Change, deepspeed: Mapping[str, Any] | None = None) -> Path:
+def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None) -> Path:
     """The folder of the run that fine-tunes the champion on the pool; its plan is written unless it is there.
 
     It is the recipe's last stage of training once more (in rounds, on subsets, or plain), with what
@@ -108,7 +108,7 @@ def fine_tuned_run(setup: Setup, change: Change, deepspeed: Mapping[str, Any] | 
 
 
 def stored_fine_tuning(
-    setup: Setup, change: Change, deepspeed: Mapping[str, Any] | None = None
+    setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None
 ) -> Path | None:
     """The folder of that run where it was begun here; None: it was not. Nothing is fetched or written."""
     champion = setup.workspace.runs / change.policy / "policy"

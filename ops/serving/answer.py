@@ -36,7 +36,7 @@ class Fallback(NamedTuple):
     error: str = ""
 
 
-class Draft(NamedTuple):
+class TimedCompletion(NamedTuple):
     """One completion that the Conductor was asked for; times in seconds since the epoch."""
 
     messages: tuple[Message, ...]
@@ -69,7 +69,7 @@ class Answer:
     """The Conductor's last completion."""
     workflow: str = ""
     """The workflow that was written last, as text."""
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[TimedCompletion] = field(default_factory=list)
     """Every completion that the Conductor was asked for, those of later rounds included."""
     attempts: int = 0
     """Completions of a first workflow."""

@@ -20,7 +20,7 @@ MOST_CHARACTERS = 2_000_000
 """… and never more than this many, unless the batch is one prompt."""
 
 
-class Writer(Protocol):
+class CompletionWriter(Protocol):
     """Anything that writes completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
 
     @property
@@ -71,7 +71,7 @@ class BatchWriter:
     """
 
     def __init__(
-        self, writer: Writer, batch: int, *, lanes: int = 1, on_batch: Callable[[int], None] | None = None
+        self, writer: CompletionWriter, batch: int, *, lanes: int = 1, on_batch: Callable[[int], None] | None = None
     ) -> None:
         self._writer, self._batch, self._lanes, self._on_batch = writer, batch, lanes, on_batch
         self._waiting: deque[_Prompt] = deque()

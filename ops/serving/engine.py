@@ -12,7 +12,7 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
-from ops.serving.loaded import Loaded
+from ops.serving.loaded import LoadedVersion
 from ops.serving.request import OnProgress, ServedRequest
 from ops.serving.request_options import RequestOptions
 from ops.spending.books import this_month
@@ -28,7 +28,7 @@ class NotLoadedError(PodiumError):
     """No version is in service yet."""
 
 
-class Engine:
+class ServingEngine:
     """Answers questions in one event loop; `serve` changes the version while requests are in flight."""
 
     def __init__(
@@ -39,14 +39,14 @@ class Engine:
         self._cache, self._ledger = open_cache(workspace.cache), open_ledger(workspace.ledger)
         self._scheduler = Scheduler()
         self._client: tuple[str, WorkerClient] | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedVersion | None = None
 
     @property
-    def loaded(self) -> Loaded | None:
+    def loaded(self) -> LoadedVersion | None:
         """The version in service."""
         return self._loaded
 
-    def serve(self, loaded: Loaded) -> None:
+    def serve(self, loaded: LoadedVersion) -> None:
         """Answer the next questions with this version; those in flight end with theirs."""
         before, self._loaded = self._loaded, loaded
         if before is not None and before.in_use == 0:
@@ -95,7 +95,7 @@ class Engine:
         self._cache.close()
 
     @contextmanager
-    def _held(self, loaded: Loaded) -> Iterator[None]:
+    def _held(self, loaded: LoadedVersion) -> Iterator[None]:
         loaded.in_use += 1
         try:
             yield

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from ops.core.errors import PodiumError
-from ops.serving.engine import Engine
-from ops.serving.loaded import Loaded, VersionFiles
+from ops.serving.engine import ServingEngine
+from ops.serving.loaded import LoadedVersion, VersionFiles
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Follower:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ServingEngine,
         source: Source,
         *,
         on_batch: Callable[[int], None] | None = None,
@@ -96,10 +96,10 @@ class Follower:
         log.info("version %s is in service%s", version, f", {served} was before" if served else "")
         return True
 
-    def _load(self, version: str, replaces: bool) -> Loaded:
+    def _load(self, version: str, replaces: bool) -> LoadedVersion:
         engine = self._engine
         files = self._source.files(version)
-        loaded = Loaded.read(files, engine.settings, engine.workspace, on_batch=self._on_batch)
+        loaded = LoadedVersion.read(files, engine.settings, engine.workspace, on_batch=self._on_batch)
         try:
             if replaces:
                 loaded.prove()

@@ -12,8 +12,8 @@ from ops.config import Serving
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer, Fallback
-from ops.serving.engine import Engine
-from ops.serving.loaded import Loaded, VersionFiles
+from ops.serving.engine import ServingEngine
+from ops.serving.loaded import LoadedVersion, VersionFiles
 from ops.serving.request_options import RequestOptions
 from ops.workflow.trace import StepTrace
 
@@ -24,30 +24,30 @@ class EngineThread:
     """One version in service, in an event loop on a thread of its own; any number of threads may ask it."""
 
     def __init__(self, workspace: Workspace, settings: Serving) -> None:
-        self.engine = Engine(workspace, settings)
+        self.engine = ServingEngine(workspace, settings)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @classmethod
     def load(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Serve one version. Raises as `Loaded.read` does."""
-        loaded = Loaded.read(files, settings, workspace)
+        """Serve one version. Raises as `LoadedVersion.read` does."""
+        loaded = LoadedVersion.read(files, settings, workspace)
         return cls.of(loaded, workspace, settings)
 
     @classmethod
-    def of(cls, loaded: Loaded, workspace: Workspace, settings: Serving) -> EngineThread:
+    def of(cls, loaded: LoadedVersion, workspace: Workspace, settings: Serving) -> EngineThread:
         """Serve a version that is loaded."""
         thread = cls(workspace, settings)
         thread.engine.serve(loaded)
         return thread
 
     def ask(self, problem: Problem, options: RequestOptions) -> Answer:
-        """The answer. Raises as `Engine.answer` does."""
+        """The answer. Raises as `ServingEngine.answer` does."""
         return self.run(self._answer(problem, options, None))
 
     def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
-        """Steps and fallbacks as they end, then the answer. Raises as `Engine.answer` does."""
+        """Steps and fallbacks as they end, then the answer. Raises as `ServingEngine.answer` does."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))

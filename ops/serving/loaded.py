@@ -15,7 +15,7 @@ from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.serving.batching import BatchWriter, Writer
+from ops.serving.batching import BatchWriter, CompletionWriter
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
 from ops.serving.strengths import Strengths
 from ops.workers.providers import worst_price
@@ -41,11 +41,11 @@ class VersionFiles(NamedTuple):
 
 
 @dataclass
-class Loaded:
+class LoadedVersion:
     """One version in memory."""
 
     version: str
-    conductor: Writer
+    conductor: CompletionWriter
     card: PolicyCard
     pool: Pool
     team: Team
@@ -63,7 +63,7 @@ class Loaded:
     def read(
         cls, files: VersionFiles, settings: Serving, workspace: Workspace,
         *, on_batch: Callable[[int], None] | None = None,
-    ) -> Loaded:  # fmt: skip
+    ) -> LoadedVersion:  # fmt: skip
         """Load a version; `$PODIUM_WRITER` says who writes for it.
 
         Raises `DataError` when the folder is not a policy's or the pool has none of its workers, `ConfigError` when
@@ -87,10 +87,10 @@ class Loaded:
 
     @classmethod
     def of(
-        cls, version: str, conductor: Writer, card: PolicyCard, pool: Pool, settings: Serving,
+        cls, version: str, conductor: CompletionWriter, card: PolicyCard, pool: Pool, settings: Serving,
         *, file: Path | str = "config/pools", strengths: Strengths | None = None,
         on_batch: Callable[[int], None] | None = None,
-    ) -> Loaded:  # fmt: skip
+    ) -> LoadedVersion:  # fmt: skip
         """A version from its parts. Raises as `read` does."""
         known = tuple(worker for worker in pool.workers if worker.name in card.offered)
         if not known:

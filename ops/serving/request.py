@@ -12,8 +12,8 @@ from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message
-from ops.serving.answer import Answer, Draft, Fallback, Run, Status
-from ops.serving.loaded import Loaded
+from ops.serving.answer import Answer, Fallback, Run, Status, TimedCompletion
+from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
@@ -30,7 +30,7 @@ RETRY_TEMPERATURE = 0.7
 
 
 @dataclass
-class Written:
+class WrittenWorkflow:
     """A workflow for the question, and the completion that it was read from."""
 
     workflow: Workflow
@@ -42,7 +42,7 @@ class ServedRequest:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedVersion,
         problem: Problem,
         options: RequestOptions,
         settings: Serving,
@@ -57,7 +57,7 @@ class ServedRequest:
         self.answer = Answer(problem, loaded.version)
         self.use(loaded)
 
-    def use(self, loaded: Loaded) -> None:
+    def use(self, loaded: LoadedVersion) -> None:
         """Be answered by this version; before `run`. Raises `RequestError`."""
         self.loaded, self.answer.version = loaded, loaded.version
         own, most = self._options.budget_usd, self._settings.budget_usd
@@ -118,7 +118,7 @@ class ServedRequest:
             team = team.offering(self._left)
         return replace(team, client=self._budget)
 
-    async def _write(self) -> Written | None:
+    async def _write(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""
         team, detail = self._team(), ""
         messages = team.messages(self.answer.problem)
@@ -135,7 +135,7 @@ class ServedRequest:
                 parsed = team.read(completion)
                 if parsed.workflow is not None:
                     self.answer.workflow = parsed.workflow.render()
-                    return Written(parsed.workflow, completion)
+                    return WrittenWorkflow(parsed.workflow, completion)
                 detail = f"{parsed.failure}: {parsed.detail}"
         self._fall_back("no_workflow", "", detail)
         return None
@@ -146,14 +146,16 @@ class ServedRequest:
         try:
             written = await self.loaded.batch_writer.write(messages, temperature=temperature, seed=seed)
         except PodiumError as error:
-            self.answer.drafts.append(Draft(tuple(messages), asked, asked, time.time(), None, str(error)))
+            self.answer.drafts.append(TimedCompletion(tuple(messages), asked, asked, time.time(), None, str(error)))
             raise
-        self.answer.drafts.append(Draft(tuple(messages), asked, written.began, time.time(), written.completion))
+        self.answer.drafts.append(
+            TimedCompletion(tuple(messages), asked, written.began, time.time(), written.completion)
+        )
         return written.completion.text
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _execute(self, written: Written) -> Run | None:
+    async def _execute(self, written: WrittenWorkflow) -> Run | None:
         """Execute the workflow with its further rounds; None, with a fallback, where that is broken off."""
         team, several = self._team(), self.loaded.card.rounds and self._options.preference != "cost"
         with self._clock("working_s"):
@@ -182,7 +184,7 @@ class ServedRequest:
             self._fall_back("timed_out", "", run.error)
         return run
 
-    async def _rounds(self, written: Written, team: Team) -> RecursiveTrace:
+    async def _rounds(self, written: WrittenWorkflow, team: Team) -> RecursiveTrace:
         limits, started = self.loaded.card.rounds, False
         assert limits is not None
 
@@ -213,7 +215,7 @@ class ServedRequest:
             ordinal = next(ordinal for ordinal in self._left if self.loaded.team.workers[ordinal] is best)
             workflow = Workflow.single(ordinal)
             self.answer.workflow = workflow.render()
-            run = await self._execute(Written(workflow, self.answer.workflow))
+            run = await self._execute(WrittenWorkflow(workflow, self.answer.workflow))
             if run is not None and run.answer is not None:
                 self._keep(run)
                 return

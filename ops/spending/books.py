@@ -35,7 +35,7 @@ class Spent:
     lost_usd: float = 0.0
 
 
-class Call(NamedTuple):
+class SettledCall(NamedTuple):
     """One settled call: when (seconds since the epoch), whose and what for, tokens, USD."""
 
     at: float
@@ -75,12 +75,12 @@ class Books:
         """What was spent by calendar month (UTC), of one run or of all."""
         return self._by("month", run)
 
-    def latest(self, count: int, run: str | None = None) -> list[Call]:
+    def latest(self, count: int, run: str | None = None) -> list[SettledCall]:
         """The last settled calls, of one run or of all, the newest first."""
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
-        query = f"SELECT {', '.join(Call._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
+        query = f"SELECT {', '.join(SettledCall._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
         rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
-        return [Call(*row) for row in rows]
+        return [SettledCall(*row) for row in rows]
 
     def mean_tokens(self, purpose: str) -> dict[str, tuple[float, float]]:
         """Worker → prompt and completion tokens of a settled call of that purpose, over all runs."""

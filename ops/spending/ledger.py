@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId
 from ops.spending.books import Books, this_month
-from ops.spending.store import LEDGER_URL, Connection, Store
+from ops.spending.store import LEDGER_URL, SqlConnection, Store
 
 _SETTLE = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, purpose, worker, month) DO UPDATE SET
@@ -157,7 +157,7 @@ class Ledger(Books):
         """
         now, month = time.time(), this_month()
 
-        def mark(connection: Connection) -> int:
+        def mark(connection: SqlConnection) -> int:
             holder = self._store.holder()
             first: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM sent").fetchone()[0]
             connection.executemany(_SENT, [
@@ -185,7 +185,7 @@ class Ledger(Books):
         now, month = time.time(), this_month()
         calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
 
-        def book(connection: Connection) -> None:
+        def book(connection: SqlConnection) -> None:
             connection.executemany(_CALL, [(now, *call) for call in calls])
             connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
             connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
@@ -256,7 +256,7 @@ class Ledger(Books):
         worst, wanted = worsts[0], sum(worsts) - free
         needed = max(worst - free, 0.0)
 
-        def grow(connection: Connection) -> tuple[int, float]:
+        def grow(connection: SqlConnection) -> tuple[int, float]:
             room = _room(connection, run, cap, month_cap)
             if room + _EPSILON < wanted and self._release_dead(connection):
                 room = _room(connection, run, cap, month_cap)
@@ -276,7 +276,7 @@ class Ledger(Books):
         return block
 
     def _give_back(
-        self, done: Sequence[tuple[Reservation, float]], before: Callable[[Connection], object] | None = None
+        self, done: Sequence[tuple[Reservation, float]], before: Callable[[SqlConnection], object] | None = None
     ) -> None:
         """Take finished calls (reservation, USD spent) off this process's blocks, in one transaction with `before`."""
         with self._lock:
@@ -293,7 +293,7 @@ class Ledger(Books):
             idle = [(block.id,) for block in after.values() if block.in_flight == 0]
             busy = [(block.usd, block.id) for block in after.values() if block.in_flight != 0]
 
-            def give_back(connection: Connection) -> None:
+            def give_back(connection: SqlConnection) -> None:
                 if before is not None:
                     before(connection)
                 connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
@@ -314,7 +314,7 @@ class Ledger(Books):
             if (block := self._blocks.get(run)) is None:
                 continue
 
-            def renew(connection: Connection, run: str = run, block: _Block = block) -> tuple[int, float]:
+            def renew(connection: SqlConnection, run: str = run, block: _Block = block) -> tuple[int, float]:
                 if connection.execute("SELECT id FROM blocks WHERE id = ?", (block.id,)).fetchone() is not None:
                     return block.id, block.free
                 room = _room(connection, run, block.cap, block.month_cap)
@@ -327,7 +327,7 @@ class Ledger(Books):
             number, free = self._store.write(renew)
             self._blocks[run] = replace(block, id=number, free=free)
 
-    def _release_dead(self, connection: Connection) -> bool:
+    def _release_dead(self, connection: SqlConnection) -> bool:
         """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
         owners = connection.execute(
             "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
@@ -352,7 +352,7 @@ def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[
     return iter(sums.items())
 
 
-def _room(connection: Connection, run: str, cap: float, month_cap: float | None) -> float:
+def _room(connection: SqlConnection, run: str, cap: float, month_cap: float | None) -> float:
     """USD left under the caps, with every process's blocks taken off."""
 
     def total(query: str, *values: str) -> float:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ops.core.processes import ProcessId, state_of, this_process
 from ops.core.sqlite import SqliteFile
-from ops.spending.store import Connection
+from ops.spending.store import SqlConnection
 
 T = TypeVar("T")
 
@@ -51,18 +51,18 @@ class LocalStore:
         self.name = str(path)
         self._file = SqliteFile(path, _VERSION, _SCHEMA)
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[SqlConnection], T]) -> T:
         with self._file.connection() as connection:
             return work(connection)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[SqlConnection], T]) -> T:
         with self._file.writing() as connection:
             return work(connection)
 
     def holder(self) -> ProcessId:
         return this_process()
 
-    def gone(self, connection: Connection, holders: Sequence[ProcessId]) -> list[ProcessId]:
+    def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
         return [holder for holder in holders if state_of(holder) == "gone"]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from ops.core.installation import install_extra
 from ops.core.processes import ProcessId
 from ops.core.servers import Leases, check_address, shown
 from ops.spending.local import SPENT
-from ops.spending.store import LEDGER_URL, Connection, Cursor
+from ops.spending.store import LEDGER_URL, Cursor, SqlConnection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -82,10 +82,10 @@ class SharedStore:
         """A parent's connections after a fork: to close them here would end the parent's sessions."""
         self._leases = Leases[str, int]("ledger lease", lease_s / 4, self._renew)
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[SqlConnection], T]) -> T:
         return self._patiently(lambda: work(_Statements(self._connected())))
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[SqlConnection], T]) -> T:
         mark = uuid.uuid4().hex
         done: list[T] = []
 
@@ -110,7 +110,7 @@ class SharedStore:
         assert self._holder is not None, "asked outside of a transaction"
         return ProcessId(self._holder, 0.0)
 
-    def gone(self, connection: Connection, holders: Sequence[ProcessId]) -> list[ProcessId]:
+    def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
         connection.execute(_DEAD.replace("%s", "?"), (self._lease_s,))
         living = {row[0] for row in connection.execute("SELECT id FROM holders").fetchall()}
         return [holder for holder in holders if holder.pid not in living]

@@ -21,7 +21,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """Statements with `?` for values, in SQL that both engines read alike."""
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Cursor: ...
@@ -37,11 +37,11 @@ class Store(Protocol):
     leased: bool
     """Whether other machines may take this process for dead while it lives (suspended, cut off for too long)."""
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[SqlConnection], T]) -> T:
         """What `work` reads."""
         ...
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[SqlConnection], T]) -> T:
         """One transaction; no other writes meanwhile, so what it reads stays true. It is kept when this returns."""
         ...
 
@@ -49,7 +49,7 @@ class Store(Protocol):
         """Under which identity this process holds room at present; asked inside `write`."""
         ...
 
-    def gone(self, connection: Connection, holders: Sequence[ProcessId]) -> list[ProcessId]:
+    def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
         """Those of the holders that will never settle anything any more."""
         ...
 

@@ -14,7 +14,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.card import Choice, data_card
 from ops.curation.selection import Shortlist, choose_mix, shortlist
-from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, agreements, stored_rows, tallies
 
 
@@ -56,7 +56,7 @@ def materialize_mix(setup: Setup) -> Mix:
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
     measured = _tallies(setup, shortlisted)
-    evidence = Evidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
+    evidence = SelectionEvidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
     mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
     weighing = SELECTORS[recipe.curation.selector].weighing
     weights = dict(weighing.weigh(shortlisted, evidence)) if weighing else {}

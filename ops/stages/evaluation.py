@@ -20,7 +20,7 @@ from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
-from ops.evaluation.stored_baselines import Shelf, shelves
+from ops.evaluation.stored_baselines import BaselineStore, shelves
 from ops.release.tracing import TraceSample
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
@@ -127,7 +127,10 @@ def score_baselines(
 
 
 def _score_baseline(
-    shelf: Shelf, client: WorkerClient, questions_of: Mapping[str, Sequence[Problem]], on_progress: OnProgress | None
+    shelf: BaselineStore,
+    client: WorkerClient,
+    questions_of: Mapping[str, Sequence[Problem]],
+    on_progress: OnProgress | None,
 ) -> list[ScoreRow]:
     with alone(shelf.setup.workspace, *map(shelf.file, questions_of)):
         try:
@@ -137,7 +140,10 @@ def _score_baseline(
 
 
 def _asked_baseline(
-    shelf: Shelf, client: WorkerClient, questions_of: Mapping[str, Sequence[Problem]], on_progress: OnProgress | None
+    shelf: BaselineStore,
+    client: WorkerClient,
+    questions_of: Mapping[str, Sequence[Problem]],
+    on_progress: OnProgress | None,
 ) -> list[ScoreRow]:
     setup, team = shelf.setup, _team(shelf.setup, client)
 

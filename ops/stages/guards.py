@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ops.config import Setup
 from ops.core.errors import DataError
-from ops.training.guards import Evidence, Finding, guard_all
+from ops.training.guards import GuardEvidence, GuardFinding, guard_all
 from ops.training.run.plan import CURVE, RunPlan, read_curve
 from ops.workflow.cards import load_cards
 
 
-def guard_run(setup: Setup, folder: Path) -> list[Finding]:
+def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
     """Every guard's finding on the run in `folder`, at the recipe's thresholds as they are now.
 
     Raises `DataError` where the run has no step yet.
@@ -19,7 +19,7 @@ def guard_run(setup: Setup, folder: Path) -> list[Finding]:
     if not (rows := read_curve(folder)):
         raise DataError(folder / CURVE, "(file)", "holds no step", "Train first: materialize conductor")
     offered = RunPlan.read(folder).offered
-    return guard_all(Evidence(rows, setup.recipe.guards, _alone(setup, offered)))
+    return guard_all(GuardEvidence(rows, setup.recipe.guards, _alone(setup, offered)))
 
 
 def _alone(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:

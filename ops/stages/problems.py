@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.base import Benchmark, Loaded
+from ops.benchmarks.base import Benchmark, LoadedSplit
 from ops.benchmarks.quarantine import judge, quarantine
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.rows import Row, RowError
@@ -49,7 +49,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     workspace, recipe = setup.workspace, setup.recipe
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
     named = raw_files(workspace, recipe, benchmark)
-    loaded: dict[Split, Loaded] = {}
+    loaded: dict[Split, LoadedSplit] = {}
     for split in named:
         loaded[split] = _without_failing_gold(entry, split, entry.read(split, source, workspace, recipe.seed), source)
     listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
@@ -69,7 +69,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
 
 
-def _without_failing_gold(entry: Benchmark, split: Split, loaded: Loaded, source: BenchmarkSource) -> Loaded:
+def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
     """The split without the rows whose gold answer its grader misses; as it is where they are more than allowed.
 
     Embedded answers are right by construction, so one that fails is ours to mend. Reference programs are run where

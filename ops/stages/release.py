@@ -16,7 +16,7 @@ from ops.evaluation.comparison import stored_comparison
 from ops.release import aliases, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
-from ops.release.promotion import NOBODY, GateDecision, override
+from ops.release.promotion import NO_CHAMPION, GateDecision, override
 from ops.reports.made import folder
 from ops.reports.verdict import Fate, verdict_page
 
@@ -63,7 +63,7 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
     if known is None:
         raise registry.RegistryError("There is no challenger: `podium run` registers one")
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
-    decision = replace(decision, against=before.version if before else NOBODY)
+    decision = replace(decision, against=before.version if before else NO_CHAMPION)
     if before is not None and before.version == known.version:
         page = _publish(workspace, known)
         said = known.tags.get("verdict", "")

@@ -48,7 +48,7 @@ _READ, _WRITE = "xs = [int(t) for t in input().split()]", "print(*xs)"
 _EXAMPLE = re.compile(r"^(?:Input: |>>> g\()(.*?)\)?\n(?:Output: )?(.*)$", re.MULTILINE)
 
 
-class Example(NamedTuple):
+class ListExample(NamedTuple):
     given: Numbers
     wanted: Numbers
 
@@ -60,9 +60,9 @@ def apply(steps: Sequence[str], xs: Numbers) -> Numbers:
     return xs
 
 
-def examples(question: str) -> list[Example]:
+def examples(question: str) -> list[ListExample]:
     """The examples that a question shows; two at least, or none."""
-    shown = [Example(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
+    shown = [ListExample(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
     return shown if len(shown) >= 2 else []
 
 

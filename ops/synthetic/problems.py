@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 from ops.core.problem import Domain, GraderName, Problem, Split
-from ops.synthetic.families import FAMILIES, Draft, Family
+from ops.synthetic.families import FAMILIES, Family, ProblemDraft
 
 _KINDS: dict[str, tuple[Domain, GraderName]] = {
     "math500": ("math", "math"),
@@ -58,7 +58,7 @@ def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Proble
     return problems
 
 
-def drafts(family: Family, split: Split, seed: int) -> Iterator[Draft]:
+def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
     """Distinct proven drafts of one family and split, without end."""
     random = Random(f"{family.name}:{split}:{seed}")
     seen: set[tuple[str, tuple[str, ...]]] = set()

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 """A line of `curve.jsonl`."""
 
 
-class Verdict(NamedTuple):
+class GuardVerdict(NamedTuple):
     """What a guard saw, and whether it is within the threshold."""
 
     passed: bool
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
     threshold: str
 
 
-class Finding(NamedTuple):
+class GuardFinding(NamedTuple):
     """A guard's verdict on one run, with the guard's name and remedy."""
 
     guard: str
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class GuardEvidence:
     """A run's steps in order, the thresholds, and what is known of the workers."""
 
     rows: Sequence[Row]
@@ -68,17 +68,17 @@ class Guard(NamedTuple):
 
     about: str
     remedy: str
-    judge: Callable[[Evidence], Verdict]
+    judge: Callable[[GuardEvidence], GuardVerdict]
 
 
-def guard_all(evidence: Evidence) -> list[Finding]:
+def guard_all(evidence: GuardEvidence) -> list[GuardFinding]:
     """The finding of every guard, in the order of `GUARDS`. Raises `ValueError` for a run without a step."""
     if not evidence.rows:
         raise ValueError("a run without a step shows nothing")
-    return [Finding(name, *guard.judge(evidence), guard.remedy) for name, guard in GUARDS.items()]
+    return [GuardFinding(name, *guard.judge(evidence), guard.remedy) for name, guard in GUARDS.items()]
 
 
-def _format_failures(evidence: Evidence) -> Verdict:
+def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
     before, after = _mean(evidence.first, "share/invalid"), _mean(evidence.last, "share/invalid")
     limit = evidence.guards.max_invalid
     reasons = Counter[str]()
@@ -86,22 +86,22 @@ def _format_failures(evidence: Evidence) -> Verdict:
         reasons.update({name: share for name, share in row.items() if name.startswith("invalid/")})
     commonest = f", most often {reasons.most_common(1)[0][0].removeprefix('invalid/')}" if reasons.total() else ""
     saw = f"{after:.1%} of the completions are no workflow{commonest}; {before:.1%} at the beginning"
-    return Verdict(not after > limit, saw, f"at most {limit:.0%}")
+    return GuardVerdict(not after > limit, saw, f"at most {limit:.0%}")
 
 
-def _one_worker(evidence: Evidence) -> Verdict:
+def _one_worker(evidence: GuardEvidence) -> GuardVerdict:
     limit, use = evidence.guards.max_worker_share, _use(evidence.last)
     threshold = f"at most {limit:.0%} in the domain where it is used least"
     workers = {name for used in use.values() for name in used}
     least = {name: min(used[name] / used.total() for used in use.values()) for name in workers}
     if not least:
-        return Verdict(True, "no worker was given a step", threshold)
+        return GuardVerdict(True, "no worker was given a step", threshold)
     name, share = max(least.items(), key=lambda item: item[1])
     saw = f"{name} is given at least {share:.1%} of the steps in every domain ({', '.join(sorted(use))})"
-    return Verdict(not share > limit, saw, threshold)
+    return GuardVerdict(not share > limit, saw, threshold)
 
 
-def _worker_mismatch(evidence: Evidence) -> Verdict:
+def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
     limit = evidence.guards.max_worker_gap
     threshold = f"at most {100 * limit:.0f} points below the best worker there"
     gaps = []
@@ -111,66 +111,66 @@ def _worker_mismatch(evidence: Evidence) -> Verdict:
             best = max(alone, key=lambda name: alone[name])
             gaps.append((alone[best] - alone[chosen], domain, chosen, best))
     if not gaps:
-        return Verdict(True, "the workers were not measured alone", threshold)
+        return GuardVerdict(True, "the workers were not measured alone", threshold)
     gap, domain, chosen, best = max(gaps)
     alone = evidence.alone[domain]
     saw = f"{domain}: {chosen} is used most, alone right on {alone[chosen]:.1%}; {best} on {alone[best]:.1%}"
-    return Verdict(not gap > limit, saw, threshold)
+    return GuardVerdict(not gap > limit, saw, threshold)
 
 
-def _one_pattern(evidence: Evidence) -> Verdict:
+def _one_pattern(evidence: GuardEvidence) -> GuardVerdict:
     limit, patterns = evidence.guards.max_pattern_share, Counter[str]()
     for row in evidence.last:
         patterns.update(row["top_patterns"])
     workflows = sum(row["rollouts"] * (1 - row["share/invalid"]) for row in evidence.last)
     if not patterns:
-        return Verdict(True, "no workflow was written", f"at most {limit:.0%}")
+        return GuardVerdict(True, "no workflow was written", f"at most {limit:.0%}")
     commonest, count = patterns.most_common(1)[0]
     share = count / workflows
     saw = f"{share:.1%} of the workflows have the pattern {commonest!r} (worker<steps that it sees)"
-    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
+    return GuardVerdict(not share > limit, saw, f"at most {limit:.0%}")
 
 
-def _routing_entropy(evidence: Evidence) -> Verdict:
+def _routing_entropy(evidence: GuardEvidence) -> GuardVerdict:
     before, after = _mean(evidence.first, "diversity"), _mean(evidence.last, "diversity")
     limit = evidence.guards.min_entropy_kept
     saw = f"the patterns' entropy went from {before:.2f} to {after:.2f} bits"
-    return Verdict(not after < limit * before, saw, f"at least {limit:.0%} of the first")
+    return GuardVerdict(not after < limit * before, saw, f"at least {limit:.0%} of the first")
 
 
-def _no_gain(evidence: Evidence) -> Verdict:
+def _no_gain(evidence: GuardEvidence) -> GuardVerdict:
     before, after = _right_if_valid(evidence.first), _right_if_valid(evidence.last)
     limit = evidence.guards.min_gain
     saw = f"of the valid workflows {_percent(before)} were right at the beginning and {_percent(after)} at the end"
-    return Verdict(not after - before < limit, saw, f"a rise of at least {100 * limit:.0f} points")
+    return GuardVerdict(not after - before < limit, saw, f"a rise of at least {100 * limit:.0f} points")
 
 
-def _unscorable(evidence: Evidence) -> Verdict:
+def _unscorable(evidence: GuardEvidence) -> GuardVerdict:
     share, limit = _mean(evidence.rows, "share/unscorable"), evidence.guards.max_unscorable
     worst = max(evidence.rows, key=lambda row: row["share/unscorable"])
     saw = f"{share:.1%} of all rollouts have no reward, {worst['share/unscorable']:.1%} in step {worst['step']}"
-    return Verdict(not share > limit, saw, f"at most {limit:.0%}")
+    return GuardVerdict(not share > limit, saw, f"at most {limit:.0%}")
 
 
-def _recursion_loops(evidence: Evidence) -> Verdict:
+def _recursion_loops(evidence: GuardEvidence) -> GuardVerdict:
     limit = evidence.guards.max_loops
     rows = [row for row in evidence.last if row.get("round_2/rollouts")]
     if not rows:
-        return Verdict(True, "there are no recursive rounds", f"at most {limit:.0%}")
+        return GuardVerdict(True, "there are no recursive rounds", f"at most {limit:.0%}")
     loops, right, wrong = (_mean(rows, f"round_2/{name}") for name in ("loops", "to_right", "to_wrong"))
     saw = (
         f"of the recursive rounds {loops:.1%} repeat the workflow before, {wrong:.1%} make a right answer wrong and "
         f"{right:.1%} a wrong one right"
     )
     lost = loops + max(0.0, wrong - right)
-    return Verdict(not lost > limit, saw, f"at most {limit:.0%} repeat, or lose net of gains")
+    return GuardVerdict(not lost > limit, saw, f"at most {limit:.0%} repeat, or lose net of gains")
 
 
-def _zero_variance(evidence: Evidence) -> Verdict:
+def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
     before, after = _mean(evidence.first, "zero_variance_groups"), _mean(evidence.last, "zero_variance_groups")
     limit = evidence.guards.max_zero_variance
     saw = f"in {_percent(after)} of the groups all rewards are alike; {_percent(before)} at the beginning"
-    return Verdict(not after > limit, saw, f"at most {limit:.0%}")
+    return GuardVerdict(not after > limit, saw, f"at most {limit:.0%}")
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

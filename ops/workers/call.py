@@ -29,10 +29,10 @@ from ops.workers.failures import Transient, describe, read_failure, rejects_ever
 from ops.workers.lost import may_be_billed
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, read_reply
-from ops.workers.seat import Seat
 from ops.workers.session import session_of_loop
 from ops.workers.turns import my_turn, waiting
 from ops.workers.usage import not_believed
+from ops.workers.worker_handle import WorkerHandle
 
 REJECTIONS_IN_A_ROW = 10
 """Rejected requests, with no response from the call or the cache in between, after which the worker is taken to be
@@ -83,16 +83,16 @@ class Caller:
         default_factory=weakref.WeakKeyDictionary
     )
 
-    async def call(self, seat: Seat, request: Request) -> Response:
+    async def call(self, handle: WorkerHandle, request: Request) -> Response:
         """Ask until there is an answer, the retries are over, or the worker's circuit is open.
 
         Raises as `ops.workers.types.Client` says, and `ClaimLost` when the key's claim proves to be another's:
         then nothing was sent.
         """
-        breaker, pauses, key = seat.breaker, _Pauses(self.backoff_s), request.key
+        breaker, pauses, key = handle.breaker, _Pauses(self.backoff_s), request.key
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, Transient) and not breaker.is_probe(key)),
-            stop=stop_after_attempt(seat.worker.retries + 1),
+            stop=stop_after_attempt(handle.worker.retries + 1),
             wait=pauses.length,
             before_sleep=lambda _: self.on_retry(),
             sleep=pauses.pass_,
@@ -103,35 +103,35 @@ class Caller:
             async for attempt in attempts:
                 number = attempt.retry_state.attempt_number
                 with attempt:
-                    return await self._attempt(seat, request, number - 1)
+                    return await self._attempt(handle, request, number - 1)
         except Transient as error:
             breaker.failed(key, str(error))
-            raise _given_up(seat, number, error) from None
+            raise _given_up(handle, number, error) from None
         finally:
             breaker.left(key)
         raise AssertionError("tenacity ends with a response or an error")
 
-    async def _attempt(self, seat: Seat, request: Request, retries: int) -> Response:
+    async def _attempt(self, handle: WorkerHandle, request: Request, retries: int) -> Response:
         """One request. Raises `Transient`, or what `call` raises."""
         messages, key = request.messages, request.key
         prompt_chars = sum(len(message["content"]) for message in messages)
         async with my_turn():
             with waiting():
-                taken, used = await seat.limits.enter(prompt_chars, again=retries > 0), 0
+                taken, used = await handle.limits.enter(prompt_chars, again=retries > 0), 0
             try:
-                if rest := seat.breaker.rest_s(key):  # asked here: the queue may have been long
-                    raise _resting(seat, rest)
-                seat.raise_if_stopped()
-                reservation = await self._reserve(seat, messages)
+                if rest := handle.breaker.rest_s(key):  # asked here: the queue may have been long
+                    raise _resting(handle, rest)
+                handle.raise_if_stopped()
+                reservation = await self._reserve(handle, messages)
                 try:
-                    seat.raise_if_stopped()  # again: there may have been no room for long
-                    if seat.remote:  # a tool in this process ends with it, and nobody bills what it did
-                        departure = Departure(reservation, self.account.purpose, seat.worker.name, key)
-                        reservation = await self.desk.depart(departure, seat.worker.timeout_s)
+                    handle.raise_if_stopped()  # again: there may have been no room for long
+                    if handle.remote:  # a tool in this process ends with it, and nobody bills what it did
+                        departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
+                        reservation = await self.desk.depart(departure, handle.worker.timeout_s)
                     sent = time.monotonic()
-                    reply = await self._send(seat, request, sent)
-                    response, usage = read_reply(seat.worker, messages, reply, time.monotonic() - sent, retries)
-                    bill = self._bill(seat, reservation, response, key)
+                    reply = await self._send(handle, request, sent)
+                    response, usage = read_reply(handle.worker, messages, reply, time.monotonic() - sent, retries)
+                    bill = self._bill(handle, reservation, response, key)
                 except BaseException as error:
                     if reservation.sent and may_be_billed(error):
                         self.ledger.lose(reservation)
@@ -139,29 +139,29 @@ class Caller:
                         self.ledger.release(reservation)
                     raise
                 impossible: ConfigError | None = None
-                if seat.remote and usage.impossible is not None:  # marked before others of its calls leave
-                    impossible = seat.not_believed = not_believed(seat.worker, usage.impossible, self.pool_file)
+                if handle.remote and usage.impossible is not None:  # marked before others of its calls leave
+                    impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
                 used = response.prompt_tokens + response.completion_tokens
-                last = retries >= seat.worker.retries
-                problem = judge(seat.worker, reply, response, worked=seat.worked, file=self.pool_file, last=last)
+                last = retries >= handle.worker.retries
+                problem = judge(handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last)
                 keep = problem is None or isinstance(problem, WorkerRefused)
                 await self.desk.book(bill, key, request.material, response, keep=keep)
                 self.on_paid(response.cost_usd)
             finally:
-                seat.limits.leave(taken, used)
+                handle.limits.leave(taken, used)
         if isinstance(problem, Transient) and impossible is None:
             raise problem
-        seat.breaker.succeeded()
+        handle.breaker.succeeded()
         if (stop := impossible or problem) is not None:
             raise stop
-        seat.answered()
-        seat.limits.answered(response.completion_tokens)
+        handle.answered()
+        handle.limits.answered(response.completion_tokens)
         return response
 
-    async def _reserve(self, seat: Seat, messages: Sequence[Message]) -> Reservation:
+    async def _reserve(self, handle: WorkerHandle, messages: Sequence[Message]) -> Reservation:
         """Reserve the worst case; while calls of our own are in flight, wait for what they leave over."""
         account = self.account
-        worst = most_tokens(messages) * seat.price[0] + seat.worker.max_tokens * seat.price[1]
+        worst = most_tokens(messages) * handle.price[0] + handle.worker.max_tokens * handle.price[1]
 
         def reserve() -> Reservation | None:
             try:
@@ -183,39 +183,39 @@ class Caller:
                 await asyncio.sleep(_ROOM_POLL_S)
         return reservation
 
-    async def _send(self, seat: Seat, request: Request, sent: float) -> Any:
+    async def _send(self, handle: WorkerHandle, request: Request, sent: float) -> Any:
         messages = request.messages
         try:
             # In this process no time-out could interrupt it, and its chance is the sample's.
-            if not seat.remote and (plugin := plugin_of(seat.worker.model)) is not None:
-                return plugin.answer(messages, sample=request.sample, **seat.settings)
+            if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
+                return plugin.answer(messages, sample=request.sample, **handle.settings)
             session = await session_of_loop()
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
-            async with asyncio.timeout(seat.worker.timeout_s):
-                return await litellm().acompletion(messages=list(messages), shared_session=session, **seat.settings)
+            async with asyncio.timeout(handle.worker.timeout_s):
+                return await litellm().acompletion(messages=list(messages), shared_session=session, **handle.settings)
         except TimeoutError as error:
             raise Transient(describe(error)) from None
         except provider_error() as error:
             failure = read_failure(
-                error, seat.worker, self.pool_file,
-                messages=messages, key=seat.settings.get("api_key"), worked=seat.worked,
+                error, handle.worker, self.pool_file,
+                messages=messages, key=handle.settings.get("api_key"), worked=handle.worked,
             )  # fmt: skip
             if isinstance(failure, Transient):
                 if failure.crowded or failure.retry_after_s:
-                    seat.limits.crowded(sent, failure.retry_after_s, self.backoff_s)
+                    handle.limits.crowded(sent, failure.retry_after_s, self.backoff_s)
             else:
-                seat.breaker.succeeded()  # the provider is reachable
+                handle.breaker.succeeded()  # the provider is reachable
             if isinstance(failure, RequestRejected):
-                seat.rejections += 1
-                if seat.rejections >= REJECTIONS_IN_A_ROW:
-                    raise rejects_everything(seat.worker, self.pool_file, seat.rejections, failure) from None
+                handle.rejections += 1
+                if handle.rejections >= REJECTIONS_IN_A_ROW:
+                    raise rejects_everything(handle.worker, self.pool_file, handle.rejections, failure) from None
             raise failure from None
 
-    def _bill(self, seat: Seat, reservation: Reservation, response: Response, key: str) -> Bill:
+    def _bill(self, handle: WorkerHandle, reservation: Reservation, response: Response, key: str) -> Bill:
         return Bill(
             reservation,
             self.account.purpose,
-            seat.worker.name,
+            handle.worker.name,
             response.cost_usd,
             response.prompt_tokens,
             response.completion_tokens,
@@ -243,17 +243,17 @@ class _Pauses:
             await asyncio.sleep(seconds)
 
 
-def _given_up(seat: Seat, attempts: int, error: Transient) -> Exception:
+def _given_up(handle: WorkerHandle, attempts: int, error: Transient) -> Exception:
     if error.in_the_end is not None:
         return error.in_the_end
     tried = f"{attempts} attempt{'' if attempts == 1 else 's'}"
     return WorkerUnreachable(
-        f"worker {seat.worker.name!r} ({seat.worker.model}): no response after {tried}, at last {error}"
+        f"worker {handle.worker.name!r} ({handle.worker.model}): no response after {tried}, at last {error}"
     )
 
 
-def _resting(seat: Seat, rest_s: float) -> WorkerUnreachable:
+def _resting(handle: WorkerHandle, rest_s: float) -> WorkerUnreachable:
     return WorkerUnreachable(
-        f"worker {seat.worker.name!r} ({seat.worker.model}) rests: {seat.worker.breaker_failures} calls or more in a "
-        f"row had no response, at last {seat.breaker.reason}; it is tried again in {rest_s:.0f} s"
+        f"worker {handle.worker.name!r} ({handle.worker.model}) rests: {handle.worker.breaker_failures} calls or more "
+        f"in a row had no response, at last {handle.breaker.reason}; it is tried again in {rest_s:.0f} s"
     )

@@ -19,8 +19,8 @@ from ops.spending.ledger import Ledger
 from ops.workers.booking import BookingDesk
 from ops.workers.call import Account, Caller, Request
 from ops.workers.replies import stored
-from ops.workers.seat import Seat, take_seat
 from ops.workers.turns import waiting
+from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 
 @dataclass
@@ -63,7 +63,7 @@ class WorkerClient:
         self.cache, self.ledger = cache, ledger
         self.counts = Counts()
         self._pool_file = pool_file
-        self._seats: dict[str, Seat] = {}
+        self._seats: dict[str, WorkerHandle] = {}
         self._identities: dict[str, tuple[Worker, dict[str, Any]]] = {}
         self._flights: dict[str, Future[Response | None]] = {}
         self._lock = threading.Lock()
@@ -90,8 +90,8 @@ class WorkerClient:
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)
-                if (seat := self._seats.get(worker.name)) is not None:
-                    seat.rejections = 0  # the worker did answer requests of this kind
+                if (handle := self._seats.get(worker.name)) is not None:
+                    handle.rejections = 0  # the worker did answer requests of this kind
                 return stored(worker, hit)
             with self._lock:
                 flight = self._flights.get(key)
@@ -125,16 +125,16 @@ class WorkerClient:
         flight.set_result(response)
         return response
 
-    async def _claimed(self, seat: Seat, request: Request) -> Response:
+    async def _claimed(self, handle: WorkerHandle, request: Request) -> Response:
         """The call, or the response of the process that made it: of those that share a cache one at a time does."""
         while True:
             with waiting():
                 claim = await self.cache.claim(request.key)
             if isinstance(claim, Response):
                 self._count(cached=1)
-                return stored(seat.worker, claim)
+                return stored(handle.worker, claim)
             try:
-                return await self._caller.call(seat, request)
+                return await self._caller.call(handle, request)
             except ClaimLost:
                 continue  # nothing was sent: another process makes the call
             finally:
@@ -150,15 +150,15 @@ class WorkerClient:
             known = self._identities[worker.name] = worker, worker.identity
         return known[1]
 
-    def _seat(self, worker: Worker) -> Seat:
-        seat = self._seats.get(worker.name)
-        if seat is not None and (seat.worker is worker or seat.worker == worker):
-            return seat
-        seat = take_seat(worker, self._pool_file, self.ledger.path.with_name("limits"))
+    def _seat(self, worker: Worker) -> WorkerHandle:
+        handle = self._seats.get(worker.name)
+        if handle is not None and (handle.worker is worker or handle.worker == worker):
+            return handle
+        handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"))
         with self._lock:  # of two threads that made one, both use the first
             kept = self._seats.get(worker.name)
             if kept is None or kept.worker != worker:
-                kept = self._seats[worker.name] = seat
+                kept = self._seats[worker.name] = handle
         return kept
 
     def _count(self, *, live: int = 0, cached: int = 0, failed: int = 0, retries: int = 0, usd: float = 0.0) -> None:

@@ -25,7 +25,7 @@ _MEMORY = 0.1
 """Weight of the newest answer's length in what the next one is expected to take."""
 
 
-class Pace:
+class RatePacer:
     """Spends `per_minute` units evenly: each start is put off by what was spent before it.
 
     The time of the next start is the caller's to keep. A cost that proves wrong is mended afterwards
@@ -77,8 +77,8 @@ class Limits:
         machine: MachineLimits | FleetLimits | None = None,
     ) -> None:
         self._ceiling, self._allowed = worker.concurrency, float(worker.concurrency)
-        self._requests = Pace(worker.requests_per_minute) if worker.requests_per_minute else None
-        self._tokens = Pace(worker.tokens_per_minute) if worker.tokens_per_minute else None
+        self._requests = RatePacer(worker.requests_per_minute) if worker.requests_per_minute else None
+        self._tokens = RatePacer(worker.tokens_per_minute) if worker.tokens_per_minute else None
         self._expected, self._answers = float(worker.max_tokens), 0
         self._clock, self._machine, self._own_times = clock, machine, Times()
         self._now = machine.now if machine else clock

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ops.config import Pool, Price, Worker
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """One setting's old and new value."""
 
     old: Any
@@ -28,7 +28,7 @@ class PoolDifference:
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    changed: dict[str, dict[str, Change]]
+    changed: dict[str, dict[str, SettingChange]]
     affects_answers: tuple[str, ...] = ()
     """Changed workers whose responses must be made again."""
     affects_price: tuple[str, ...] = ()
@@ -61,9 +61,9 @@ def difference(old: Pool, new: Pool) -> PoolDifference:
     )
 
 
-def _changes(old: Worker, new: Worker) -> dict[str, Change]:
+def _changes(old: Worker, new: Worker) -> dict[str, SettingChange]:
     before, after = old.model_dump(), new.model_dump()
-    return {key: Change(before[key], after[key]) for key in before if before[key] != after[key]}
+    return {key: SettingChange(before[key], after[key]) for key in before if before[key] != after[key]}
 
 
 def _prices(price: Price) -> list[str]:

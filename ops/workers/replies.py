@@ -12,7 +12,7 @@ from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.response import Message, Response
 from ops.workers.failures import Transient
 from ops.workers.providers import cost_usd
-from ops.workers.usage import LONGEST_TOKEN_CHARS, Usage, usage_of
+from ops.workers.usage import LONGEST_TOKEN_CHARS, BookedUsage, usage_of
 from ops.workers.words import valid_text
 
 SHORTEST_BOUND_CHARS = 100_000
@@ -24,7 +24,7 @@ _WITHHELD = "content_filter"
 
 def read_reply(
     worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int
-) -> tuple[Response, Usage]:
+) -> tuple[Response, BookedUsage]:
     """The response in LiteLLM's reply, priced by the usage that stands beside it."""
     text, reason = _content(reply)
     usage = usage_of(worker, messages, reply, text, reason)

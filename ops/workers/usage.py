@@ -25,7 +25,7 @@ _CHARS_OF_MOST_TOKENS = 8
 """A claim of fewer tokens than one to so many characters is compared with our own count: words are shorter."""
 
 
-class Usage(NamedTuple):
+class BookedUsage(NamedTuple):
     """What is booked for a reply (tokens)."""
 
     prompt_tokens: int
@@ -34,7 +34,7 @@ class Usage(NamedTuple):
     """The claim that cannot be true, with what could be; then the worst case is booked."""
 
 
-def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str, finish_reason: str) -> Usage:
+def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str, finish_reason: str) -> BookedUsage:
     """The provider's counts where they are possible; our own where it gives none.
 
     A count that is impossible is replaced by what the request could use at most, or by what was delivered if that is
@@ -56,7 +56,7 @@ def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str,
         if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
             impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
             completion = max(counted, completion)
-    return Usage(
+    return BookedUsage(
         prompt if isinstance(prompt, int) else most,
         completion if isinstance(completion, int) else _delivered(_completion(claim), text, worker.max_tokens),
         " and ".join(impossible) or None,

@@ -15,14 +15,14 @@ from ops.workflow.grammar import Parsed, ordinals_of, parse
 from ops.workflow.prompt import conductor_messages
 
 
-class _Nobody:
+class _NoClient:
     """The client of a team that is shown and never asked."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
 
 
-NOBODY: Client = _Nobody()
+NO_CLIENT: Client = _NoClient()
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Team:
     """The workers by ordinal: how a Conductor is told of those on offer, and how its workflows reach them."""
 
     workers: Sequence[Worker]
-    client: Client = NOBODY
+    client: Client = NO_CLIENT
     prompting: Prompting = field(default_factory=Prompting)
     few_shots: Sequence[FewShot] = ()
     cards: Sequence[WorkerCard] = ()

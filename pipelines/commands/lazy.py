@@ -16,7 +16,7 @@ Sections = Mapping[str, Mapping[str, str]]
 """Heading → command → "module:attribute"."""
 
 
-class Failure(click.ClickException):
+class CommandError(click.ClickException):
     """A `PodiumError` on the terminal: one line on stderr, exit code 1, no traceback."""
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -70,15 +70,15 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what a user can correct becomes a `Failure`, and a signal its exit code."""
+        """Run the command; what a user can correct becomes a `CommandError`, and a signal its exit code."""
         try:
             os.getcwd()  # noqa: PTH109 - Path.cwd() is the same call
         except FileNotFoundError:
-            raise Failure("the current folder was deleted. Go to another one and run the command again") from None
+            raise CommandError("the current folder was deleted. Go to another one and run the command again") from None
         try:
             return super().invoke(ctx)
         except PodiumError as error:
-            raise Failure(str(error)) from error
+            raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             stopped()
         except (click.ClickException, click.Abort, click.exceptions.Exit):
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
                 stopped()
             if (line := explained(error)) is None:
                 raise
-            raise Failure(line) from error
+            raise CommandError(line) from error
 
     def _load(self, ctx: click.Context) -> None:
         for name in self._places:

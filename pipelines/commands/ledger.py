@@ -12,7 +12,7 @@ from ops.core.workspace import Workspace
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ops.spending.books import Call, Spent
+    from ops.spending.books import SettledCall, Spent
 
 _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 
@@ -64,7 +64,7 @@ def _lost(run: str, spent: Spent) -> str:
     )
 
 
-def _calls(calls: Iterable[Call]) -> Iterator[Table]:
+def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
     """A table for each run: its name is a title, so that the table is narrow."""
     from datetime import UTC, datetime
 

@@ -96,7 +96,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> N
 def probe(workspace: Workspace) -> None:
     """One round of probes of the champion's workers, in this process. Raises `PodiumError`."""
     from ops.retraining.drift import threshold
-    from ops.retraining.probes import Record
+    from ops.retraining.probes import ProbeRecord
     from pipelines.run import here
 
     known = champion(workspace)
@@ -108,7 +108,7 @@ def probe(workspace: Workspace) -> None:
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("worker_probes")])
     table = Table("worker", "rounds", "lost", "gained", "evidence", box=None, padding=(0, 2, 0, 0))
     for worker in setup.pool.workers:
-        record = Record.read(workspace, worker)
+        record = ProbeRecord.read(workspace, worker)
         lost, gained = (sum(getattr(night, side) for night in record.nights) for side in ("losses", "gains"))
         row = (worker.name, len(record.nights), lost, gained, f"{record.evidence:.3g}")
         table.add_row(*map(str, row), style="red" if record.drifted(probing) else None)

@@ -12,7 +12,7 @@ from ops.config import Pool, Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.retraining.champion import Champion, champion
-from ops.retraining.plan import Plan
+from ops.retraining.plan import RetrainingPlan
 from ops.retraining.standing import required
 from pipelines.lifecycle import LIFECYCLE_RUN
 from pipelines.lives import whole_lives
@@ -33,7 +33,7 @@ class Due(NamedTuple):
     """Of the champion's recipe and seed, working from the snapshot."""
     snapshot: Snapshot
     """With the change in it."""
-    plan: Plan
+    plan: RetrainingPlan
     after: str
     """The run that dealt with the pool last; empty: the champion's own training did."""
 

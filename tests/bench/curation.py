@@ -26,7 +26,7 @@ from ops.config import Curation
 from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_mix, shortlist
-from ops.curation.selector import Evidence
+from ops.curation.selector import SelectionEvidence
 from tests.bench.row import Row, sized
 
 CANDIDATES, HELD_OUT = sized(150_000, 15_000), sized(25_000, 2_500)
@@ -72,7 +72,7 @@ def main(candidates: int) -> None:
     settings = Curation(selector="proxy", shortlist_factor=2)
     started = time.process_time()
     selection = shortlist(offered, {"all": held_out}, settings, seed=0)
-    mix = choose_mix(selection.problems, Evidence(settings, 0, {}))
+    mix = choose_mix(selection.problems, SelectionEvidence(settings, 0, {}))
     cpu = time.process_time() - started
     peak = _peak_gib()
     counts = {"candidates": len(offered), "held_out": len(held_out), "kept": selection.report["kept"], "mix": len(mix)}

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.base import Loaded
+from ops.benchmarks.base import LoadedSplit
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.config import BenchmarkSource, Grading
 from ops.core.problem import Split
@@ -41,7 +41,7 @@ SETS = {
 }
 
 
-def load_set(folder: Path, name: str) -> Loaded:
+def load_set(folder: Path, name: str) -> LoadedSplit:
     """Load one set through the file source, as a recipe would."""
     benchmark, split, file = SETS[name]
     path = str((folder / f"{file}.jsonl.gz").resolve())

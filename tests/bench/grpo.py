@@ -119,7 +119,7 @@ def _plan(folder: Path) -> Any:
     from ops.benchmarks.store import write_problems
     from ops.conductor.policy import PolicyCard
     from ops.synthetic.problems import generate
-    from ops.training.cold_start.examples import Example
+    from ops.training.cold_start.examples import SftExample
     from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
     from ops.training.cold_start.supervised import fit, scratch_model
     from ops.training.run.plan import RunPlan
@@ -135,7 +135,7 @@ def _plan(folder: Path) -> Any:
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)
     settings = ColdStart(steps=60, batch=32, learning_rate=2e-3)
-    examples: list[Example] = [
+    examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(offered), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],

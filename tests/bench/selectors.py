@@ -26,7 +26,7 @@ from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
-from ops.curation.selector import Evidence
+from ops.curation.selector import SelectionEvidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
 from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
@@ -202,7 +202,8 @@ def selector_rows(outcomes: Outcomes, samples: int = 1, pools: int = POOLS) -> l
             for name in names:
                 chains = {"rescued": 0.0} if name == ALONE else {}
                 settings = Curation(selector=name.split(",")[0], per_domain=places, **chains)
-                kept = choose_in_domain(outcomes.problems, Evidence(settings, seed, draw.tallies, group), "code")
+                evidence = SelectionEvidence(settings, seed, draw.tallies, group)
+                kept = choose_in_domain(outcomes.problems, evidence, "code")
                 shares.setdefault((name, group), []).append(float(truth[[place[p.id] for p in kept]].mean()))
             shares.setdefault(("(the best possible)", group), []).append(float(np.sort(truth)[-places:].mean()))
     return [

@@ -12,7 +12,7 @@ import pytest
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.lock import LOCK, Locked, alone
-from ops.release.promotion import NOBODY
+from ops.release.promotion import NO_CHAMPION
 from tests.faults.mlflow_server import MlflowServer
 from tests.faults.processes import Process
 from tests.faults.promotion_run import Order, live
@@ -120,4 +120,4 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
     assert aliases.promote(workspace, "2", YES)
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "2"
-    assert NOBODY not in champion.tags.values()
+    assert NO_CHAMPION not in champion.tags.values()

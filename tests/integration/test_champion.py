@@ -22,7 +22,7 @@ from ops.release.artifacts import TAG
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
-from ops.release.promotion import NOBODY, override
+from ops.release.promotion import NO_CHAMPION, override
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.home import prepare
 from pipelines.release import release_jobs
@@ -205,7 +205,7 @@ def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> N
     known = version(setup.workspace, 8, **claimed(setup))
     with pytest.raises(Refused, match=r"version 1: scores.parquet: carries other scores .* \(4 rows differ\)"):
         judge(setup, known, compared(9), GATE)
-    assert judge(setup, known, compared(8), GATE).decision.against == NOBODY
+    assert judge(setup, known, compared(8), GATE).decision.against == NO_CHAMPION
 
 
 def claimed(setup: Setup, questions: str = "gpqa_diamond=g1 mmlu=m1") -> dict[str, str]:
@@ -228,7 +228,7 @@ def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> No
     workspace = setup.workspace
     first, second = (version(workspace, right, **claimed(setup)) for right in (8, 9))
     judged = [judge(setup, each, compared(right), GATE) for each, right in ((first, 8), (second, 9))]
-    assert [each.decision.against for each in judged] == [NOBODY, NOBODY]
+    assert [each.decision.against for each in judged] == [NO_CHAMPION, NO_CHAMPION]
     assert aliases.promote(workspace, first.version, judged[0].decision, judged[0].dossier)
     with pytest.raises(aliases.Overtaken, match="Version 1 became champion meanwhile; version 2 was judged against no"):
         aliases.promote(workspace, second.version, judged[1].decision, judged[1].dossier)

@@ -21,11 +21,16 @@ CARRIED = ("assets", "config", "data/knowledge", "ops")
 BENCHMARK = '''
 """Word problems of primary school."""
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 
 BENCHMARK = Benchmark(
     name="school", domain="arithmetic", grader="math", asks="the problem", licence="MIT", citation="none", cautions=(),
-    hub=Hub("org/school", {"train": Part(None, "train"), "test": Part(None, "test")}, ("id", "question"), "nowhere"),
+    hub=Hub(
+        "org/school",
+        {"train": UpstreamSplit(None, "train"), "test": UpstreamSplit(None, "test")},
+        ("id", "question"),
+        "nowhere",
+    ),
     from_hub=lambda row: row,
 )
 '''

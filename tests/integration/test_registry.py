@@ -51,12 +51,12 @@ def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     """A tiny policy that has learned one workflow by heart."""
     import torch
 
-    from ops.training.cold_start.supervised import Example, scratch_model
+    from ops.training.cold_start.supervised import SftExample, scratch_model
 
     folder = tmp_path_factory.mktemp("policy")
     texts = [f"{QUESTION}\nModels: 0 1", "Compute 2 + 3.\nModels: 0 1", "Who wrote this?\nModels: 0 1"]
     answer = [{"role": "assistant", "content": WORKFLOW}]
-    examples = [Example(prompt=[{"role": "user", "content": text}], completion=answer) for text in texts]
+    examples = [SftExample(prompt=[{"role": "user", "content": text}], completion=answer) for text in texts]
     settings = ScratchPolicy(vocabulary=320, hidden=32, layers=1, heads=2, max_tokens=256)
     model, tokenizer = scratch_model(settings, examples, seed=0)
     chats = [[*example["prompt"], *example["completion"]] for example in examples]

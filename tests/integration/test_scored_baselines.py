@@ -15,7 +15,7 @@ from ops.config import Setup
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
-from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.stored_baselines import shelves
 from ops.precaching.opening import open_client
@@ -140,7 +140,7 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
     assert checkout.score()[1] == QUESTIONS * 2, "another version of one of them"
 
 
-def _newer(name: str) -> Asking:
+def _newer(name: str) -> WorkflowBaseline:
     entry = BASELINES[name]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     return replace(entry, version=entry.version + 1)

@@ -28,7 +28,7 @@ from ops.config.studies import STUDIES
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.reading import questions, sample
-from ops.evaluation.stored_studies import Shelf, Study
+from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.subsets import parts
 from ops.stages.guards import guard_run
 from ops.stages.problems import materialize_raw
@@ -159,11 +159,11 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert again == table
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    shelf = Shelf(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
+    shelf = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
     assert [row[0] for row in shelf.findings().summary.rows] == [row["system"] for row in table]
     deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
     with pytest.raises(DataError, match="podium study rounds"):
-        Shelf(deeper, lab_of(chosen)).findings()
+        StudyStore(deeper, lab_of(chosen)).findings()
 
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
@@ -215,7 +215,7 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
-    arms = {arm.name: arm.rows for arm in Shelf(study_of(chosen, "changes"), lab_of(chosen)).arms()}
+    arms = {arm.name: arm.rows for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).arms()}
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
     files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]

@@ -25,7 +25,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serving
 from ops.synthetic.problems import generate
-from ops.training.cold_start.examples import Example
+from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.workflow.prompt import PromptTooLongError, conductor_messages
@@ -70,7 +70,7 @@ def taught(folder: Path, pool: Pool) -> None:
     subtasks = load_subtasks(ROOT / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(pool.names, [], subtasks, success_share=0.0, max_steps=5, seed=1)
     lesson = ColdStart(steps=60, batch=16, learning_rate=2e-3)
-    examples: list[Example] = [
+    examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(pool.names), PROMPTING, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],

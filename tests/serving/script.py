@@ -12,7 +12,7 @@ from ops.config import Pool, Prompting, RoundLimits, Serving
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.serving.in_thread import EngineThread
-from ops.serving.loaded import Loaded
+from ops.serving.loaded import LoadedVersion
 from ops.serving.strengths import Strengths
 
 
@@ -78,5 +78,5 @@ def engine_of(
     """An engine with one version of that writer; to be closed."""
     chosen = Serving.model_validate(settings)
     card = card_of(trained_on or pool, *offered, rounds=rounds)
-    loaded = Loaded.of("1", writer, card, pool, chosen, strengths=strengths)
+    loaded = LoadedVersion.of("1", writer, card, pool, chosen, strengths=strengths)
     return EngineThread.of(loaded, Workspace(folder), chosen)

@@ -11,7 +11,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import ConfigError, LimitsUnavailable
 from ops.workers.fleet import FleetLimits, _Caller
-from ops.workers.seat import take_seat
+from ops.workers.worker_handle import resolve_worker
 from tests.faults.conftest import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)
     test_a_pause_that_the_provider_asks_one_for_is_kept_by_all,
@@ -121,14 +121,14 @@ def test_a_wait_that_is_cancelled_leaves_nothing_behind(over_redis: Redis) -> No
 def test_a_server_that_is_away_and_an_address_that_is_none(
     over_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seat = take_seat(WORKER, "pool.yaml", tmp_path)
+    handle = resolve_worker(WORKER, "pool.yaml", tmp_path)
     over_redis.stop()
     with pytest.raises(LimitsUnavailable, match="nobody is asked"):
-        asyncio.run(seat.limits.enter(10))
+        asyncio.run(handle.limits.enter(10))
     over_redis.start()
-    assert asyncio.run(seat.limits.enter(10)).slot == 1
+    assert asyncio.run(handle.limits.enter(10)).slot == 1
     monkeypatch.setenv("PODIUM_LIMITS_URL", "http://:secret@host")
     with pytest.raises(ConfigError, match="no address of a Redis") as told:
-        take_seat(WORKER, "pool.yaml", tmp_path)
+        resolve_worker(WORKER, "pool.yaml", tmp_path)
     assert "secret" not in str(told.value)
     assert not list(tmp_path.iterdir()), "no files of one machine's limits"

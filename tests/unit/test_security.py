@@ -83,11 +83,11 @@ def test_weights_in_a_pickle_are_refused_and_not_read(tmp_path: Path) -> None:
     import torch
 
     from ops.config import ScratchPolicy
-    from ops.training.cold_start.supervised import Example, scratch_model
+    from ops.training.cold_start.supervised import SftExample, scratch_model
 
     folder, mark = tmp_path / "policy", tmp_path / "planted"
     said = [{"role": "assistant", "content": "model_id = [0]"}]
-    example = Example(prompt=[{"role": "user", "content": "Compute."}], completion=said)
+    example = SftExample(prompt=[{"role": "user", "content": "Compute."}], completion=said)
     settings = ScratchPolicy(vocabulary=300, hidden=32, layers=1, heads=2, max_tokens=64)
     model, tokenizer = scratch_model(settings, [example], seed=0)
     model.save_pretrained(folder)

@@ -20,7 +20,7 @@ from ops.config import Evaluation, Generation, Pool, Price, Prompting, ScratchPo
 from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.serving.loaded import Loaded, VersionFiles
+from ops.serving.loaded import LoadedVersion, VersionFiles
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -180,7 +180,7 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
     workspace, settings = Workspace(tmp_path), Serving()
 
     def conductor(key: str | None) -> object:
-        return Loaded.read(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
+        return LoadedVersion.read(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
 
     assert isinstance(conductor(None), Conductor)
     monkeypatch.setenv(ENV, server.url)

@@ -7,7 +7,7 @@ live hub.
 from __future__ import annotations
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 
@@ -27,7 +27,7 @@ BENCHMARK = Benchmark(
     cautions=("Thirty questions: one answer is 3.3 points, so a difference below ten points is seldom real.",),
     hub=Hub(
         "math-ai/aime25",
-        {"test": Part(None, "test", rows=30)},
+        {"test": UpstreamSplit(None, "test", rows=30)},
         columns=("id", "problem", "answer"),
         read_from="inspect-evals 0.26.0 (aime2025)",
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 
@@ -45,7 +45,7 @@ BENCHMARK = Benchmark(
     ),
     hub=Hub(
         "bigcode/bigcodebench-hard",
-        {"test": Part(None, "v0.1.4", rows=148)},
+        {"test": UpstreamSplit(None, "v0.1.4", rows=148)},
         columns=("task_id", "complete_prompt", "code_prompt", "canonical_solution", "test"),
         read_from="bigcodebench 0.2.5 (data/bigcodebench.py), inspect-evals 0.26.0 (bigcodebench)",
     ),

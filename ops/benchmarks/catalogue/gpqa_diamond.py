@@ -11,7 +11,7 @@ import re
 import string
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row, shuffled
 
 _RECORD = re.compile(r"rec[a-z]*[A-Z0-9][A-Za-z0-9]*")
@@ -50,7 +50,7 @@ BENCHMARK = Benchmark(
     cautions=("Never print or republish its questions: text that quotes them contaminates future models.",),
     hub=Hub(
         "Idavidrein/gpqa",
-        {"test": Part("gpqa_diamond", "train", rows=198)},
+        {"test": UpstreamSplit("gpqa_diamond", "train", rows=198)},
         columns=("Record ID", "Question", "Subdomain", *ANSWERS),
         read_from="inspect-evals 0.26.0 (gpqa), lm-evaluation-harness (gpqa)",
         veiled=True,

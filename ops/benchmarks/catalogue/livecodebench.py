@@ -23,7 +23,7 @@ import zlib
 from typing import Any
 
 from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 MAX_BYTES = 512 << 20
@@ -127,7 +127,7 @@ BENCHMARK = Benchmark(
     ),
     hub=Hub(
         "lighteval/code_generation_lite",
-        {"train": Part("v1", "test", rows=400), "test": Part("v6", "test", rows=175)},
+        {"train": UpstreamSplit("v1", "test", rows=400), "test": UpstreamSplit("v6", "test", rows=175)},
         columns=("question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases"),
         read_from="lighteval 0.13.0 (tasks/tasks/lcb/main.py)",
     ),

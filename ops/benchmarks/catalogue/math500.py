@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 
@@ -33,7 +33,10 @@ BENCHMARK = Benchmark(
     ),
     hub=Hub(
         "HuggingFaceH4/MATH-500",
-        {"test": Part(None, "test", 0, 100, rows=100), "train": Part(None, "test", 100, 300, rows=300)},
+        {
+            "test": UpstreamSplit(None, "test", 0, 100, rows=100),
+            "train": UpstreamSplit(None, "test", 100, 300, rows=300),
+        },
         columns=("problem", "answer", "subject", "level", "unique_id"),
         read_from="published loaders of the dataset (evalhub, appier-research/llm-calibration)",
     ),

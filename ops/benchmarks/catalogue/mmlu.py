@@ -10,7 +10,7 @@ import re
 import string
 
 from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 
@@ -35,7 +35,10 @@ BENCHMARK = Benchmark(
     ),
     hub=Hub(
         "cais/mmlu",
-        {"train": Part("all", "auxiliary_train", rows=99_842), "test": Part("all", "test", rows=14_042)},
+        {
+            "train": UpstreamSplit("all", "auxiliary_train", rows=99_842),
+            "test": UpstreamSplit("all", "test", rows=14_042),
+        },
         columns=("question", "subject", "choices", "answer"),
         read_from="nanochat (tasks/mmlu.py), inspect-evals 0.26.0 (mmlu)",
     ),

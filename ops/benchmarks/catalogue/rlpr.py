@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.benchmarks.rows import Row
 
 
@@ -50,8 +50,8 @@ BENCHMARK = Benchmark(
     hub=Hub(
         "openbmb/RLPR-Train-Dataset",
         {
-            "test": Part(None, "train", 0, 15_540, rows=15_540),
-            "train": Part(None, "train", 15_540, 46_620, rows=46_620),
+            "test": UpstreamSplit(None, "train", 0, 15_540, rows=15_540),
+            "train": UpstreamSplit(None, "train", 15_540, 46_620, rows=46_620),
         },
         columns=("prompt", "reward_model", "ability"),
         read_from="public code that iterates over it (a Trinity reimplementation's `sources/rlpr.py`)",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ops.core.problem import Problem
 from ops.curation.cover import draw
-from ops.curation.selector import FORECAST, Evidence, selector
+from ops.curation.selector import FORECAST, SelectionEvidence, selector
 from ops.curation.signal import agreement
 
 
@@ -21,7 +21,7 @@ from ops.curation.signal import agreement
     reads_responses=True,
     weighing=FORECAST,
 )
-def disagreement(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+def disagreement(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """Problems that some, none or unmeasured workers solve, even over strata; only then those that all solve."""
     tallies = evidence.tallies or {}
     teaching = [problem for problem in offered if agreement(problem, tallies) != "all"]

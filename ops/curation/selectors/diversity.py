@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
-from ops.curation.selector import Evidence, selector
+from ops.curation.selector import SelectionEvidence, selector
 
 
 @selector(f"Coverage alone: {COVERED} Difficulty was not looked at.")
-def diversity(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+def diversity(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """Strata, and what the questions say (`cover`)."""
     return choose(offered, {}, places, evidence.seed)

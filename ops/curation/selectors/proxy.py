@@ -13,7 +13,7 @@ from statistics import fmean
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
-from ops.curation.selector import Evidence, Weighing, selector
+from ops.curation.selector import SelectionEvidence, Weighing, selector
 from ops.curation.text import tokens
 
 STATED = (
@@ -94,6 +94,6 @@ PROXIES = Weighing("Proxies", lambda evidence: EXPLAINED, lambda problems, evide
     f"divide workers. Beside it, {COVERED}",
     weighing=PROXIES,
 )
-def proxy(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+def proxy(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """The proxies, and what the questions cover (`cover`)."""
     return choose(offered, proxy_weights(offered), places, evidence.seed)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
-from ops.curation.selector import FORECAST, Evidence, selector, signals
+from ops.curation.selector import FORECAST, SelectionEvidence, selector, signals
 
 EMPHASIS = 2
 """The power of the forecast that problems are weighed by: 1 gives more coverage, more than 2 more signal."""
@@ -22,7 +22,7 @@ EMPHASIS = 2
     reads_responses=True,
     weighing=FORECAST,
 )
-def signal(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+def signal(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """The forecast, and what the questions cover (`cover`)."""
     forecasts = {} if evidence.tallies is None else signals(offered, evidence)
     return choose(offered, {key: value**EMPHASIS for key, value in forecasts.items()}, places, evidence.seed)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ops.core.problem import Problem
 from ops.curation.cover import draw
-from ops.curation.selector import Evidence, selector
+from ops.curation.selector import SelectionEvidence, selector
 
 
 @selector("A plain random draw, to compare the other selectors with.")
-def uniform(offered: Sequence[Problem], places: int, evidence: Evidence) -> list[Problem]:
+def uniform(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """A seeded draw."""
     return draw(offered, places, evidence.seed, key=lambda problem: None)

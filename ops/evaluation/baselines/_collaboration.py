@@ -15,7 +15,7 @@ ROLES = (SOLVE, CHECK, VOTE, PLAN)
 """What an agent is told to do: words that any worker understands."""
 
 
-class Seat(NamedTuple):
+class AgentRole(NamedTuple):
     """An agent that is still to be named: the roles that it may take, and whether it sees all before it."""
 
     roles: tuple[str, ...]
@@ -24,19 +24,19 @@ class Seat(NamedTuple):
     """The seat whose worker speaks again."""
 
 
-OPENING = Seat((SOLVE, PLAN))
-ALONE = Seat((SOLVE,))
-REFLECTION = Seat((SOLVE, CHECK), sees_all=True)
-JUDGE = Seat((VOTE, CHECK), sees_all=True)
-REPLIES = tuple(Seat((CHECK, SOLVE), sees_all=True, same_as=seat) for seat in (0, 1))
+OPENING = AgentRole((SOLVE, PLAN))
+ALONE = AgentRole((SOLVE,))
+REFLECTION = AgentRole((SOLVE, CHECK), sees_all=True)
+JUDGE = AgentRole((VOTE, CHECK), sees_all=True)
+REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_as=seat) for seat in (0, 1))
 
 
-def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[Seat, ...]]:
+def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[AgentRole, ...]]:
     """Steps → the seats of that mode; empty where it needs more steps than `most`.
 
     A chain hands on, a vote has a judge of independent answers, in a debate two answer, reply, and may be judged.
     """
-    made: dict[int, tuple[Seat, ...]]
+    made: dict[int, tuple[AgentRole, ...]]
     if mode == "single":
         made = {1: (ALONE,)}
     elif mode == "chain":
@@ -48,7 +48,7 @@ def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[Seat, ...]]:
     return {steps: seats for steps, seats in made.items() if steps <= most}
 
 
-def workflow(seats: Sequence[Seat], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
+def workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
     """Everybody seated."""
     taken = zip(seats, roles, workers, strict=True)
     return Workflow(tuple(Step(worker, role, "all" if seat.sees_all else "none") for seat, role, worker in taken))

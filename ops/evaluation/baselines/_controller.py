@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from ops.evaluation.baselines._collaboration import MODES, ROLES, Mode, Seat, sizes, workflow
+from ops.evaluation.baselines._collaboration import MODES, ROLES, AgentRole, Mode, sizes, workflow
 from ops.evaluation.baselines._embedding import Vectors
 from ops.workflow.grammar import Workflow
 
@@ -22,7 +22,7 @@ class Exploring(NamedTuple):
     evenly: float = 0.0
 
 
-class Plan(NamedTuple):
+class SampledWorkflow(NamedTuple):
     """What was decided, and the log-probability of all that follows from the mode."""
 
     workflow: Workflow
@@ -71,7 +71,7 @@ class Controller(NamedTuple):
         mode = self.modes[int(self.mode_logits(vector).argmax())]
         return mode, self.plan(vector, mode).workflow
 
-    def plan(self, vector: Tensor, mode: Mode, exploring: Exploring | None = None) -> Plan:
+    def plan(self, vector: Tensor, mode: Mode, exploring: Exploring | None = None) -> SampledWorkflow:
         """A workflow of this mode: drawn, or without `exploring` the most probable."""
         import torch
 
@@ -89,12 +89,12 @@ class Controller(NamedTuple):
             return chosen
 
         shapes = list(sizes(mode, self.most).values())
-        seats: tuple[Seat, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
+        seats: tuple[AgentRole, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
         for index, seat in enumerate(seats):
             roles.append(seat.roles[decide(self.heads[_role_head(mode, index)] @ vector)])
             again = seat.same_as
             seated.append(seated[again] if again is not None else decide(self.worker_logits(vector, roles[-1])))
-        return Plan(workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
+        return SampledWorkflow(workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
 
 
 def vectors_of(embedded: Vectors) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 from ops.core.problem import Problem
 from ops.evaluation.baseline import asking
 from ops.evaluation.baselines._collaboration import MODES, MOST_STEPS, Mode
-from ops.evaluation.baselines._controller import Controller, Exploring, Plan, vectors_of
+from ops.evaluation.baselines._controller import Controller, Exploring, SampledWorkflow, vectors_of
 from ops.evaluation.baselines._embedding import QuestionEmbedding
 from ops.evaluation.baselines._outcomes import Outcomes
 from ops.evaluation.method import Known, Method
@@ -35,7 +35,7 @@ RIDGE, TEMPERATURE = 1.0, 0.1
 
 
 @dataclass
-class Training:
+class PolicyGradient:
     """Policy gradient (REINFORCE) over executed workflows."""
 
     known: Known
@@ -109,10 +109,10 @@ class Training:
             pace = 1 / min(done + 1, 10)
             usual = usual + pace * (torch.where(known, rewards, usual).mean(0) - usual)
 
-    def _plan(self, index: int, mode: Mode, exploring: Exploring) -> Plan:
+    def _plan(self, index: int, mode: Mode, exploring: Exploring) -> SampledWorkflow:
         return self.controller.plan(self.vectors[index], mode, exploring)
 
-    def _rewards(self, own: Sequence[int], plans: Sequence[Sequence[Plan]]) -> Tensor:
+    def _rewards(self, own: Sequence[int], plans: Sequence[Sequence[SampledWorkflow]]) -> Tensor:
         """Questions × modes; NaN where workers could not be reached."""
         import torch
 
@@ -147,12 +147,12 @@ def _batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
 
 
 def trained(known: Known, penalty: float = PENALTY) -> Method:
-    """The method itself; `penalty` as in `Training`. Raises `ValueError` where nobody has answered."""
+    """The method itself; `penalty` as in `PolicyGradient`. Raises `ValueError` where nobody has answered."""
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     vectors = vectors_of(embedding.of(known.problems))
     workers = [worker for worker in sorted(known.team.ordinals) if np.isfinite(outcomes.usd[worker])]
     controller = Controller.start(vectors.shape[1], workers, min(MOST_STEPS, known.team.prompting.max_steps))
-    Training(known, outcomes, controller, vectors, penalty).learn()
+    PolicyGradient(known, outcomes, controller, vectors, penalty).learn()
     usage = Counter(controller.best(vector)[0] for vector in vectors)
 
     def route(problems: Sequence[Problem]) -> list[Workflow]:

@@ -13,7 +13,7 @@ from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_
 from ops.evaluation.statistics.power import (
     WORST_CASE,
     Components,
-    Sample,
+    SamplePlan,
     Stratum,
     detectable_paired,
     detectable_unpaired,
@@ -31,7 +31,7 @@ __all__ = [
     "McNemar",
     "MeanEstimate",
     "OracleEstimate",
-    "Sample",
+    "SamplePlan",
     "Stratum",
     "clustered",
     "contrasts",

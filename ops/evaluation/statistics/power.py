@@ -27,7 +27,7 @@ class Components(NamedTuple):
     """Mean variance p(1-p) of a question's repeats."""
 
 
-class Sample(NamedTuple):
+class SamplePlan(NamedTuple):
     """How often to ask what: the cheapest way to a standard error, or the best there is."""
 
     questions: int
@@ -111,7 +111,7 @@ def variance_components(questions: Sequence[Sequence[float]]) -> Components:
 
 def sample_for(
     standard_error: float, available: int, components: Components = WORST_CASE, *, most_repeats: int = 16
-) -> Sample:
+) -> SamplePlan:
     """The fewest answers whose mean has the wanted standard error, from `available` questions.
 
     The squared error is (between + within / repeats) / questions: the same number of answers says most when each is
@@ -135,6 +135,6 @@ def _ceil(number: float) -> int:
     return math.ceil(number - 1e-9)  # 0.25 / 0.05² is 100, whatever floats say
 
 
-def _sample(questions: int, repeats: int, wanted: float, components: Components) -> Sample:
+def _sample(questions: int, repeats: int, wanted: float, components: Components) -> SamplePlan:
     error = math.sqrt((components.between + components.within / repeats) / questions)
-    return Sample(questions, repeats, error, error <= wanted * (1 + 1e-9))
+    return SamplePlan(questions, repeats, error, error <= wanted * (1 + 1e-9))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ops.core.errors import ConfigError
-from ops.serving.openai.errors import Failure
+from ops.serving.openai.errors import ApiError
 
 TOKENS = "PODIUM_SERVE_TOKENS"
 """The environment variable with the tokens, separated by commas: several, so that one can replace another."""
@@ -40,14 +40,14 @@ class Access:
         return cls(tokens)
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raise `Failure` unless the request is allowed."""
+        """Raise `ApiError` unless the request is allowed."""
         if self.tokens:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             brought = token.strip().encode() if scheme.lower() == "bearer" else b""
             right = [hmac.compare_digest(brought, known) for known in self.tokens]  # each, whatever the first says
             if not any(right):
                 words = f"no valid token: send `Authorization: Bearer …` with one of the server's {TOKENS}"
-                raise Failure(
+                raise ApiError(
                     401, "invalid_request_error", "invalid_api_key", words, headers={"www-authenticate": "Bearer"}
                 )
             return
@@ -55,7 +55,7 @@ class Access:
         origin = headers.get("origin")
         if not is_loopback(_host(headers.get("host", ""))) or (origin and not is_loopback(_host(origin))):
             words = f"without {TOKENS} only programs on this machine are answered"
-            raise Failure(403, "invalid_request_error", "forbidden", words)
+            raise ApiError(403, "invalid_request_error", "forbidden", words)
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from ops.core.errors import PodiumError
 from ops.serving.http.body import read_body, unless_gone
 from ops.serving.http.middleware import ERROR_HANDLERS
 from ops.serving.openai.agent import Exchange
-from ops.serving.openai.errors import Failure, of_error
+from ops.serving.openai.errors import ApiError, of_error
 from ops.serving.request import ServedRequest
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _answer() -> dict[str, Any]:
             finally:
                 routes.keep(route, served.answer, texts=True)
         return exchange.whole(answer)
-    except Failure as error:
+    except ApiError as error:
         return Exchange.failed(error.message, error.code)
     except PodiumError as error:
         return Exchange.failed(str(error), of_error(error).code)

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ops.config import Serving
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
-from ops.serving.engine import Engine
+from ops.serving.engine import ServingEngine
 from ops.serving.follow import Follower, Source
 from ops.serving.http.access import Access
 from ops.serving.http.admission import Admission
@@ -30,7 +30,7 @@ class ServingApp:
     ) -> None:
         self.metrics = Metrics()
         self.admission = Admission(settings.at_once, settings.waiting)
-        self.engine = Engine(workspace, settings, on_answer=self._answered)
+        self.engine = ServingEngine(workspace, settings, on_answer=self._answered)
         self.follower = Follower(self.engine, source, on_batch=self.metrics.written, told=self.metrics.swapped)
         self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
         self.broken = ""

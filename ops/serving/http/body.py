@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from ops.serving.openai.errors import Failure
+from ops.serving.openai.errors import ApiError
 from ops.serving.request_options import RequestError, check_encodable
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 async def read_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object of a request. Raises `Failure` and `RequestError`."""
+    """The JSON object of a request. Raises `ApiError` and `RequestError`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # a page of another origin cannot send it without a preflight request
         words = f"the content type is {kind or 'missing'}: send application/json"
-        raise Failure(415, "invalid_request_error", "unsupported_media_type", words)
+        raise ApiError(415, "invalid_request_error", "unsupported_media_type", words)
     raw = await request.body()
     try:
         text = raw.decode()
@@ -31,7 +31,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
         if "\\ud" in text or "\\uD" in text:  # only an escape can make half of a surrogate pair
             check_encodable(body)
     except (ValueError, RecursionError):
-        raise Failure(400, "invalid_request_error", "invalid_json", "the body is not JSON in UTF-8") from None
+        raise ApiError(400, "invalid_request_error", "invalid_json", "the body is not JSON in UTF-8") from None
     if not isinstance(body, dict):
         raise RequestError("(body)", "is not an object", "Send a JSON object")
     return body

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ops.config import Serving
-from ops.serving.openai.errors import Failure
+from ops.serving.openai.errors import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ConnectionLimits:
         room = open_files - min(RESERVED_FILES, open_files // 2)
         self.most = min(settings.connections or MOST, room)
         self.head_s, self.body_s = settings.head_s, settings.body_s
-        self._phases: dict[Phase, dict[Connection, None]] = {"new": {}, "idle": {}, "body": {}, "working": {}}
+        self._phases: dict[Phase, dict[LimitedConnection, None]] = {"new": {}, "idle": {}, "body": {}, "working": {}}
         self._said_at = -SAID_AGAIN_S
         self._unsaid = 0
 
@@ -68,7 +68,7 @@ class ConnectionLimits:
         """How many are open."""
         return sum(map(len, self._phases.values()))
 
-    def move(self, connection: Connection, before: Phase | None, after: Phase | None) -> None:
+    def move(self, connection: LimitedConnection, before: Phase | None, after: Phase | None) -> None:
         """Count a connection in its next phase."""
         if before is not None:
             self._phases[before].pop(connection, None)
@@ -102,7 +102,7 @@ class ConnectionLimits:
             loop.default_exception_handler(context)
 
 
-class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection that ends where the client takes too long over a request."""
 
     def __init__(self, limits: ConnectionLimits, **uvicorn: Any) -> None:
@@ -123,7 +123,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
-            self.end(Failure(503, "server_error", "too_many_connections", "too many connections: ask again later"))
+            self.end(ApiError(503, "server_error", "too_many_connections", "too many connections: ask again later"))
             return
         before = self._phase
         super().data_received(data)
@@ -137,7 +137,7 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._enter(None)
         super().connection_lost(exc)
 
-    def end(self, failure: Failure | None = None) -> None:
+    def end(self, failure: ApiError | None = None) -> None:
         """Close the connection, with an error if no response has begun."""
         self._enter(None)
         if self.transport.is_closing():
@@ -174,10 +174,10 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.end, late)
 
 
-_LATE = Failure(408, "invalid_request_error", "request_timeout", "the request did not arrive in time")
+_LATE = ApiError(408, "invalid_request_error", "request_timeout", "the request did not arrive in time")
 
 
-def _whole(failure: Failure) -> bytes:
+def _whole(failure: ApiError) -> bytes:
     """An error as the bytes of a whole response."""
     body = json.dumps({"error": failure.error}).encode()
     head = (

@@ -18,7 +18,7 @@ from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.serving.http.access import Access
 from ops.serving.http.metrics import Metrics
-from ops.serving.openai.errors import DO_NOT_RETRY, Failure, of_exception
+from ops.serving.openai.errors import DO_NOT_RETRY, ApiError, of_exception
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,17 +88,17 @@ class RequestMiddleware:
             self._metrics.seconds.labels(route).observe(time.monotonic() - began)
 
     def hold(self, size: int) -> None:
-        """Count bytes of a body that stay in memory until its request ends. Raises `Failure`."""
+        """Count bytes of a body that stay in memory until its request ends. Raises `ApiError`."""
         if self._held + size > self._most_held:
             words = f"all requests together have more than {self._most_held} bytes (held_bytes): ask again later"
-            raise Failure(429, "rate_limit_error", "rate_limit_exceeded", words, headers={"retry-after": "1"})
+            raise ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers={"retry-after": "1"})
         self._held += size
 
     def check_size(self, size: int) -> None:
-        """Raise `Failure` for a body of this many bytes, if that is too many."""
+        """Raise `ApiError` for a body of this many bytes, if that is too many."""
         if size > self._most:
             words = f"the request has more than {self._most} bytes (request_bytes)"
-            raise Failure(413, "invalid_request_error", "request_too_large", words)
+            raise ApiError(413, "invalid_request_error", "request_too_large", words)
 
 
 class _Body:
@@ -109,12 +109,12 @@ class _Body:
         self.held = 0
 
     def check_length(self, headers: Headers) -> None:
-        """Refuse a body that is announced as too long before it is read. Raises `Failure`."""
+        """Refuse a body that is announced as too long before it is read. Raises `ApiError`."""
         length = headers.get("content-length", "0")
         self._limits.check_size(int(length[:20]) if length.isdecimal() else 0)
 
     async def receive(self) -> Message:
-        """As ASGI's. Raises `Failure`."""
+        """As ASGI's. Raises `ApiError`."""
         message = await self._receive()
         size = len(message.get("body", b""))
         self._limits.check_size(self.held + size)
@@ -132,16 +132,16 @@ async def error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)
 
 
-def _of_http(request: Request, error: HTTPException) -> Failure:
+def _of_http(request: Request, error: HTTPException) -> ApiError:
     status, headers = error.status_code, dict(error.headers or {})
     words = f"{request.method} {request.url.path}: {error.detail}"
     if status >= 500:
-        return Failure(status, "server_error", "internal_error", words, headers=headers | DO_NOT_RETRY)
+        return ApiError(status, "server_error", "internal_error", words, headers=headers | DO_NOT_RETRY)
     code = _CODES.get(status, "invalid_request")
-    return Failure(status, "invalid_request_error", code, words, headers=headers)
+    return ApiError(status, "invalid_request_error", code, words, headers=headers)
 
 
 ERROR_HANDLERS: Mapping[Any, Any] = dict.fromkeys(
-    (HTTPException, Failure, PodiumError, ClientDisconnect, Exception), error_response
+    (HTTPException, ApiError, PodiumError, ClientDisconnect, Exception), error_response
 )
 """For Starlette, which would answer in a shape of its own."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from ops.serving.answer import Answer, Fallback
-from ops.serving.engine import Engine
+from ops.serving.engine import ServingEngine
 from ops.serving.http.admission import Admission
 from ops.serving.http.body import read_body, unless_gone
 from ops.serving.http.metrics import Metrics
 from ops.serving.http.middleware import arrived, request_id
-from ops.serving.loaded import Loaded
+from ops.serving.loaded import LoadedVersion
 from ops.serving.openai import chat, responses
 from ops.serving.openai.api_request import MODEL, ApiRequest
-from ops.serving.openai.errors import Failure, of_answer, of_exception
+from ops.serving.openai.errors import ApiError, of_answer, of_exception
 from ops.serving.request import ServedRequest
 from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
@@ -36,7 +36,7 @@ ENDS = ("answered", "not_run")
 """Statuses with an answer."""
 
 
-class Record(NamedTuple):
+class RequestRecord(NamedTuple):
     """A request that has ended, as it is traced; times in seconds since the epoch."""
 
     request: str
@@ -52,7 +52,7 @@ class Record(NamedTuple):
 class Traces(Protocol):
     """Where requests are traced."""
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record: RequestRecord) -> None:
         """Store a trace of the request later; does not wait for the store."""
         ...
 
@@ -74,7 +74,7 @@ class Shape(Protocol):
 class Routes:
     """The endpoints over one engine. `traces`: None where none are kept."""
 
-    engine: Engine
+    engine: ServingEngine
     admission: Admission
     metrics: Metrics
     traces: Traces | None
@@ -93,7 +93,7 @@ class Routes:
     async def model(self, request: Request) -> Response:
         if request.path_params["name"] != MODEL:
             words = f"{request.path_params['name']!r} is not served here"
-            raise Failure(404, "invalid_request_error", "model_not_found", words, "model")
+            raise ApiError(404, "invalid_request_error", "model_not_found", words, "model")
         return JSONResponse(self._model())
 
     async def health(self, request: Request) -> Response:
@@ -140,10 +140,10 @@ class Routes:
     def keep(self, route: str, answer: Answer, *, texts: bool) -> None:
         """Trace the request of this task, which has ended, unless it is one of those that are not traced."""
         if self.traces is not None and random.random() < self.engine.settings.traced_share:
-            self.traces.keep(Record(request_id.get(), route, answer, texts, arrived.get(), time.time()))
+            self.traces.keep(RequestRecord(request_id.get(), route, answer, texts, arrived.get(), time.time()))
 
     async def _answer(self, served: ServedRequest, api_request: ApiRequest, route: str) -> Answer:
-        """The answer. Raises `Failure` where there is none."""
+        """The answer. Raises `ApiError` where there is none."""
         self.metrics.waited(served.answer.waited_s)
         try:
             answer = await self.engine.answer(served)
@@ -221,7 +221,7 @@ async def _until(
             yield None
 
 
-def _check_bound(api_request: ApiRequest, loaded: Loaded) -> None:
+def _check_bound(api_request: ApiRequest, loaded: LoadedVersion) -> None:
     """Raise `RequestError` where the client bounds the answer's tokens below what a worker may write."""
     if api_request.answer_tokens is None:
         return

@@ -19,8 +19,8 @@ from ops.serving.http.connections import (
     ACCEPTED_TOGETHER,
     KEEP_ALIVE_S,
     QUEUED,
-    Connection,
     ConnectionLimits,
+    LimitedConnection,
     raise_open_files,
 )
 
@@ -83,7 +83,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
     limits = ConnectionLimits(app.engine.settings, raise_open_files())
     config = uvicorn.Config(
         app.asgi,
-        http=cast("Any", partial(Connection, limits)),
+        http=cast("Any", partial(LimitedConnection, limits)),
         backlog=ACCEPTED_TOGETHER,
         log_level="error",  # a client that sends no HTTP is no warning
         access_log=False,

@@ -19,7 +19,7 @@ DO_NOT_RETRY = {"x-should-retry": "false"}
 
 
 @dataclass(eq=False)
-class Failure(Exception):
+class ApiError(Exception):
     """An error response."""
 
     status: int
@@ -39,25 +39,25 @@ class Failure(Exception):
         return error if self.account is None else error | {"podium": self.account}
 
 
-def crowded(waiting: int, retry_after_s: float) -> Failure:
+def crowded(waiting: int, retry_after_s: float) -> ApiError:
     """All places and all places in the queue are taken."""
     words = f"all places are taken and {waiting} requests wait: ask again later, or raise at_once or waiting"
-    return Failure(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_after(retry_after_s))
+    return ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_after(retry_after_s))
 
 
-def not_ready(words: str, retry_after_s: float) -> Failure:
+def not_ready(words: str, retry_after_s: float) -> ApiError:
     """No version is in service yet, or the server is ending."""
-    return Failure(503, "server_error", "not_ready", words, headers=_after(retry_after_s))
+    return ApiError(503, "server_error", "not_ready", words, headers=_after(retry_after_s))
 
 
-def of_error(error: PodiumError) -> Failure:
+def of_error(error: PodiumError) -> ApiError:
     """Why a request was refused."""
     if isinstance(error, UnknownModelError):
-        return Failure(404, "invalid_request_error", "model_not_found", str(error), error.where)
+        return ApiError(404, "invalid_request_error", "model_not_found", str(error), error.where)
     if isinstance(error, QuestionTooLongError):
-        return Failure(400, "invalid_request_error", "context_length_exceeded", str(error), error.where)
+        return ApiError(400, "invalid_request_error", "context_length_exceeded", str(error), error.where)
     if isinstance(error, RequestError):
-        return Failure(400, "invalid_request_error", "invalid_value", str(error), error.where)
+        return ApiError(400, "invalid_request_error", "invalid_value", str(error), error.where)
     if isinstance(error, NotLoadedError):
         return not_ready(str(error), 2)
     if isinstance(error, CacheUnavailable):
@@ -65,9 +65,9 @@ def of_error(error: PodiumError) -> Failure:
     return internal(str(error))
 
 
-def of_exception(error: Exception, request: str) -> Failure:
+def of_exception(error: Exception, request: str) -> ApiError:
     """What the client of the request with this id is told of any exception; an unexpected one is logged."""
-    if isinstance(error, Failure):
+    if isinstance(error, ApiError):
         return error
     if isinstance(error, PodiumError):
         return of_error(error)
@@ -88,17 +88,17 @@ _ENDS: dict[str, tuple[int, str, str]] = {
 }
 
 
-def of_answer(answer: Answer, options: RequestOptions) -> Failure:
+def of_answer(answer: Answer, options: RequestOptions) -> ApiError:
     """Why a request that was worked on has no answer."""
     status, kind, code = _ENDS[answer.status]
     headers = _after(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
     field = f"{options.field}.budget_usd" if answer.status == "over_budget" and options.budget_usd is not None else None
-    return Failure(status, kind, code, answer.error, field, headers, answer.account(texts=options.workflow))
+    return ApiError(status, kind, code, answer.error, field, headers, answer.account(texts=options.workflow))
 
 
-def internal(words: str) -> Failure:
+def internal(words: str) -> ApiError:
     """A bug, or an unexpected failure."""
-    return Failure(500, "server_error", "internal_error", words, headers=dict(DO_NOT_RETRY))
+    return ApiError(500, "server_error", "internal_error", words, headers=dict(DO_NOT_RETRY))
 
 
 def _after(seconds: float) -> dict[str, str]:

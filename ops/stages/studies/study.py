@@ -6,7 +6,7 @@ from ops.config import Setup
 from ops.config.studies import Changes, Rounds, Subsets
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
-from ops.evaluation.stored_studies import Lab, Shelf, Study
+from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import Intervention, Observation
 from ops.stages.making import Making
 from ops.stages.studies import policies, recipe_changes, rounds, subsets
@@ -32,7 +32,7 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     `DataError` where a policy was not trained or scored, and as trainings and evaluations do.
     """
     check_study(study, lab.setup)
-    shelf = Shelf(study, lab)
+    shelf = StudyStore(study, lab)
     try:
         if not any(row.unscorable for arm in shelf.arms() for row in arm.rows):
             return shelf.findings()

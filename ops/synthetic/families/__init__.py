@@ -7,7 +7,7 @@ proved a second way. One module per training domain, one for the unseen benchmar
 from __future__ import annotations
 
 from ops.synthetic.families import code, math, mmlu, rlpr, unseen
-from ops.synthetic.families.base import Draft, Family
+from ops.synthetic.families.base import Family, ProblemDraft
 
 FAMILIES: tuple[Family, ...] = (
     *math.FAMILIES,
@@ -17,4 +17,4 @@ FAMILIES: tuple[Family, ...] = (
     *unseen.FAMILIES,
 )
 
-__all__ = ["FAMILIES", "Draft", "Family"]
+__all__ = ["FAMILIES", "Family", "ProblemDraft"]

@@ -15,7 +15,7 @@ PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
 COUNTRY_WORDS = ("capital", "currency", "language")
 
 
-class Draft(NamedTuple):
+class ProblemDraft(NamedTuple):
     """A question with its answer, before it becomes a `Problem`."""
 
     question: str
@@ -34,7 +34,7 @@ class Family:
 
     name: str
     benchmark: str
-    make: Callable[[Random], Draft]
+    make: Callable[[Random], ProblemDraft]
     hard: bool = False
     sure: bool = True
     """Its known solution consists of tools alone, and so cannot fail; else of generalists, which can."""

@@ -17,8 +17,8 @@ from ops.synthetic.families.base import (
     PROGRAM,
     READ_REST,
     SOLVE_ALONE,
-    Draft,
     Family,
+    ProblemDraft,
     look_up,
     material,
 )
@@ -82,15 +82,15 @@ def _text(xs: Numbers) -> str:
     return " ".join(map(str, xs))
 
 
-def _program(random: Random, names: list[str], question: str, solution: tuple[tuple[str, str], ...]) -> Draft:
+def _program(random: Random, names: list[str], question: str, solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
     cases = [(_text(xs), _text(meaning(names, xs))) for xs in inputs(random, 6)]
     program = source(names)
     again = [run(program, given) for given, _ in cases]
     tests = tuple(CodeTest("stdin", given, wanted) for given, wanted in cases)
-    return Draft(question, program, ([wanted for _, wanted in cases], again), solution, (), tests)
+    return ProblemDraft(question, program, ([wanted for _, wanted in cases], again), solution, (), tests)
 
 
-def from_examples(random: Random) -> Draft:
+def from_examples(random: Random) -> ProblemDraft:
     """Find the rule: three examples and no words."""
     names = pick(random, random.choice((1, 2, 2)))
     examples = [[random.randint(-9, 9) for _ in range(4)] for _ in range(3)]
@@ -99,7 +99,7 @@ def from_examples(random: Random) -> Draft:
     return _program(random, names, question, (PROGRAM,))
 
 
-def from_more_examples(random: Random) -> Draft:
+def from_more_examples(random: Random) -> ProblemDraft:
     """A rule of three operations: deeper than the programmer's search, and easier to check than to find."""
     names = pick(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
@@ -113,14 +113,14 @@ def from_more_examples(random: Random) -> Draft:
 _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Given a line of integers")
 
 
-def described(random: Random) -> Draft:
+def described(random: Random) -> ProblemDraft:
     """Three steps told in words."""
     names = pick(random, 3)
     words = ", ".join(STEPS[name][0] for name in names)
     return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
 
 
-def long_description(random: Random) -> Draft:
+def long_description(random: Random) -> ProblemDraft:
     """More steps than the analyst reads at a time."""
     names = pick(random, random.choice((5, 6)))
     words = ", ".join(STEPS[name][0] for name in names)
@@ -128,7 +128,9 @@ def long_description(random: Random) -> Draft:
     return _program(random, names, question, (PLAN, READ_REST, PROGRAM))
 
 
-def function(question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]) -> Draft:
+def function(
+    question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]
+) -> ProblemDraft:
     """A function of one variable `k`, tested on values."""
     program = f"def {name}(k):\n    return {body}"
     scope: dict[str, Any] = {}
@@ -139,10 +141,10 @@ def function(question: str, body: str, name: str, values: list[Any], solution: t
         CodeTest("call", f"round({name}({value}), 4)", repr(wanted))
         for value, wanted in zip(values, direct, strict=True)
     )
-    return Draft(question, program, (direct, again), solution, (), tests)
+    return ProblemDraft(question, program, (direct, again), solution, (), tests)
 
 
-def tariff(random: Random) -> Draft:
+def tariff(random: Random) -> ProblemDraft:
     """A function that a sentence describes."""
     a, b, c = random.randint(2, 60), random.randint(2, 30), random.randint(2, 9)
     values = random.sample(range(1, 50), 4)
@@ -157,7 +159,7 @@ def tariff(random: Random) -> Draft:
     return function(question, body, "f", values, (FORMALIZE, PROGRAM))
 
 
-def tariff_with_fact(random: Random) -> Draft:
+def tariff_with_fact(random: Random) -> ProblemDraft:
     """A function that needs a property of a material."""
     name, facts = material(random)
     box, values = random.randint(2, 80), random.sample(range(1, 90), 4)

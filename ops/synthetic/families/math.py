@@ -10,13 +10,13 @@ from random import Random
 import sympy
 
 from ops.synthetic import ledgers
-from ops.synthetic.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Draft, Family
+from ops.synthetic.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Family, ProblemDraft
 from ops.synthetic.formula import from_latex, latex, parse
 
 _X = sympy.Symbol("x")
 
 
-def arithmetic(random: Random) -> Draft:
+def arithmetic(random: Random) -> ProblemDraft:
     """One fraction expression to evaluate."""
     a, b, c, d = (random.randint(2, 12) for _ in range(4))
     k, n = random.randint(2, 9), random.randint(2, 3)
@@ -25,7 +25,7 @@ def arithmetic(random: Random) -> Draft:
     value = act(Fraction(a, b), Fraction(c, d) * k**n)
     again = parse(from_latex(text))
     opening = random.choice(("Compute", "Evaluate", "What is the value of"))
-    return Draft(
+    return ProblemDraft(
         f"{opening} ${text}$.",
         latex(value),
         (value, Fraction(int(again.p), int(again.q))),
@@ -44,7 +44,7 @@ _ASKS = {
 }
 
 
-def polynomial(random: Random) -> Draft:
+def polynomial(random: Random) -> ProblemDraft:
     """A quadratic and one of four things to ask of it, never in the command's own word."""
     p, q = random.sample(range(-9, 10), 2)
     scale = random.choice((1, 1, 2, 3))
@@ -63,10 +63,10 @@ def polynomial(random: Random) -> Draft:
     first, second = answers[ask]
     gold = ", ".join(map(str, first)) if ask == "zeros" else sympy.latex(first)
     question = f"Let $f(x) = {sympy.latex(f)}$. {random.choice(_ASKS[ask])}"
-    return Draft(question, gold, (first, second), (("algebraist", f"Find the {ask}."),))
+    return ProblemDraft(question, gold, (first, second), (("algebraist", f"Find the {ask}."),))
 
 
-def number_words(random: Random) -> Draft:
+def number_words(random: Random) -> ProblemDraft:
     """A question of number theory told in words."""
     a, b, c = random.randint(12, 400), random.randint(12, 400), random.randint(3, 12)
     kind = random.randrange(4)
@@ -87,7 +87,7 @@ def number_words(random: Random) -> Draft:
         text, value = f"the number of ways to choose {a} of {b} books", math.comb(b, a)
         again = math.factorial(b) // math.factorial(a) // math.factorial(b - a)
     opening = random.choice(("Find", "Determine", "What is"))
-    return Draft(f"{opening} {text}.", str(value), (value, again), (FORMALIZE, COMPUTE))
+    return ProblemDraft(f"{opening} {text}.", str(value), (value, again), (FORMALIZE, COMPUTE))
 
 
 _THINGS = ("apples", "marbles", "stamps", "cards", "coins", "shells", "beads")
@@ -113,19 +113,19 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
     return ", ".join(sentences) + ". How many are there now?", value, scale * start + shift
 
 
-def story(random: Random) -> Draft:
+def story(random: Random) -> ProblemDraft:
     """A short story: a start and two or three events."""
     text, value, again = _story(random, random.choice((2, 3)))
-    return Draft(text, latex(value), (value, again), (FORMALIZE, COMPUTE))
+    return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, COMPUTE))
 
 
-def long_story(random: Random) -> Draft:
+def long_story(random: Random) -> ProblemDraft:
     """A story of more events than the analyst reads at a time."""
     text, value, again = _story(random, random.choice((4, 5, 6)))
-    return Draft(text, latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
+    return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
-def account(random: Random) -> Draft:
+def account(random: Random) -> ProblemDraft:
     """What several people own, one clause after the other; no tool keeps more than one account."""
     names = random.sample(PEOPLE, 3)
     first, second, third = names
@@ -149,7 +149,7 @@ def account(random: Random) -> Draft:
     name = random.choice((second, third))
     value, again = _owned(sentences)[name], ledgers.run(ledgers.clauses(text))[name.lower()]
     question = f"{text}. How many does {name} own now?"
-    return Draft(question, str(value), (value, again), (FORMALIZE, READ_REST, ("solver", "Compute the result.")))
+    return ProblemDraft(question, str(value), (value, again), (FORMALIZE, READ_REST, ("solver", "Compute the result.")))
 
 
 def _owned(sentences: list[str]) -> dict[str, int]:
@@ -172,14 +172,14 @@ def _owned(sentences: list[str]) -> dict[str, int]:
     return owned
 
 
-def hidden_pair(random: Random) -> Draft:
+def hidden_pair(random: Random) -> ProblemDraft:
     """Two numbers by their sum and product: easier to check than to find."""
     first, second = random.randint(3, 30), random.randint(31, 70)
     total, product = first + second, first * second
     root = math.isqrt(total * total - 4 * product)
     opening = random.choice(("Two whole numbers", "Two positive integers"))
     question = f"{opening} add up to {total} and multiply to {product}. What is the larger one?"
-    return Draft(question, str(second), (second, (total + root) // 2), (SOLVE_ALONE, CHECK, CHECK, CHECK))
+    return ProblemDraft(question, str(second), (second, (total + root) // 2), (SOLVE_ALONE, CHECK, CHECK, CHECK))
 
 
 FAMILIES = (

@@ -14,8 +14,8 @@ from ops.synthetic.families.base import (
     PEOPLE,
     SOLVE_ALONE,
     VOTE,
-    Draft,
     Family,
+    ProblemDraft,
     country,
     lettered,
     look_up,
@@ -53,14 +53,14 @@ def _seen(name: str, attribute: str) -> str:
     return (knowledge_table("materials").get(name) or knowledge_table("countries")[name])[attribute]
 
 
-def fact(random: Random) -> Draft:
+def fact(random: Random) -> ProblemDraft:
     """A fact whose attribute the question names."""
     name, attribute, value, others = _word_fact(random)
     choices, letter = lettered(random, value, others)
     opening = random.choice(("What is the", "Name the"))
     end = "?" if opening.startswith("What") else "."
     proof = (choices["ABCD".index(letter)], _seen(name, attribute))
-    return Draft(
+    return ProblemDraft(
         f"{opening} {attribute} of {name}{end}",
         letter,
         proof,
@@ -69,12 +69,12 @@ def fact(random: Random) -> Draft:
     )
 
 
-def fact_in_other_words(random: Random) -> Draft:
+def fact_in_other_words(random: Random) -> ProblemDraft:
     """A fact whose attribute the subtask must name, since the question does not."""
     name, attribute, value, others = _word_fact(random)
     choices, letter = lettered(random, value, others)
     question = random.choice(_IN_OTHER_WORDS[attribute]).format(name)
-    return Draft(
+    return ProblemDraft(
         question,
         letter,
         (choices["ABCD".index(letter)], _seen(name, attribute)),
@@ -83,7 +83,7 @@ def fact_in_other_words(random: Random) -> Draft:
     )
 
 
-def extreme(random: Random) -> Draft:
+def extreme(random: Random) -> ProblemDraft:
     """Four things compared by a quantity that only its effect describes."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
     rows = knowledge_table("countries" if attribute == "population" else "materials")
@@ -96,10 +96,10 @@ def extreme(random: Random) -> Draft:
     ranked = sorted(names, key=lambda name: float(rows[name][attribute]), reverse=side == "largest")
     question = f"Which of these {random.choice(words)}?"
     solution = (look_up(attribute), ("editor", f"Pick the {side}."))
-    return Draft(question, "ABCD"[names.index(best)], (best, ranked[0]), solution, tuple(names))
+    return ProblemDraft(question, "ABCD"[names.index(best)], (best, ranked[0]), solution, tuple(names))
 
 
-def computed(random: Random) -> Draft:
+def computed(random: Random) -> ProblemDraft:
     """A rate problem whose choices stand in another unit than the formula's."""
     a, b = random.randint(3, 90), random.randint(2, 9)
     subject, question, unit, factor = random.choice((
@@ -119,10 +119,10 @@ def computed(random: Random) -> Draft:
     texts = [f"{other} {unit}" for other in wrong if other != value]
     choices, letter = lettered(random, f"{value} {unit}", texts)
     proof = (choices["ABCD".index(letter)], f"{number(again)} {unit}")
-    return Draft(f"{subject} {question}", letter, proof, (FORMALIZE, COMPUTE, CHOOSE), choices)
+    return ProblemDraft(f"{subject} {question}", letter, proof, (FORMALIZE, COMPUTE, CHOOSE), choices)
 
 
-def two_hops(random: Random) -> Draft:
+def two_hops(random: Random) -> ProblemDraft:
     """A fact about a country that only its capital names."""
     _, facts = country(random)
     attribute = random.choice(("currency", "language"))
@@ -131,7 +131,7 @@ def two_hops(random: Random) -> Draft:
     question = f"What is the {attribute} of the land that is governed from {facts['capital']}?"
     back = next(row for row in rows.values() if row["capital"] == facts["capital"])
     proof = (choices["ABCD".index(letter)], back[attribute])
-    return Draft(question, letter, proof, (look_up("country"), look_up(attribute)), choices)
+    return ProblemDraft(question, letter, proof, (look_up("country"), look_up(attribute)), choices)
 
 
 def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
@@ -147,14 +147,14 @@ def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tu
     return ". ".join(sentences), list(rows[0])
 
 
-def tallest(random: Random) -> Draft:
+def tallest(random: Random) -> ProblemDraft:
     """Who stands where in a row of five or six: read sentence by sentence, no tool's trade."""
     names = random.sample(PEOPLE, random.choice((5, 6)))
     text, row = in_a_row(random, names, "is taller than", "is shorter than")
     words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))
     choices, letter = lettered(random, names[place], names)
     proof = (choices["ABCD".index(letter)], row[place])
-    return Draft(f"{text}. Who is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
+    return ProblemDraft(f"{text}. Who is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
 
 
 FAMILIES = (

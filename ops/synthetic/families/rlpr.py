@@ -11,8 +11,8 @@ from ops.synthetic.families.base import (
     MATERIAL_FACTS,
     SOLVE_ALONE,
     VOTE,
-    Draft,
     Family,
+    ProblemDraft,
     country,
     look_up,
     material,
@@ -21,7 +21,7 @@ from ops.synthetic.families.base import (
 from ops.synthetic.knowledge import FACT_UNITS, convert, knowledge_table
 
 
-def fact_value(random: Random) -> Draft:
+def fact_value(random: Random) -> ProblemDraft:
     """A quantity whose name the question gives."""
     if random.random() < 0.6:
         attribute = random.choice(MATERIAL_FACTS)
@@ -33,7 +33,7 @@ def fact_value(random: Random) -> Draft:
     answer = f"{facts[attribute]} {FACT_UNITS[attribute]}".strip()
     rows = knowledge_table("materials" if name in knowledge_table("materials") else "countries")
     proof = (facts[attribute], rows[name][attribute])
-    return Draft(f"{opening} {attribute} of {name}.", answer, proof, (("librarian", "Solve the problem."),))
+    return ProblemDraft(f"{opening} {attribute} of {name}.", answer, proof, (("librarian", "Solve the problem."),))
 
 
 _PAIRS = (
@@ -48,7 +48,7 @@ _PAIRS = (
 )
 
 
-def conversion(random: Random) -> Draft:
+def conversion(random: Random) -> ProblemDraft:
     """A quantity in another unit."""
     source, target, name = random.choice(_PAIRS)
     amount = random.randint(2, 990) / random.choice((1, 2, 10))
@@ -60,10 +60,10 @@ def conversion(random: Random) -> Draft:
     link = "to" if opening == "Convert" else "in"
     question = f"{opening} {number(amount)} {source} {link} {target}."
     proof = (round(amount, 6), round(back, 6))
-    return Draft(question, f"{number(value)} {name}", proof, (("editor", "Convert the units."),))
+    return ProblemDraft(question, f"{number(value)} {name}", proof, (("editor", "Convert the units."),))
 
 
-def rate(random: Random) -> Draft:
+def rate(random: Random) -> ProblemDraft:
     """Two or three quantities in a sentence, one step of arithmetic."""
     a, b, c = random.randint(3, 95), random.randint(2, 12), random.randint(2, 9)
     stories = (
@@ -90,10 +90,10 @@ def rate(random: Random) -> Draft:
         ),
     )
     question, value, unit, again = random.choice(stories)
-    return Draft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
+    return ProblemDraft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
 
 
-def rate_with_fact(random: Random) -> Draft:
+def rate_with_fact(random: Random) -> ProblemDraft:
     """Arithmetic with a property of a material that the question does not give."""
     name, facts = material(random)
     a, b = random.randint(2, 400), random.randint(2, 60)
@@ -103,7 +103,7 @@ def rate_with_fact(random: Random) -> Draft:
     ))  # fmt: skip
     value = count * float(facts[attribute])
     proof = (round(float(facts[attribute]), 6), round(value / count, 6))
-    return Draft(question, f"{number(value)} {unit}", proof, (look_up(attribute), FORMALIZE, COMPUTE))
+    return ProblemDraft(question, f"{number(value)} {unit}", proof, (look_up(attribute), FORMALIZE, COMPUTE))
 
 
 _CLAIMS = {
@@ -114,7 +114,7 @@ _CLAIMS = {
 }
 
 
-def claim(random: Random) -> Draft:
+def claim(random: Random) -> ProblemDraft:
     """A comparison to be judged."""
     (attribute, side), words = random.choice(sorted(_CLAIMS.items()))
     rows = knowledge_table("materials")
@@ -125,13 +125,13 @@ def claim(random: Random) -> Draft:
     truth = a > b if side == "largest" else a < b
     winner = (max if side == "largest" else min)((a, first), (b, second))[1]
     solution = (look_up(attribute), ("editor", f"Pick the {side}."))
-    return Draft(f"True or false: {first} {words} {second}.", str(truth), (truth, winner == first), solution)
+    return ProblemDraft(f"True or false: {first} {words} {second}.", str(truth), (truth, winner == first), solution)
 
 
 _RIDES = ("bus", "ferry", "coach", "tram")
 
 
-def arrival(random: Random) -> Draft:
+def arrival(random: Random) -> ProblemDraft:
     """A time of day after several stretches of time: no tool tells the time."""
     hour, minute = random.randint(6, 14), random.randint(0, 59)
     stretches = [random.randint(5, 140) for _ in range(random.choice((4, 5)))]
@@ -142,7 +142,7 @@ def arrival(random: Random) -> Draft:
     total = hour * 60 + minute + sum(stretches)
     clock = datetime(2001, 1, 1, hour, minute) + timedelta(minutes=sum(stretches))
     value = f"{total // 60 % 24}:{total % 60:02d}"
-    return Draft(question, value, (value, f"{clock.hour}:{clock.minute:02d}"), (*[SOLVE_ALONE] * 4, VOTE))
+    return ProblemDraft(question, value, (value, f"{clock.hour}:{clock.minute:02d}"), (*[SOLVE_ALONE] * 4, VOTE))
 
 
 def _stretch(minutes: int) -> str:

@@ -18,8 +18,8 @@ from ops.synthetic.families.base import (
     PROGRAM,
     SOLVE_ALONE,
     VOTE,
-    Draft,
     Family,
+    ProblemDraft,
     lettered,
     look_up,
     material,
@@ -30,20 +30,20 @@ from ops.synthetic.families.mmlu import in_a_row
 from ops.synthetic.knowledge import knowledge_table
 
 
-def digits_of_a_sum(random: Random) -> Draft:
+def digits_of_a_sum(random: Random) -> ProblemDraft:
     """A triangular number modulo 1000."""
     n = random.randint(50, 5000)
     question = f"Find the last three digits of the sum of the first {n} positive integers, as an integer."
     value = n * (n + 1) // 2 % 1000
-    return Draft(question, str(value), (value, sum(range(1, n + 1)) % 1000), (FORMALIZE, COMPUTE))
+    return ProblemDraft(question, str(value), (value, sum(range(1, n + 1)) % 1000), (FORMALIZE, COMPUTE))
 
 
-def border(random: Random) -> Draft:
+def border(random: Random) -> ProblemDraft:
     """The area of a border around a rectangle."""
     a, b, c = random.randint(2, 30), random.randint(2, 30), random.randint(1, 5)
     question = f"A rectangle of {a} by {b} is wrapped by a border {c} wide. What is the area of the border?"
     value = (a + 2 * c) * (b + 2 * c) - a * b
-    return Draft(question, str(value), (value, 2 * c * (a + b) + 4 * c * c), (FORMALIZE, COMPUTE))
+    return ProblemDraft(question, str(value), (value, 2 * c * (a + b) + 4 * c * c), (FORMALIZE, COMPUTE))
 
 
 def _amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str, float, str]:
@@ -55,17 +55,17 @@ def _amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str,
     ))  # fmt: skip
 
 
-def amount(random: Random) -> Draft:
+def amount(random: Random) -> ProblemDraft:
     """Four steps: a fact, a formula, its value, and its letter (the choices stand in another unit)."""
     name, facts = material(random)
     question, attribute, value, unit = _amount(random, name, facts)
     wrong = [value * factor for factor in (0.5, 1.2, 1.5, 2, 3, 10)]
     choices, letter = lettered(random, f"{number(value)} {unit}", [f"{number(other)} {unit}" for other in wrong])
     proof = (number(value), choices["ABCD".index(letter)].split()[0])
-    return Draft(question, letter, proof, (look_up(attribute), FORMALIZE, COMPUTE, CHOOSE), choices)
+    return ProblemDraft(question, letter, proof, (look_up(attribute), FORMALIZE, COMPUTE, CHOOSE), choices)
 
 
-def odd_one(random: Random) -> Draft:
+def odd_one(random: Random) -> ProblemDraft:
     """Which of four substances a described property singles out, told as an experiment."""
     rows = knowledge_table("materials")
     names = random.sample(sorted(rows), 4)
@@ -80,7 +80,7 @@ def odd_one(random: Random) -> Draft:
     question = f"Equal samples of four substances are compared. Which of these {words}?"
     solution = (look_up(attribute), ("editor", f"Pick the {side}."))
     proof = (best, ranked[-1 if side == "largest" else 0][1])
-    return Draft(question, "ABCD"[names.index(best)], proof, solution, tuple(names))
+    return ProblemDraft(question, "ABCD"[names.index(best)], proof, solution, tuple(names))
 
 
 def _unittest(name: str, cases: list[tuple[str, str]]) -> tuple[CodeTest, ...]:
@@ -93,7 +93,7 @@ def _unittest(name: str, cases: list[tuple[str, str]]) -> tuple[CodeTest, ...]:
     )
 
 
-def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> Draft:
+def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
     """A function `g(xs)` that does these operations, tested on lists drawn now; the question is still to be asked."""
     body = "\n".join(f"    xs = {STEPS[name][2]}" for name in names)
     program = f"def g(xs):\n{body}\n    return xs"
@@ -103,10 +103,10 @@ def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str],
     direct = [meaning(names, xs) for xs in given]
     again = [scope["g"](xs) for xs in given]  # type: ignore[operator]
     tests = _unittest("g", [(f"g({xs})", str(wanted)) for xs, wanted in zip(given, direct, strict=True)])
-    return Draft("", program, (direct, again), solution, (), tests)
+    return ProblemDraft("", program, (direct, again), solution, (), tests)
 
 
-def list_function(random: Random) -> Draft:
+def list_function(random: Random) -> ProblemDraft:
     """A pipeline as a function instead of a program."""
     names = pick(random, random.choice((2, 3)))
     words = ", then ".join(STEPS[name][0] for name in names)
@@ -115,7 +115,7 @@ def list_function(random: Random) -> Draft:
     return draft._replace(question=f"{opening} a list of integers: {words}; return the new list.")
 
 
-def discount(random: Random) -> Draft:
+def discount(random: Random) -> ProblemDraft:
     """A formula that no training family shows, as a function."""
     a, b = random.randint(2, 60), random.randint(1, 40)
     values = random.sample(range(1, 300), 4)
@@ -126,10 +126,10 @@ def discount(random: Random) -> Draft:
     question = (
         f"Write a function `h(k)`: what is left to pay after a discount of {a} % on k euros and a fee of {b} euros."
     )
-    return Draft(question, program, (direct, again), (FORMALIZE, PROGRAM), (), tests)
+    return ProblemDraft(question, program, (direct, again), (FORMALIZE, PROGRAM), (), tests)
 
 
-def two_squares(random: Random) -> Draft:
+def two_squares(random: Random) -> ProblemDraft:
     """A sum of two squares taken apart: found by trying, checked at once. There are 200 of them."""
     while True:
         first, second = random.randint(2, 18), random.randint(19, 40)
@@ -138,23 +138,23 @@ def two_squares(random: Random) -> Draft:
         if len(sums) == 1:
             break
     question = f"The squares of two positive integers add up to {total}. What is the sum of the two integers?"
-    return Draft(question, str(first + second), (first + second, sums.pop()), (SOLVE_ALONE, CHECK, CHECK, CHECK))
+    return ProblemDraft(question, str(first + second), (first + second, sums.pop()), (SOLVE_ALONE, CHECK, CHECK, CHECK))
 
 
 _SAMPLES = ("Kilo", "Lima", "Mike", "Oscar", "Papa", "Romeo", "Tango", "Yankee")
 
 
-def melting_order(random: Random) -> Draft:
+def melting_order(random: Random) -> ProblemDraft:
     """Samples in the order in which they melt, from comparisons alone."""
     names = random.sample(_SAMPLES, 5)
     text, row = in_a_row(random, names, "melts at more heat than", "melts at less heat than")
     words, place = random.choice((("last to melt", 0), ("first to melt", -1), ("second last to melt", 1)))
     choices, letter = lettered(random, names[place], names)
     proof = (choices["ABCD".index(letter)], row[place])
-    return Draft(f"{text}. Which one is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
+    return ProblemDraft(f"{text}. Which one is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
 
 
-def function_from_examples(random: Random) -> Draft:
+def function_from_examples(random: Random) -> ProblemDraft:
     """A function that three calls show."""
     names = pick(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]

@@ -10,7 +10,7 @@ import sympy
 from ops.synthetic.formal import written_formula
 from ops.synthetic.formula import NotAFormula, parse
 from ops.synthetic.generalists.arithmetic import plain
-from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.generalists.mind import MethodResult, Mind
 
 _X = sympy.Symbol("x")
 _ASKS = (
@@ -22,7 +22,7 @@ _ASKS = (
 COMMANDS = ("zeros", "integral", "derivative", "minimum")
 
 
-def quadratic(mind: Mind) -> Finding | None:
+def quadratic(mind: Mind) -> MethodResult | None:
     """What is asked of a quadratic: by the subtask's word, else by the question's."""
     body = written_formula(mind.task.question)
     if body is None:
@@ -48,15 +48,15 @@ def quadratic(mind: Mind) -> Finding | None:
     return _result(ask, a, b, c)
 
 
-def _result(ask: str, a: Fraction, b: Fraction, c: Fraction) -> Finding | None:
+def _result(ask: str, a: Fraction, b: Fraction, c: Fraction) -> MethodResult | None:
     note = (f"I look for the {ask} of {plain(a)}x^2 + {plain(b)}x + {plain(c)}.",)
     if ask == "derivative":
-        return Finding(f"({plain(2 * a)})x + ({plain(b)})", "", note)
+        return MethodResult(f"({plain(2 * a)})x + ({plain(b)})", "", note)
     if ask == "integral":
-        return Finding(f"({plain(a / 3)})x^3 + ({plain(b / 2)})x^2 + ({plain(c)})x", "", note)
+        return MethodResult(f"({plain(a / 3)})x^3 + ({plain(b / 2)})x^2 + ({plain(c)})x", "", note)
     if ask == "minimum":
         low = c - b * b / (4 * a)
-        return Finding(plain(low), "", note)
+        return MethodResult(plain(low), "", note)
     root = sympy.sqrt(
         sympy.Rational(b.numerator, b.denominator) ** 2 - 4 * sympy.Rational(str(a)) * sympy.Rational(str(c))
     )
@@ -64,14 +64,14 @@ def _result(ask: str, a: Fraction, b: Fraction, c: Fraction) -> Finding | None:
         return None
     half = Fraction(int(root.p), int(root.q))
     low, high = sorted(((-b - half) / (2 * a), (-b + half) / (2 * a)))
-    return Finding(f"{plain(low)}, {plain(high)}", "", note)
+    return MethodResult(f"{plain(low)}, {plain(high)}", "", note)
 
 
 _PAIR = re.compile(r"add up to (\d+) and multiply to (\d+)")
 _SQUARES = re.compile(r"squares of two positive integers add up to (\d+)")
 
 
-def pair(mind: Mind) -> Finding | None:
+def pair(mind: Mind) -> MethodResult | None:
     """Two numbers that fit: by trying some, never by a rule. What fits is proven; otherwise the nearest try is told."""
     text = mind.task.question
     tries = mind.chance.random("tries", "a pair")
@@ -89,10 +89,12 @@ def pair(mind: Mind) -> Finding | None:
     return None
 
 
-def _tried(mind: Mind, first: int, second: int, fits: bool, value: str) -> Finding:
+def _tried(mind: Mind, first: int, second: int, fits: bool, value: str) -> MethodResult:
     if not fits:
         mind.chance.note("search", f"{mind.skill.tries} tries", f"none fits; the nearest was {first} and {second}")
-    return Finding(value, "", (f"I tried pairs: {first} and {second} {'fit' if fits else 'come near'}.",), proven=fits)
+    return MethodResult(
+        value, "", (f"I tried pairs: {first} and {second} {'fit' if fits else 'come near'}.",), proven=fits
+    )
 
 
 def pair_holds(question: str, value: str) -> bool | None:

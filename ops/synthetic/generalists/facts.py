@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ops.synthetic.formal import subjects
-from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.generalists.mind import MethodResult, Mind
 from ops.synthetic.knowledge import FACT_UNITS, entities, find_attribute, find_entities, number
 
 _ATTRIBUTES = (
@@ -23,7 +23,7 @@ _ATTRIBUTES = (
 _SMALLEST = re.compile(r"lightest|lighter|floats|fewest|turns liquid|smallest", re.IGNORECASE)
 
 
-def look_up(mind: Mind) -> Finding | None:
+def look_up(mind: Mind) -> MethodResult | None:
     """The attribute that the subtask names, of everything the question or an earlier look-up names."""
     attribute = find_attribute(mind.task.subtask)
     if attribute is None or "look up" not in mind.task.subtask:
@@ -35,10 +35,10 @@ def look_up(mind: Mind) -> Finding | None:
     )
     if not lines:
         return None
-    return Finding(lines[0].partition(" = ")[2] if len(lines) == 1 else "", "", lines)
+    return MethodResult(lines[0].partition(" = ")[2] if len(lines) == 1 else "", "", lines)
 
 
-def comparison(mind: Mind) -> Finding | None:
+def comparison(mind: Mind) -> MethodResult | None:
     """Which thing is first by an attribute; whether a claim that compares two is true."""
     text = mind.task.question
     claim = text.lower().startswith("true or false")
@@ -57,12 +57,12 @@ def comparison(mind: Mind) -> Finding | None:
     notes = tuple(f"{attribute} of {name}: {value}" for name, value in values.items())
     if claim:
         first, second = (numbers[name] for name in names[:2])
-        return Finding(str(first < second if smallest else first > second), "", notes)
+        return MethodResult(str(first < second if smallest else first > second), "", notes)
     best = (min if smallest else max)(names, key=lambda name: numbers[name])
-    return Finding(best, "", notes)
+    return MethodResult(best, "", notes)
 
 
-def fact(mind: Mind) -> Finding | None:
+def fact(mind: Mind) -> MethodResult | None:
     """One attribute of one thing, over the country where only its capital is named."""
     text = mind.task.question
     names = subjects(mind.task)
@@ -74,7 +74,7 @@ def fact(mind: Mind) -> Finding | None:
     attribute = find_attribute(mind.task.subtask) or find_attribute(text) or _attribute(mind, text)
     if attribute is None or (value := mind.recall(name, attribute)) is None:
         return None
-    return Finding(value, FACT_UNITS[attribute], (f"I remember the {attribute} of {name}.",))
+    return MethodResult(value, FACT_UNITS[attribute], (f"I remember the {attribute} of {name}.",))
 
 
 def _attribute(mind: Mind, text: str) -> str | None:

@@ -17,7 +17,7 @@ _TIRES = 6
 """A reader's rate of misreading grows by one part in so many with every clause before."""
 
 
-class Finding(NamedTuple):
+class MethodResult(NamedTuple):
     """What a method makes of a question."""
 
     value: str
@@ -68,7 +68,7 @@ class Mind:
         return memory(self.chance.worker, name, attribute) < self.skill.memory
 
 
-Method = Callable[[Mind], Finding | None]
+Method = Callable[[Mind], MethodResult | None]
 """A way to answer; None where the question is not of its kind."""
 
 

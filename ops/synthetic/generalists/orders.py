@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 
-from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.generalists.mind import MethodResult, Mind
 
 _ABOVE = r"\b(\w+) (?:is taller than|melts at more heat than) (\w+)"
 _BELOW = r"\b(\w+) (?:is shorter than|melts at less heat than) (\w+)"
 _PLACE = re.compile(r"(second )?(tallest|shortest|last to melt|first to melt)\?", re.IGNORECASE)
 
 
-def order(mind: Mind) -> Finding | None:
+def order(mind: Mind) -> MethodResult | None:
     """Put the things in a row that agrees with as many sentences as possible, as they were read."""
     text = mind.task.question
     place = _PLACE.search(text)
@@ -35,4 +35,4 @@ def order(mind: Mind) -> Finding | None:
     row = mind.chance.pick(best, "reading", "the row")
     if place[2].lower() in ("shortest", "first to melt"):
         row = row[::-1]
-    return Finding(row[1 if place[1] else 0], "", (f"I put them in a row: {', '.join(row)}.",))
+    return MethodResult(row[1 if place[1] else 0], "", (f"I put them in a row: {', '.join(row)}.",))

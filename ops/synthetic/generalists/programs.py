@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.synthetic.formal import function, shown_function, shown_plan, signature
-from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.generalists.mind import MethodResult, Mind
 from ops.synthetic.generalists.quantities import formula_of
-from ops.synthetic.lists import OPERATIONS, Example, apply, examples, plan, program
+from ops.synthetic.lists import OPERATIONS, ListExample, apply, examples, plan, program
 
 _DEEPEST = 3
 
 
-def write(mind: Mind) -> Finding | None:
+def write(mind: Mind) -> MethodResult | None:
     """A program, from the best that there is to go by."""
     if source := shown_function(mind.task):
-        return Finding(source)
+        return MethodResult(source)
     shown = shown_plan(mind.task)
     if shown and all(step in OPERATIONS for step in shown):
-        return Finding(program([_written(mind, index, step) for index, step in enumerate(shown)], mind.task.question))
+        return MethodResult(
+            program([_written(mind, index, step) for index, step in enumerate(shown)], mind.task.question)
+        )
     if (named := signature(mind.task.question)) and (understood := formula_of(mind)):
-        return Finding(function(*named, understood[0]))
+        return MethodResult(function(*named, understood[0]))
     if steps := plan(mind.task.question):
-        return Finding(program(described(mind, steps), mind.task.question))
+        return MethodResult(program(described(mind, steps), mind.task.question))
     if given := examples(mind.task.question):
         return _searched(mind, given)
     return None
@@ -50,16 +52,16 @@ def _written(mind: Mind, index: int, step: str) -> str:
     return other
 
 
-def _searched(mind: Mind, given: Sequence[Example]) -> Finding:
+def _searched(mind: Mind, given: Sequence[ListExample]) -> MethodResult:
     """The first program that fits the examples, of a budget of short and then of random ones."""
     tries = mind.chance.random("search", "a program")
     names = sorted(OPERATIONS)
     for _ in range(mind.skill.search):
         steps = [tries.choice(names) for _ in range(tries.randint(1, _DEEPEST))]
         if all(apply(steps, example.given) == example.wanted for example in given):
-            return Finding(program(steps, mind.task.question), proven=True)
+            return MethodResult(program(steps, mind.task.question), proven=True)
     mind.chance.note("search", f"{mind.skill.search} programs", "none fits the examples; the last one is told")
-    return Finding(program(steps, mind.task.question))
+    return MethodResult(program(steps, mind.task.question))
 
 
 def program_holds(question: str, source: str) -> bool | None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from ops.synthetic import formal
 from ops.synthetic.formula import NotAFormula, latex
 from ops.synthetic.generalists.arithmetic import decimal, plain, slipping, work_out
-from ops.synthetic.generalists.mind import Finding, Mind
+from ops.synthetic.generalists.mind import MethodResult, Mind
 from ops.synthetic.knowledge import convert, find_entities, units
 from ops.synthetic.ledgers import QUESTION, clauses, run
 from ops.synthetic.phrases import FORMULAS, STORY, Formula, readings
@@ -18,13 +18,13 @@ _CONTRARY = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _SIGN = re.compile(r"(?<!\*)[-+*/](?!\*)")
 
 
-def shown_formula(mind: Mind) -> Finding | None:
+def shown_formula(mind: Mind) -> MethodResult | None:
     """The formula that an earlier worker wrote down."""
     shown = formal.shown_formula(mind.task)
     return _worked_out(mind, *shown) if shown else None
 
 
-def written_formula(mind: Mind) -> Finding | None:
+def written_formula(mind: Mind) -> MethodResult | None:
     """A formula between dollar signs, without a variable."""
     body = formal.written_formula(mind.task.question)
     if body is None or re.search(r"[a-z]", body):
@@ -32,7 +32,7 @@ def written_formula(mind: Mind) -> Finding | None:
     return _worked_out(mind, re.sub(r"\d+", _Numerals(mind), body), "")
 
 
-def sentence(mind: Mind) -> Finding | None:
+def sentence(mind: Mind) -> MethodResult | None:
     """A sentence that stands for a formula."""
     understood = formula_of(mind)
     if understood is None:
@@ -68,7 +68,7 @@ def _seen(mind: Mind, index: int, text: str) -> str:
     return mind.numeral(index, text) if text[0].isdigit() else text
 
 
-def story(mind: Mind) -> Finding | None:
+def story(mind: Mind) -> MethodResult | None:
     """One pile and what happens to it."""
     spoken = readings(mind.task.question, STORY)
     if len(spoken) < 2:
@@ -85,7 +85,7 @@ def story(mind: Mind) -> Finding | None:
         amount = Fraction(clause[1:])
         act = {"+": value + amount, "-": value - amount, "*": value * amount, "/": value / (amount or 1)}
         value = slipping(act[clause[0]], f"{plain(value)}{clause}", mind.skill, mind.chance)
-    return Finding(plain(value), "", (f"I read {', '.join(notes)}.",))
+    return MethodResult(plain(value), "", (f"I read {', '.join(notes)}.",))
 
 
 def _clause_seen(mind: Mind, index: int, clause: str) -> str:
@@ -104,7 +104,7 @@ def _clause_seen(mind: Mind, index: int, clause: str) -> str:
     return seen
 
 
-def account(mind: Mind) -> Finding | None:
+def account(mind: Mind) -> MethodResult | None:
     """What several people own, clause by clause, or by the plan that an earlier worker wrote."""
     asked_of = re.search(QUESTION, mind.task.question)
     if asked_of is None:
@@ -120,7 +120,7 @@ def account(mind: Mind) -> Finding | None:
     name = asked_of[1].lower()
     if name not in owned:
         return None
-    return Finding(plain(owned[name]), "", (f"I read {'; '.join(steps)}.",))
+    return MethodResult(plain(owned[name]), "", (f"I read {'; '.join(steps)}.",))
 
 
 def _account_clause(mind: Mind, index: int, clause: str) -> str:
@@ -142,7 +142,7 @@ _CLOCK = re.compile(r"at (\d{1,2}):(\d\d)")
 _SPAN = re.compile(r"(?:(\d+) hours?)?(?: and )?(?:(\d+) minutes)")
 
 
-def timetable(mind: Mind) -> Finding | None:
+def timetable(mind: Mind) -> MethodResult | None:
     """A time of day, and stretches of time after it."""
     start = _CLOCK.search(mind.task.question)
     if start is None or "minutes" not in mind.task.question:
@@ -165,13 +165,13 @@ def timetable(mind: Mind) -> Finding | None:
             mind.chance.note("arithmetic", f"{now}+{stretch} minutes", "an hour was not carried")
             total -= 60
         now = int(total)
-    return Finding(f"{now // 60 % 24}:{now % 60:02d}", "", (f"I read {', '.join(notes)}.",))
+    return MethodResult(f"{now // 60 % 24}:{now % 60:02d}", "", (f"I read {', '.join(notes)}.",))
 
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)")
 
 
-def conversion(mind: Mind) -> Finding | None:
+def conversion(mind: Mind) -> MethodResult | None:
     """A quantity in another unit."""
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", mind.task.question)
     given = next((match for match in _QUANTITY.finditer(mind.task.question) if match[2] in units()), None)
@@ -180,7 +180,7 @@ def conversion(mind: Mind) -> Finding | None:
     return in_unit(mind, Fraction(mind.numeral(0, given[1])), given[2], goal[1])
 
 
-def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> Finding | None:
+def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> MethodResult | None:
     """`value` in another unit, as this generalist converts it."""
     number = convert(float(value), unit, target)
     if number is None:
@@ -189,7 +189,7 @@ def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> Finding | No
         wrong = number * mind.chance.pick((0.1, 10.0, 100.0), "units", f"{unit} in {target}")
         mind.chance.note("units", f"{decimal(value)} {unit} in {target}", f"{number:g} became {wrong:g}")
         number = wrong
-    return Finding(f"{number:.4f}".rstrip("0").rstrip("."), units()[target].name)
+    return MethodResult(f"{number:.4f}".rstrip("0").rstrip("."), units()[target].name)
 
 
 class _Numerals:
@@ -203,10 +203,10 @@ class _Numerals:
         return self._mind.numeral(self._index - 1, match[0])
 
 
-def _worked_out(mind: Mind, body: str, unit: str) -> Finding | None:
+def _worked_out(mind: Mind, body: str, unit: str) -> MethodResult | None:
     try:
         value = work_out(body, mind.skill, mind.chance)
     except NotAFormula:
         return None
     text = latex(value) if mind.task.form == "boxed" else decimal(value)
-    return Finding(text, unit, (f"I work out {body}.",))
+    return MethodResult(text, unit, (f"I work out {body}.",))

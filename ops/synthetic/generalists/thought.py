@@ -13,7 +13,7 @@ from ops.core.response import Sample
 from ops.synthetic.formal import expression_line
 from ops.synthetic.generalists import algebra, facts, orders, programs, quantities
 from ops.synthetic.generalists.chance import Chance, Misstep, drawn
-from ops.synthetic.generalists.mind import Finding, Method, Mind
+from ops.synthetic.generalists.mind import Method, MethodResult, Mind
 from ops.synthetic.generalists.skill import SKILLS, Skill
 from ops.synthetic.knowledge import choice_of, quantity
 from ops.synthetic.lists import plan
@@ -78,23 +78,23 @@ def _own(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thou
     return Thought("\n".join([*notes, text]), tuple(chance.missteps))
 
 
-def _finding(mind: Mind, shown: Sequence[str]) -> Finding:
+def _finding(mind: Mind, shown: Sequence[str]) -> MethodResult:
     if mind.task.form == "program":
-        return programs.write(mind) or Finding("print(input())")
+        return programs.write(mind) or MethodResult("print(input())")
     if shown and not _is_final(mind.task, shown[-1]):
-        return Finding(shown[-1])  # a value without its form: it goes on from there
+        return MethodResult(shown[-1])  # a value without its form: it goes on from there
     for method in _METHODS:
         if (finding := method(mind)) is not None:
             return finding
     return _guess(mind)
 
 
-def _guess(mind: Mind) -> Finding:
+def _guess(mind: Mind) -> MethodResult:
     mind.chance.note("guess", "the whole question", "not understood")
     if mind.task.choices:
-        return Finding(mind.chance.pick(sorted(mind.task.choices.values()), "guess", "a choice"))
+        return MethodResult(mind.chance.pick(sorted(mind.task.choices.values()), "guess", "a choice"))
     numbers = re.findall(r"\d+(?:\.\d+)?", mind.task.question)
-    return Finding(mind.chance.pick(numbers, "guess", "a number") if numbers else "yes")
+    return MethodResult(mind.chance.pick(numbers, "guess", "a number") if numbers else "yes")
 
 
 def _draft(mind: Mind) -> str | None:
@@ -106,7 +106,7 @@ def _draft(mind: Mind) -> str | None:
     return None
 
 
-def _formed(mind: Mind, finding: Finding) -> str:
+def _formed(mind: Mind, finding: MethodResult) -> str:
     """The value with its unit, or the letter of the choice that it is."""
     value = f"{finding.value} {finding.unit}".strip()
     if not mind.task.choices or re.fullmatch(r"[A-J]", value):

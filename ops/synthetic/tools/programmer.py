@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from ops.synthetic.formal import shown_function, shown_plan
-from ops.synthetic.lists import OPERATIONS, Example, apply, examples, program
+from ops.synthetic.lists import OPERATIONS, ListExample, apply, examples, program
 from ops.synthetic.reading import Task
 
 SEARCH_DEPTH = 2
@@ -33,7 +33,7 @@ def _block(source: str) -> str:
     return f"```python\n{source}\n```"
 
 
-def _search(given: Sequence[Example]) -> list[str] | None:
+def _search(given: Sequence[ListExample]) -> list[str] | None:
     for steps in _candidates():
         if all(apply(steps, example.given) == example.wanted for example in given):
             return list(steps)

@@ -18,7 +18,7 @@ from ops.workflow.recursion import next_messages
 from ops.workflow.team import Team
 
 
-class Example(TypedDict):
+class SftExample(TypedDict):
     """One (prompt, workflow) pair in TRL's conversational form."""
 
     prompt: list[Message]
@@ -32,7 +32,7 @@ async def sample_examples(
     count: int,
     on_progress: Callable[[int, int, str], None] | None = None,
     held_out: Collection[str] = (),
-) -> list[Example]:
+) -> list[SftExample]:
     """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed;
     `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a part of the
     team.
@@ -76,7 +76,7 @@ async def sample_examples(
     limits = recursive.limits if recursive is not None else RoundLimits()
     first = sampler.stream(list(problems.values()))
     second = second_rounds(problems, rounds, sampler, setup.recipe.seed)
-    examples: list[Example] = []
+    examples: list[SftExample] = []
     for number in range(count):
         if random.random() < settings.recursive_share:
             problem, before, workflow = next(second)

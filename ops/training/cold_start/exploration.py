@@ -32,7 +32,7 @@ Subject = tuple[str, str]
 """Domain and subject."""
 
 
-class Tally:
+class WorkflowTally:
     """How often which workflow was right on a subject."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ async def explore(
     answered by then is in the response cache.
     """
     hard = [problem for problem in problems if not sampler.solved_alone(problem)]
-    total, random, tally = 2 * attempts * len(hard), Random(attempts), Tally()
+    total, random, tally = 2 * attempts * len(hard), Random(attempts), WorkflowTally()
     solved: dict[str, set[Workflow]] = defaultdict(set)
     rounds: list[FirstRound] = []
 
@@ -134,7 +134,7 @@ def _chains(team: Team, random: Random) -> Iterator[Workflow]:
     return (Workflow((Step(first, SOLVE), Step(second, SOLVE, "all"))) for first, second in pairs)
 
 
-def _taught(problem: Problem, tally: Tally, right: Iterable[Workflow]) -> Iterator[Workflow]:
+def _taught(problem: Problem, tally: WorkflowTally, right: Iterable[Workflow]) -> Iterator[Workflow]:
     subject, answered = _subject(problem), set(right)
     ranked = tally.best(subject)
     by_chance = 1 / len(problem.choices) if problem.choices else 0.0

@@ -21,7 +21,7 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 from ops.config import ColdStart, Lora, ScratchPolicy
-from ops.training.cold_start.examples import Example
+from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.workflow.controls import plain_messages
 
@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
 
 
 def scratch_model(
-    settings: ScratchPolicy, examples: Sequence[Example], seed: int
+    settings: ScratchPolicy, examples: Sequence[SftExample], seed: int
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
     """An untrained Qwen2-architecture model and a tokenizer trained on the examples."""
     texts = [message["content"] for e in examples for message in (*e["prompt"], *e["completion"])]
@@ -63,7 +63,7 @@ def scratch_model(
     return Qwen2ForCausalLM(config), tokenizer
 
 
-def bucketed(examples: Sequence[Example], batch: int, seed: int) -> list[Example]:
+def bucketed(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
     """The examples in batches of similar length, the batches in random order: less padding, no trend.
 
     (Trainer's own `group_by_length` goes from long to short again and again, which learns worse.)
@@ -77,19 +77,19 @@ def bucketed(examples: Sequence[Example], batch: int, seed: int) -> list[Example
     return [example for group in batches for example in group]
 
 
-def _plain(tokenizer: PreTrainedTokenizerBase, example: Example) -> Example:
+def _plain(tokenizer: PreTrainedTokenizerBase, example: SftExample) -> SftExample:
     prompt, completion = (plain_messages(tokenizer, part) for part in (example["prompt"], example["completion"]))
     return {"prompt": prompt, "completion": completion}
 
 
-def _length(example: Example) -> int:
+def _length(example: SftExample) -> int:
     return sum(len(message["content"]) for message in (*example["prompt"], *example["completion"]))
 
 
 def fit(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
-    examples: Sequence[Example],
+    examples: Sequence[SftExample],
     settings: ColdStart,
     seed: int,
     on_progress: Callable[[int, int, str], None] | None = None,

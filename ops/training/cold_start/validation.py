@@ -92,7 +92,7 @@ class Lesson(Settings):
         write_text(policy / FILE, self.model_dump_json(indent=1))
 
 
-class Verdict(Settings):
+class ColdStartVerdict(Settings):
     """Whether GRPO may start from a policy, and why."""
 
     passed: bool
@@ -165,22 +165,24 @@ def validate(
     return Validity(problems=len(problems), valid=valid, failures=counts, drawn=drawing(recipe))
 
 
-def verdict(policy: Path, settings: ColdStart | None) -> Verdict:
+def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
     """What the policy's validation says of it by `settings`, which ask for one or not. Raises `DataError`."""
     if settings is None:
-        return Verdict(passed=True, said="the recipe has no cold start")
+        return ColdStartVerdict(passed=True, said="the recipe has no cold start")
     least = settings.validation.least_valid if settings.validation is not None else settings.least_valid
     if settings.validation is None and not least:
-        return Verdict(passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)")
+        return ColdStartVerdict(
+            passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
+        )
     lesson = Lesson.read(policy)
     if lesson is None or lesson.validation is None:  # a policy that GRPO has trained already
-        return Verdict(passed=True, said="nothing was taught here")
+        return ColdStartVerdict(passed=True, said="nothing was taught here")
     seen = lesson.validation
     if seen.share >= least:
-        return Verdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
+        return ColdStartVerdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
     remedy = _remedy(seen.failures, settings)
     said = f"{policy}: after the cold start {seen}, and GRPO starts from {least:.0%}. {remedy}"
-    return Verdict(passed=False, said=said, validity=seen)
+    return ColdStartVerdict(passed=False, said=said, validity=seen)
 
 
 def check_taught(policy: Path, settings: ColdStart | None) -> None:

@@ -35,7 +35,7 @@ from ops.training.stages.rounds_trainer import InRounds
 from ops.training.step.divergence import DivergenceGuard
 from ops.training.step.order import Order, expected_variances
 from ops.training.step.overlap import OverlappedTrainer
-from ops.training.step.refill import Asking, Row
+from ops.training.step.refill import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 from ops.workflow.recursion import Fits
@@ -154,10 +154,10 @@ def trainer_class(grpo: Grpo) -> type[TimedTrainer]:
     return OverlappedTrainer
 
 
-def questions(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> Asking | None:
+def questions(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> StepQuestions | None:
     """What asks others than the data set's questions; None where the recipe wants nothing of the kind."""
     grpo, chosen = plan.recipe.grpo, plan.recipe.grpo.sampling == "signal"
     if not (chosen or grpo.refills_per_step):
         return None
     expected = expected_variances(plan.setup, problems) if chosen else None
-    return Asking(Order(problems, plan.recipe.seed, expected), chosen, grpo.refills_per_step, row)
+    return StepQuestions(Order(problems, plan.recipe.seed, expected), chosen, grpo.refills_per_step, row)

@@ -15,7 +15,7 @@ NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
 """How many machines train together; this one's number, from 0 for the one that writes; HOST:PORT of that one."""
 
 
-class Node(NamedTuple):
+class TrainingNode(NamedTuple):
     """One machine of `nodes`."""
 
     nodes: int = 1
@@ -37,13 +37,13 @@ class Node(NamedTuple):
         ]  # fmt: skip
 
 
-def this_node() -> Node:
+def this_node() -> TrainingNode:
     """What the environment says. Raises `ConfigError`."""
     count = os.environ.get(NODES) or "1"
     if count == "1":
-        return Node()
+        return TrainingNode()
     rank, (host, _, port) = os.environ.get(RANK) or "", (os.environ.get(MAIN) or "").rpartition(":")
     if not (count.isdigit() and rank.isdigit() and int(rank) < int(count) and host and port.isdigit()):
         remedy = f"Set {NODES} to their number, {RANK} to 0, 1 … and {MAIN} to HOST:PORT of the one with rank 0"
         raise ConfigError(NODES, "(value)", "does not say, with the other two, which machine this is", remedy)
-    return Node(int(count), int(rank), host, int(port))
+    return TrainingNode(int(count), int(rank), host, int(port))

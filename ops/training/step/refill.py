@@ -28,7 +28,7 @@ DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", 
 that were asked beside a step's own."""
 
 
-class Written(NamedTuple):
+class TrlCompletion(NamedTuple):
     """One completion as TRL has it."""
 
     prompt_ids: list[int]
@@ -38,11 +38,11 @@ class Written(NamedTuple):
     """vLLM's logarithms, a token each; None where the policy itself wrote."""
 
 
-class Group(NamedTuple):
+class RolloutGroup(NamedTuple):
     """The rollouts of one question."""
 
     row: Row
-    rollouts: list[Written]
+    rollouts: list[TrlCompletion]
     rewards: torch.Tensor
     """(rollouts, 1); NaN: none."""
 
@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 @dataclass(eq=False)
-class Asking(TrainerCallback, ExportableState):  # type: ignore[misc]
+class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
     """What a run asks. Its state lies in each checkpoint's trainer_state.json, and is taken from there."""
 
     order: Order
@@ -88,11 +88,11 @@ class Asking(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.order.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
 
 
-class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
+class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
     """GRPO that generates a step in rounds where `asking` is set; else TRL's own."""
 
-    asking: Asking | None = None
-    _chosen: list[tuple[Row, Written]] | None = None
+    asking: StepQuestions | None = None
+    _chosen: list[tuple[Row, TrlCompletion]] | None = None
     """This rank's rollouts of the step, once they are chosen."""
     _rewards: torch.Tensor | None = None
     """Theirs and the other ranks'."""
@@ -118,7 +118,9 @@ class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
         """Rollouts of a question that are written at one time: all ranks write as many."""
         return int(self.num_generations)
 
-    def _rounds(self, asking: Asking, slots: Sequence[Row]) -> tuple[list[Group], list[Group], list[Group]]:
+    def _rounds(
+        self, asking: StepQuestions, slots: Sequence[Row]
+    ) -> tuple[list[RolloutGroup], list[RolloutGroup], list[RolloutGroup]]:
         """The groups of the step's own questions, those to update on, and all that were written."""
         every = asked = self._round(asking.first(slots))
         groups, left = list(asked), asking.refills
@@ -135,17 +137,17 @@ class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
         asking.order.learn((group.row["problem"], variance(group.scored)) for group in every if len(group.scored) > 1)
         return asked, groups, every
 
-    def _round(self, rows: Sequence[Row]) -> list[Group]:
+    def _round(self, rows: Sequence[Row]) -> list[RolloutGroup]:
         """What all ranks together write for these questions, and its rewards."""
         mine = self._own([row for row in rows for _ in range(self.num_generations)])
         prompts = [row["prompt"] for row in mine]
         prompt_ids, ids, _, messages, probabilities, *_ = super()._generate(prompts)
         rewards = self._calculate_rewards(mine, prompts, messages, ids).split(self.num_generations)
         written = zip(prompt_ids, ids, messages, probabilities or [None] * len(ids), strict=True)
-        rollouts = gather_object([Written(*parts) for parts in written])
+        rollouts = gather_object([TrlCompletion(*parts) for parts in written])
         starts = range(0, len(rollouts), self.num_generations)
         return [
-            Group(row, rollouts[start : start + self.num_generations], reward)
+            RolloutGroup(row, rollouts[start : start + self.num_generations], reward)
             for row, start, reward in zip(rows, starts, rewards, strict=True)
         ]
 
@@ -167,5 +169,5 @@ class AskingTrainer(GRPOTrainer):  # type: ignore[misc]
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
 
-def _share(groups: Sequence[Group]) -> float:
+def _share(groups: Sequence[RolloutGroup]) -> float:
     return sum(group.dead for group in groups) / len(groups)

@@ -13,7 +13,7 @@ from ops.training.step.divergence import DivergenceGuard
 from ops.training.step.duplicates import AVERAGED, without_duplicates
 from ops.training.step.generation import write
 from ops.training.step.packing import pack, score
-from ops.training.step.refill import AskingTrainer
+from ops.training.step.refill import RefillTrainer
 
 FULL = {"full_attention"}
 
@@ -25,7 +25,7 @@ class Landed(NamedTuple):
     waiting_seconds: float
 
 
-class TimedTrainer(AskingTrainer):
+class TimedTrainer(RefillTrainer):
     """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
 
     generation_seconds = 0.0

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from ops.core.progress import EVERY_S, FIRST_LINE_S, Pace, bar, duration
+from ops.core.progress import EVERY_S, FIRST_LINE_S, RemainingTime, bar, duration
 
 
 class Clock:
@@ -24,7 +24,7 @@ class Clock:
 
 def test_a_slow_spell_does_not_raise_the_remaining_time() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     minutes = []
     for done in range(1, 100):
         clock.after(300.0 if 40 <= done < 50 else 6.0)
@@ -37,7 +37,7 @@ def test_a_slow_spell_does_not_raise_the_remaining_time() -> None:
 
 def test_a_stalled_operation_keeps_what_it_said() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     for done in range(11):
         clock.after(6.0)
         pace.left(done, 100)
@@ -48,7 +48,7 @@ def test_a_stalled_operation_keeps_what_it_said() -> None:
 
 def test_what_was_done_before_it_began_does_not_count_for_the_pace() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     assert pace.left(500, 1000) == ""  # a checkpoint
     clock.after(600.0)
     assert pace.left(600, 1000) == "about 40 min left"
@@ -56,7 +56,7 @@ def test_what_was_done_before_it_began_does_not_count_for_the_pace() -> None:
 
 def test_another_phase_begins_with_a_pace_of_its_own() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     pace.left(0, 100)
     clock.after(10.0)
     assert pace.left(50, 100) == "less than a minute left"
@@ -67,7 +67,7 @@ def test_another_phase_begins_with_a_pace_of_its_own() -> None:
 
 def test_a_line_early_in_a_phase_one_a_minute_and_one_at_its_end() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     lines = []
     for second in range(301):
         lines.append((second, pace.line(second, 300, "workflows tried")))
@@ -81,7 +81,7 @@ def test_a_line_early_in_a_phase_one_a_minute_and_one_at_its_end() -> None:
 
 def test_a_stalled_operation_repeats_itself_seldom() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     lines = []
     for _ in range(900):
         lines.append(pace.line(10, 100))
@@ -91,7 +91,7 @@ def test_a_stalled_operation_repeats_itself_seldom() -> None:
 
 def test_a_short_phase_says_nothing() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = RemainingTime(clock)
     for done in range(101):
         assert pace.line(done, 100) is None
         clock.after(0.04)

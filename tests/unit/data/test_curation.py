@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.curation.cover import draw
 from ops.curation.decontaminate import decontaminate, report
 from ops.curation.selection import choose_mix, shortlist
-from ops.curation.selector import SELECTORS, Evidence
+from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, Tally, agreement
 from ops.curation.sketch import PERMUTATIONS, bands
 from ops.curation.text import exact_key, full_text, tokens
@@ -171,17 +171,17 @@ def test_mix_leaves_out_what_every_worker_solves_first(make: Make, selector: Any
     rates = rated(problems, lambda i: {str(worker): float(i % 4 == 0 or worker % 2) for worker in range(12)})
     classes = Counter(agreement(problem, rates) for problem in problems if problem.domain == "math")
     assert classes == {"all": 5, "some": 15}
-    mix = choose_mix(problems, Evidence(Curation(per_domain=15, selector=selector), 0, rates, group=8))
+    mix = choose_mix(problems, SelectionEvidence(Curation(per_domain=15, selector=selector), 0, rates, group=8))
     assert Counter(problem.domain for problem in mix) == dict.fromkeys(DOMAINS, 15)
     assert {agreement(problem, rates) for problem in mix} == {"some"}
-    more = choose_mix(problems, Evidence(Curation(per_domain=18, selector=selector), 0, rates, group=8))
+    more = choose_mix(problems, SelectionEvidence(Curation(per_domain=18, selector=selector), 0, rates, group=8))
     assert Counter(agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
 
 
 def test_mix_keeps_problems_that_no_worker_solves_alone(make: Make) -> None:
     problems = candidates(make, 40)
     rates = rated(problems, lambda i: {"a": float(i % 2), "b": 0.0})
-    mix = choose_mix(problems, Evidence(Curation(per_domain=20, selector="disagreement"), 0, rates))
+    mix = choose_mix(problems, SelectionEvidence(Curation(per_domain=20, selector="disagreement"), 0, rates))
     classes = Counter(agreement(problem, rates) for problem in mix)
     assert classes["none"] > 20 and classes["some"] > 20
 
@@ -192,7 +192,7 @@ def test_selectors_without_responses_ignore_them(make: Make, selector: Any) -> N
     rates = rated(problems, lambda i: {"a": float(i % 2)})
     curation = Curation(per_domain=10, selector=selector)
     assert not SELECTORS[selector].reads_responses
-    assert choose_mix(problems, Evidence(curation, 0, rates)) == choose_mix(problems, Evidence(curation, 0, {}))
+    assert choose_mix(problems, SelectionEvidence(curation, 0, rates)) == choose_mix(problems, SelectionEvidence(curation, 0, {}))
 
 
 def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
@@ -202,7 +202,7 @@ def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:
 
 def test_mix_from_too_small_a_shortlist_says_what_to_do(make: Make) -> None:
     with pytest.raises(DataError, match=r"shortlist.jsonl: domain 'math'.*Materialize the shortlist again"):
-        choose_mix(candidates(make, 3), Evidence(Curation(per_domain=4), 0, {}))
+        choose_mix(candidates(make, 3), SelectionEvidence(Curation(per_domain=4), 0, {}))
 
 
 def test_full_text_puts_choices_in_one_order(make: Make) -> None:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, Part
+from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, UpstreamSplit
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import raw_file
 from ops.config import BenchmarkSource, Recipe, ScratchPolicy
@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
     return made
 
 
-def at(entry: Benchmark, place: Path, **parts: Part) -> Benchmark:
+def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
     """The benchmark with its dataset at `place`, and other cuts where the real ones need too many rows."""
     return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
 
@@ -102,8 +102,8 @@ def test_nested_messages_and_verdicts_come_through_datasets(folder: MakeFolder, 
     entry = at(
         BENCHMARKS["rlpr"],
         folder({(None, "train"): [HUB_ROWS["rlpr"]] * 12}),
-        test=Part(None, "train", 0, 4),
-        train=Part(None, "train", 4, 8),
+        test=UpstreamSplit(None, "train", 0, 4),
+        train=UpstreamSplit(None, "train", 4, 8),
     )
     train, test = (read(entry, split, workspace) for split in entry.splits)
     assert (len(train), len(test)) == (8, 4)
@@ -147,7 +147,7 @@ def test_files_that_do_not_fit_one_table_quote_no_row(folder: MakeFolder, worksp
 def test_folder_without_data(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"hub dataset .*empty"):
-        list(Hub(str(tmp_path / "empty"), {"test": Part(None, "test")}, ("id",), "").rows("test", None))
+        list(Hub(str(tmp_path / "empty"), {"test": UpstreamSplit(None, "test")}, ("id",), "").rows("test", None))
 
 
 def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None:
@@ -228,11 +228,11 @@ def endpoint() -> Iterator[str]:
 ASK = """
 import json, sys, time
 time.sleep = lambda seconds: None  # between two tries of the hub's library
-from ops.benchmarks.hub import Hub, Part
+from ops.benchmarks.hub import Hub, UpstreamSplit
 from ops.core.errors import DataError
 for asked in sys.argv[1:]:
     name, revision = asked.split("@")
-    hub = Hub(name, {"test": Part(None, "test")}, ("id", "problem", "answer"), "")
+    hub = Hub(name, {"test": UpstreamSplit(None, "test")}, ("id", "problem", "answer"), "")
     try:
         print(json.dumps(["rows", [row.values["problem"] for row in hub.rows("test", revision)]]))
     except DataError as error:

@@ -16,7 +16,7 @@ from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import ScoreRow
 from ops.synthetic.generalists.chance import drawn
-from ops.workflow.team import NOBODY, Team
+from ops.workflow.team import NO_CLIENT, Team
 
 WORDS = {
     "fruit": ("apple", "pear", "plum", "cherry", "mango", "peach", "quince", "orchard", "blossom", "harvest"),
@@ -76,7 +76,7 @@ class Client:
 
 def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> Known:
     """What was precached of these workers on these problems; with a client, methods can be run on them."""
-    team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NOBODY)
+    team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NO_CLIENT)
     responses = [response(name, problem, right) for problem in asked for name in right]
 
     def run(method: Method, chosen: Sequence[Problem]) -> list[ScoreRow]:

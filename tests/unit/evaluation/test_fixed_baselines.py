@@ -15,7 +15,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.evaluation.asking import WRITE, evaluate_method
-from ops.evaluation.baseline import BASELINES, Answers, Asking, standings
+from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
@@ -80,7 +80,7 @@ EXAMPLE = FewShot(kind="x", question="Which?", reasoning="Because.", steps=(FewS
 
 def asks(name: str, client: Client, mix: Sequence[Problem] = ()) -> Method:
     entry = BASELINES[name]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     return entry.prepare(known(client, mix))
 
 
@@ -93,7 +93,7 @@ def test_the_best_of_the_mix_is_asked_as_often_as_is_foretold(name: str) -> None
     method = asks(name, client)
     [row] = evaluated(method, [problem(0)], client)
     entry = BASELINES[name]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     assert (row.correct, row.steps, method.detail) == (1, entry.calls(3), "bob")
     assert [worker for worker, _, _ in client.asked] == ["bob"] * int(entry.calls(3))
 
@@ -160,7 +160,7 @@ def test_every_worker_proposes_and_one_of_them_sees_all() -> None:
 def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None:
     def aggregators(seed: int) -> list[str]:
         entry = BASELINES["mixture_of_agents"]
-        assert isinstance(entry, Asking)
+        assert isinstance(entry, WorkflowBaseline)
         rows = evaluated(entry.prepare(known(Client(), seed=seed)), [problem(i) for i in range(30)], Client(), 2)
         return [row.workers[-1] for row in rows]
 
@@ -173,7 +173,7 @@ def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None
 def test_of_a_large_pool_the_seven_best_propose() -> None:
     names = ("ann", "ada", "bob", "cid", *(f"w{i}" for i in range(5)))
     entry = BASELINES["mixture_of_agents"]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     [branches] = entry.prepare(known(Client(), names=names)).branches([problem(0)], 0)
     workers = [step.worker for step in branches[0].steps]
     assert len(workers) == entry.calls(9) == 8
@@ -208,7 +208,7 @@ def test_of_equals_the_cheapest_is_taken() -> None:
 def test_the_set_asks_no_more_than_is_foretold_for_a_pool_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(best_static, "SAMPLE", 12)
     entry = BASELINES["best_static"]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     for names in (("bob",), ("ada", "bob"), NAMES):
         client = Client()
         mix = [problem(i, split="train") for i in range(12)]
@@ -281,7 +281,7 @@ def test_each_worker_is_a_column_only_where_a_recipe_asks() -> None:
 
 def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> None:
     for entry in BASELINES.values():
-        if isinstance(entry, Asking):
+        if isinstance(entry, WorkflowBaseline):
             assert entry.source and entry.differs.endswith("."), entry.name
             assert entry.calls(1) <= entry.calls(9) and entry.learning(9) >= 0
             assert not entry.usual, "nothing is asked unless a recipe says so"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ops.evaluation.statistics import (
     WORST_CASE,
     Components,
-    Sample,
+    SamplePlan,
     Stratum,
     detectable_paired,
     detectable_unpaired,
@@ -72,17 +72,19 @@ def test_without_repeats_all_variance_counts_as_between() -> None:
 
 
 def test_the_worst_case_by_hand() -> None:
-    assert sample_for(0.05, available=500) == Sample(100, 1, pytest.approx(0.05), True)
-    assert sample_for(0.01, available=500) == Sample(500, 1, pytest.approx(math.sqrt(0.25 / 500)), False)
+    assert sample_for(0.05, available=500) == SamplePlan(100, 1, pytest.approx(0.05), True)
+    assert sample_for(0.01, available=500) == SamplePlan(500, 1, pytest.approx(math.sqrt(0.25 / 500)), False)
     assert sample_for(10.0, available=500, components=WORST_CASE).questions == 1
 
 
 def test_questions_are_repeated_only_when_they_run_out() -> None:
     pilot = Components(between=0.05, within=0.15)
-    assert sample_for(0.02, 1000, pilot) == Sample(500, 1, pytest.approx(0.02), True)
+    assert sample_for(0.02, 1000, pilot) == SamplePlan(500, 1, pytest.approx(0.02), True)
     few = sample_for(0.05, 30, pilot)
-    assert few == Sample(30, 6, pytest.approx(0.05), True)
-    assert sample_for(0.05, 30, pilot, most_repeats=4) == Sample(30, 4, pytest.approx(math.sqrt(0.0875 / 30)), False)
+    assert few == SamplePlan(30, 6, pytest.approx(0.05), True)
+    assert sample_for(0.05, 30, pilot, most_repeats=4) == SamplePlan(
+        30, 4, pytest.approx(math.sqrt(0.0875 / 30)), False
+    )
     beyond = sample_for(0.03, 30, pilot)
     assert (beyond.questions, beyond.repeats, beyond.reached) == (30, 16, False), "what questions differ by stays"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ops.core.response import NO_RESPONSE
-from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.baselines import mas_router, router_dc
 from ops.evaluation.method import Attempt, Known, Method
 from tests.unit.evaluation.kinds import SPECIALISTS, Client, Right, accuracy, known, problems, said
@@ -20,7 +20,7 @@ NOISY: Right = {name: {"fruit": 0.55} for name in ("a", "b", "c")}
 
 def prepared(name: str, own: Known) -> Method:
     entry = BASELINES[name]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     return entry.prepare(own)
 
 

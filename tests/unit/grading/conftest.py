@@ -36,7 +36,7 @@ def _run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
     """Give the second try of a program that ran out of time the result of its first one."""
     real, late = sandbox.run, {}
 
-    def run(kind: Any, program: str, *rest: Any, **more: Any) -> sandbox.Run:
+    def run(kind: Any, program: str, *rest: Any, **more: Any) -> sandbox.SandboxResult:
         if (kind, program) in late:
             return late[kind, program]
         done = real(kind, program, *rest, **more)

@@ -90,7 +90,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, sandbox.ProgramLimi
     seen: list[tuple[int, sandbox.ProgramLimits]] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
         seen.append((len(tests), limits))
         return real(kind, program, tests, limits, **more)
 

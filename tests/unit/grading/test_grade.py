@@ -111,7 +111,7 @@ def test_a_repeated_program_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
     real = sandbox.run
 
-    def counted(kind: sandbox.Kind, program: str, *rest: object, **more: object) -> sandbox.Run:
+    def counted(kind: sandbox.Kind, program: str, *rest: object, **more: object) -> sandbox.SandboxResult:
         runs.append(program)
         return real(kind, program, *rest, **more)  # type: ignore[arg-type]
 

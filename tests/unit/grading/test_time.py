@@ -44,7 +44,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.ProgramLimits]:
     seen: list[sandbox.ProgramLimits] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
         seen.append(limits)
         return real(kind, program, tests, limits, **more)
 
@@ -87,7 +87,7 @@ def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.Monk
     together: list[tuple[float, int]] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
         running.append(limits.cpu_s)
         try:
             return real(kind, program, tests, limits, **more)

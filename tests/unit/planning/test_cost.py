@@ -17,7 +17,7 @@ from ops.core.installation import resources
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import BASELINES, Asking
+from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.planning.estimate import (
     FIRST_TOKEN_S,
     FORMAT_TOKENS,
@@ -158,7 +158,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     assert both.evaluation() == there.evaluation()
     assert (both.precaching(), both.training()) == (here.precaching(), here.training())
     learnt = BASELINES["best_static"]
-    assert isinstance(learnt, Asking)
+    assert isinstance(learnt, WorkflowBaseline)
     calls = learnt.learning(1)  # of the mix, which the pool of the training answers
     asked_here = here.baselines().usd.expected, there.baselines().usd.expected
     on_mix = [calls * stage.precaching().usd.expected / stage.precaching().calls.expected for stage in (here, there)]
@@ -192,7 +192,7 @@ def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
 def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
     named = {"repeats": 4, "baselines": ["best_static"]}
     entry = BASELINES["best_static"]
-    assert isinstance(entry, Asking)
+    assert isinstance(entry, WorkflowBaseline)
     cost = stages(worker("a"), worker("b"), evaluation=named).baselines()
     assert cost.calls == pytest.approx(Range.of(40 + 40 * entry.calls(2) + entry.learning(2)))
     assert f"best static (5, and {entry.learning(2):,.0f} to the mix)" in cost.what

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from ops.config import PretrainedPolicy, ScratchPolicy, load
 from ops.core.workspace import Workspace
 from ops.planning.shape import MODELS, Models, ModelShape, shape_of
-from ops.training.cold_start.examples import Example
+from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import scratch_model
 
 WORKSPACE = Workspace.find()
@@ -63,7 +63,7 @@ def test_a_published_shape_is_that_of_the_real_model() -> None:
 def test_a_policy_made_from_scratch_has_the_parameters_that_it_is_planned_with() -> None:
     settings = ScratchPolicy(vocabulary=320, hidden=32, layers=2, heads=4)
     said = "model_id = [0]\nsubtasks = ['Solve it.']\naccess_list = [[]]"
-    example: Example = {
+    example: SftExample = {
         "prompt": [{"role": "user", "content": "What is 2 + 2?"}],
         "completion": [{"role": "assistant", "content": said}],
     }

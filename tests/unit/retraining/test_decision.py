@@ -10,15 +10,15 @@ import pytest
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
 from ops.evaluation.rows import ScoreRow
-from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, Evidence, decision, oracle_rise
-from ops.retraining.plan import Plan
+from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
+from ops.retraining.plan import RetrainingPlan
 
 GATE = PromotionGate(max_loss_against_champion=0.03)
 SETTINGS = Retraining(min_oracle_rise=0.02)
-REMOVED = Plan(evaluate=True, fine_tune="if it falls below the gate")
-NEW = Plan(precache=("new",), evaluate=True, fine_tune="if a newcomer pays")
-PRICE = Plan(costs=True)
-UNDESCRIBED = Plan(precache=("new",), evaluate=True)
+REMOVED = RetrainingPlan(evaluate=True, fine_tune="if it falls below the gate")
+NEW = RetrainingPlan(precache=("new",), evaluate=True, fine_tune="if a newcomer pays")
+PRICE = RetrainingPlan(costs=True)
+UNDESCRIBED = RetrainingPlan(precache=("new",), evaluate=True)
 """The plan of a new worker for a champion without worker descriptions."""
 BENCHMARKS = ("math500", "mmlu")
 
@@ -43,8 +43,8 @@ def responses(worker: str, right: Sequence[int], n: int = 200) -> list[ResponseR
     ]
 
 
-def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: object) -> Evidence:
-    return Evidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
+def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: object) -> RetrainingEvidence:
+    return RetrainingEvidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
 
 
 def test_a_champion_that_holds_on_what_is_left_is_not_trained() -> None:
@@ -106,7 +106,7 @@ def test_a_newcomers_arrival_is_no_reason_to_mend_what_was_below_before() -> Non
 
 
 @pytest.mark.parametrize("plan", [REMOVED, PRICE])
-def test_a_dearer_pool_is_told_and_never_trained_for(plan: Plan) -> None:
+def test_a_dearer_pool_is_told_and_never_trained_for(plan: RetrainingPlan) -> None:
     dear = replace(evidence(), now=rows(0.8, cost_usd=0.05))
     made = decision(plan, dear, (), GATE, SETTINGS)
     assert not made.fine_tune

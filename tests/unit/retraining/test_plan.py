@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.config import Pool, Price, Worker
-from ops.retraining.plan import Plan, plan
+from ops.retraining.plan import RetrainingPlan, plan
 from ops.workers.pool import difference
 
 A, B = Worker(name="a", model="local/a"), Worker(name="b", model="local/b")
@@ -68,7 +68,7 @@ def test_the_plan_names_workers_in_alphabetical_order() -> None:
 )
 def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
     needed = plan(difference(pool(A, B), same), described=True)
-    assert needed == Plan() and needed.is_empty
+    assert needed == RetrainingPlan() and needed.is_empty
     assert (pool(A, B).answers_key, pool(A, B).prices_key) == (same.answers_key, same.prices_key)
 
 

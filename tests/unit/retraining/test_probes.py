@@ -20,7 +20,7 @@ from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.retraining.probes import Record, agree, probe, probe_workers, tonight
+from ops.retraining.probes import ProbeRecord, agree, probe, probe_workers, tonight
 from ops.retraining.quarantine import quarantine
 from ops.synthetic.problems import generate
 
@@ -76,7 +76,7 @@ def precached(setup: Setup, provider: Provider, worker: Worker = STEADY) -> None
         write_responses(own, response_file(setup.workspace.data / "responses", worker.name, name))
 
 
-def rounds(setup: Setup, provider: Provider, count: int, worker: Worker = STEADY) -> Record:
+def rounds(setup: Setup, provider: Provider, count: int, worker: Worker = STEADY) -> ProbeRecord:
     for _ in range(count):
         record = asyncio.run(probe(setup, worker, provider, PROBING, NOW))
     return record
@@ -115,8 +115,8 @@ def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setu
     changed = Revisions.read(config).of(setup.pool).worker("steady")
     assert changed.identity == STEADY.identity | {"revision": "drift-2026-01-02"}
     # Nothing is deleted, and the new worker begins with a record and with answers of its own.
-    assert Record.read(setup.workspace, STEADY).drifted(PROBING)
-    assert Record.read(setup.workspace, changed).nights == ()
+    assert ProbeRecord.read(setup.workspace, STEADY).drifted(PROBING)
+    assert ProbeRecord.read(setup.workspace, changed).nights == ()
     kept = dict(provider.kept)
     precached(setup, provider, changed)
     assert not rounds(setup, provider, 3, changed).drifted(PROBING)
@@ -146,7 +146,7 @@ def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Set
 
     with pytest.raises(ConfigError):
         rounds(setup, Cut(), 1)
-    assert Record.read(setup.workspace, STEADY) == before
+    assert ProbeRecord.read(setup.workspace, STEADY) == before
     after = rounds(setup, provider, 1)
     assert set(provider.asked.values()) == {1}
     assert {key for key, uses in after.uses.items() if uses} == set(before.uses) | {problem.key for problem, _ in again}
@@ -201,4 +201,4 @@ def test_a_record_that_cannot_be_read_says_what_to_do(setup: Setup, provider: Pr
     assert json.loads(file.read_text(encoding="utf-8"))["worker"] == "steady"
     file.write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="Delete it"):
-        Record.read(setup.workspace, STEADY)
+        ProbeRecord.read(setup.workspace, STEADY)

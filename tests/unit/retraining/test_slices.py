@@ -11,7 +11,7 @@ import pytest
 from ops.config import Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.workspace import Workspace
-from ops.retraining.slices import Night, questions_of
+from ops.retraining.slices import NightlyClient, questions_of
 from ops.stages.problems import materialize_raw
 
 ROOT = Workspace.find()
@@ -30,13 +30,13 @@ class Asked:
 def test_every_night_has_answers_of_its_own_and_finds_them_again() -> None:
     client, worker = Asked(), Worker(name="a", model="local/a")
     for night in (739_000, 739_001, 739_001):
-        asyncio.run(Night(client, night).complete(worker, ASK, sample=Sample(0, 1)))
+        asyncio.run(NightlyClient(client, night).complete(worker, ASK, sample=Sample(0, 1)))
     assert client.samples == [Sample(night, 1, Namespace.NIGHTS) for night in (739_000, 739_001, 739_001)]
 
 
 def test_a_night_asks_a_question_once() -> None:
     with pytest.raises(ValueError, match="each question once"):
-        asyncio.run(Night(Asked(), 739_000).complete(Worker(name="a", model="local/a"), ASK, sample=1))
+        asyncio.run(NightlyClient(Asked(), 739_000).complete(Worker(name="a", model="local/a"), ASK, sample=1))
 
 
 def test_the_questions_go_round_until_all_were_asked(tmp_path: Path) -> None:

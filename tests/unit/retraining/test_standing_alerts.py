@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ops.alerts.notify import kept
-from ops.config import Change, Snapshot
+from ops.config import PoolChange, Snapshot
 from ops.core.workspace import Workspace
 from ops.release.promotion import Check, GateDecision
 from ops.retraining.decision import ORACLE, Decision
@@ -40,7 +40,7 @@ def standing(*failed: Check) -> GateDecision:
 )
 def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: list[str]) -> None:
     asked = Snapshot.take(Workspace.find().config, "quickstart", None, "")
-    asked = asked.model_copy(update={"change": Change(version="3", policy="p", before=asked.pool)})
+    asked = asked.model_copy(update={"change": PoolChange(version="3", policy="p", before=asked.pool)})
     workspace = Workspace(tmp_path)
     for _ in range(3):
         alert_on_standing(workspace, asked, made)
@@ -51,6 +51,6 @@ def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: l
         [failed] = made.standing.failed
         assert made.train_anew or ("version 3" in notices[0].title and failed.name in notices[0].title)
         assert f"bound {failed.bound:.4g}" in notices[0].text
-    other = asked.model_copy(update={"change": Change(version="4", policy="q", before=asked.pool)})
+    other = asked.model_copy(update={"change": PoolChange(version="4", policy="q", before=asked.pool)})
     alert_on_standing(workspace, other, made)
     assert len(kept(workspace, 9)) == 2 * len(commands), "another change is another occasion"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Change, Execution, Pool, Prompting, Recipe, Setup, Worker, load_recipe
+from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Worker, load_recipe
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.retraining.start import champion_folder, fine_tuned_run, known_card, start_folder
@@ -97,7 +97,7 @@ class Lineage:
         (self.policy / "model.safetensors").write_bytes(b"weights")
         self.workspace.data.mkdir()
         (self.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-        self.change = Change(version="1", policy=RUN, before=POOL)
+        self.change = PoolChange(version="1", policy=RUN, before=POOL)
 
     def setup(self, *workers: Worker, **recipe: Any) -> Setup:
         quick = load_recipe(Workspace.find().config, "quickstart")
@@ -130,7 +130,7 @@ def test_the_run_that_goes_on_has_a_key_of_where_it_starts(lineage: Lineage) -> 
     assert fine_tuned_run(setup, lineage.change) == run
     (lineage.workspace.runs / "small-another" / "policy").mkdir(parents=True)
     card(trained_steps=3).write(lineage.workspace.runs / "small-another" / "policy")
-    elsewhere = Change(version="2", policy="small-another", before=POOL)
+    elsewhere = PoolChange(version="2", policy="small-another", before=POOL)
     assert fine_tuned_run(setup, elsewhere) != run
 
 

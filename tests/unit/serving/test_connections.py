@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from ops.config import Serving
-from ops.serving.http.connections import Connection, ConnectionLimits
+from ops.serving.http.connections import ConnectionLimits, LimitedConnection
 
 pytestmark = pytest.mark.timeout(120)
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
@@ -36,8 +36,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(limits: ConnectionLimits) -> AsyncIterator[Connect]:
-    config = uvicorn.Config(app, http=cast("Any", partial(Connection, limits)), lifespan="off", log_level="error",
-                            timeout_keep_alive=1)  # fmt: skip
+    config = uvicorn.Config(app, http=cast("Any", partial(LimitedConnection, limits)), lifespan="off",
+                            log_level="error", timeout_keep_alive=1)  # fmt: skip
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     writers: list[asyncio.StreamWriter] = []

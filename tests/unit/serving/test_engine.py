@@ -12,7 +12,7 @@ from ops.config import Pool, RoundLimits, load_pool
 from ops.core.errors import DataError
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
-from ops.serving.loaded import Loaded
+from ops.serving.loaded import LoadedVersion
 from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, question
 from ops.serving.strengths import Strengths
 from ops.workflow.grammar import Step, Workflow
@@ -218,7 +218,7 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
 
     async def change() -> Answer:
         request = await engine.request(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
-        engine.serve(Loaded.of("2", newer, card_of(pool, "algebraist", "guesser"), pool, engine.settings))
+        engine.serve(LoadedVersion.of("2", newer, card_of(pool, "algebraist", "guesser"), pool, engine.settings))
         return await engine.answer(request)
 
     answer = thread.run(change())

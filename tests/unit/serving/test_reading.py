@@ -11,7 +11,7 @@ from ops.serving.http.access import TOKENS, Access
 from ops.serving.openai import chat, responses
 from ops.serving.openai.agent import Exchange
 from ops.serving.openai.conversation import question_text
-from ops.serving.openai.errors import Failure
+from ops.serving.openai.errors import ApiError
 from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, question, read_options
 
 
@@ -204,7 +204,7 @@ def test_beyond_this_machine_only_with_a_token(host: str, monkeypatch: pytest.Mo
     for token in ("first-secret-of-two", "second-secret-of-two"):
         access.check({"authorization": f"Bearer {token}"})
     for value in ("", "Bearer", "Bearer first-secret", "Basic first-secret-of-two", "Bearer first-secret-of-two, x"):
-        with pytest.raises(Failure) as refused:
+        with pytest.raises(ApiError) as refused:
             access.check({"authorization": value})
         assert refused.value.status == 401
 
@@ -230,6 +230,6 @@ def test_without_tokens_pages_in_a_browser_are_not_answered(
     if allowed:
         access.check(headers)
         return
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(ApiError) as refused:
         access.check(headers)
     assert refused.value.status == 403

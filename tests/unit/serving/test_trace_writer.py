@@ -22,7 +22,7 @@ from ops.release.store import connected, experiment
 from ops.release.trace_writer import TraceWriter, main
 from ops.release.tracing import of_request, store_traces
 from ops.serving.answer import Answer
-from ops.serving.http.routes import Record
+from ops.serving.http.routes import RequestRecord
 from ops.serving.request_options import RequestOptions, question
 from ops.workflow.grammar import Step, Workflow
 from tests.releases import shared_store
@@ -42,7 +42,7 @@ class Store:
         with connected(workspace) as client:
             self.home = experiment(client, workspace)
 
-    def holds(self, *records: Record) -> list[Any]:
+    def holds(self, *records: RequestRecord) -> list[Any]:
         """These as traces, and nothing else, in their order."""
         with connected(self.workspace) as client:
             traces = [of_request(each) for each in records]
@@ -72,9 +72,9 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
         engine.close()
 
 
-def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: float = 0.0) -> Record:
+def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: float = 0.0) -> RequestRecord:
     """A request that arrived so long before its answer was begun."""
-    return Record(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, time.time())
+    return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, time.time())
 
 
 def test_a_trace_shows_waiting_writing_and_work_from_the_arrival_on(store: Store, answer: Answer) -> None:

@@ -14,7 +14,7 @@ from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.grading import grade
 from ops.precaching.precache import solo_messages
-from ops.synthetic.families import FAMILIES, Draft, Family
+from ops.synthetic.families import FAMILIES, Family, ProblemDraft
 from ops.synthetic.generalists import SKILLS, think
 from ops.synthetic.problems import drafts, generate, split_of
 from ops.synthetic.reading import read
@@ -52,14 +52,14 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     return responses[len(solution) - 1]
 
 
-def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, Draft]]:
+def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, ProblemDraft]]:
     """`count` problems; of those that ask for a program, `programs` at most."""
     made = itertools.islice(drafts(family, split(family), seed), count)
     problems = [(as_problem(family, draft), draft) for draft in made]
     return problems[:programs] if problems[0][0].grader == "code" else problems
 
 
-def as_problem(family: Family, draft: Draft) -> Problem:
+def as_problem(family: Family, draft: ProblemDraft) -> Problem:
     shape = generate(family.benchmark, split(family), 1, 0)[0]
     return Problem(
         id="x",

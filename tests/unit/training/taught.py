@@ -14,8 +14,8 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.synthetic.problems import generate
-from ops.training.cold_start.examples import Example, sample_examples
-from ops.workflow.team import NOBODY, Team
+from ops.training.cold_start.examples import SftExample, sample_examples
+from ops.workflow.team import NO_CLIENT, Team
 from tests.unit.training.tiny import ROOT
 
 RECIPE = load_recipe(ROOT / "config", "quickstart")
@@ -69,7 +69,7 @@ def laid_out(root: Path) -> Setup:
     return Setup(workspace, RECIPE, POOL)
 
 
-def lessons(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[Example]:
-    client = other.pop("client", NOBODY)
+def lessons(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[SftExample]:
+    client = other.pop("client", NO_CLIENT)
     team = Team(POOL.workers, client, RECIPE.prompting)  # type: ignore[arg-type]
     return asyncio.run(sample_examples(setup, team, settings, count, **other))  # type: ignore[arg-type]

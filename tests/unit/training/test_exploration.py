@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from ops.training.cold_start.exploration import Tally
+from ops.training.cold_start.exploration import WorkflowTally
 from ops.workflow.grammar import Step, Workflow
 
 SURE, LUCKY, SOMETIMES, NEVER = (Workflow.single(ordinal) for ordinal in range(4))
@@ -13,8 +13,8 @@ LONG = Workflow((Step(0, "Read."), Step(1, "Solve.", "all")))
 MATH = ("math", "algebra")
 
 
-def tally() -> Tally:
-    made = Tally()
+def tally() -> WorkflowTally:
+    made = WorkflowTally()
     for workflow, tries, wins in ((SURE, 8, 8), (LUCKY, 1, 1), (SOMETIMES, 40, 20), (NEVER, 9, 0), (LONG, 1, 1)):
         for number in range(tries):
             made.count(MATH, workflow, number < wins)

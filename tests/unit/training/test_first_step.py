@@ -14,7 +14,7 @@ from ops.training.grpo.trainer import run
 from ops.training.rewards.outage import FirstStep, InvalidFirstStep
 from ops.training.run.plan import RunPlan, read_curve
 from ops.workflow.grammar import Workflow
-from ops.workflow.team import NOBODY, Team
+from ops.workflow.team import NO_CLIENT, Team
 from tests.unit.training.tiny import tiny_plan
 
 
@@ -69,7 +69,7 @@ def test_more_invalid_completions_than_allowed_stop_the_first_step_alone(
     texts: list[str], cut_off: tuple[int, ...], allowed: float, stopped: bool
 ) -> None:
     worker = Worker(name="a", model="local/a")
-    team = Team((worker,), NOBODY, Prompting(style="compact", few_shots="none"))
+    team = Team((worker,), NO_CLIENT, Prompting(style="compact", few_shots="none"))
     first = FirstStep(allowed, "quickstart", 1)
     with pytest.raises(InvalidFirstStep) if stopped else nullcontext():
         first.check(texts, [team] * len(texts), cut_off)

@@ -21,7 +21,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.guards import guard_run
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.guards import GUARDS, Evidence, Finding, guard_all
+from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all
 from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
@@ -59,8 +59,8 @@ def curve(**at_the_end: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def findings(rows: list[dict[str, Any]], **thresholds: Any) -> dict[str, Finding]:
-    return {finding.guard: finding for finding in guard_all(Evidence(rows, Guards(**thresholds), ALONE))}
+def findings(rows: list[dict[str, Any]], **thresholds: Any) -> dict[str, GuardFinding]:
+    return {finding.guard: finding for finding in guard_all(GuardEvidence(rows, Guards(**thresholds), ALONE))}
 
 
 def warned(rows: list[dict[str, Any]], **thresholds: Any) -> list[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ops.core.errors import ConfigError
-from ops.training.run.nodes import MAIN, NODES, RANK, Node, this_node
+from ops.training.run.nodes import MAIN, NODES, RANK, TrainingNode, this_node
 
 
 def test_one_machine_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (NODES, RANK, MAIN):
         monkeypatch.delenv(name, raising=False)
-    assert this_node() == Node() and this_node().arguments(3) == ["--num_machines", "1"]
+    assert this_node() == TrainingNode() and this_node().arguments(3) == ["--num_machines", "1"]
     monkeypatch.setenv(NODES, "1")
-    assert this_node() == Node()
+    assert this_node() == TrainingNode()
 
 
 def test_the_second_of_two_is_told_where_the_first_is(monkeypatch: pytest.MonkeyPatch) -> None:

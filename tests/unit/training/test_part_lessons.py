@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import Adaptive, ColdStart, Recipe, Setup
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.cold_start.examples import Example
+from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
 from ops.workflow.grammar import Step, Workflow, parse
 from tests.unit.training.taught import POOL, PROBLEMS, QUESTIONS, RECIPE, RIGHT, laid_out, lessons, solved, store
@@ -24,7 +24,7 @@ def setup(tmp_path: Path) -> Setup:
     return replace(made, recipe=RECIPE.model_copy(update={"adaptive": Adaptive()}))
 
 
-def offered(example: Example) -> tuple[int, ...]:
+def offered(example: SftExample) -> tuple[int, ...]:
     [line] = [line for line in example["prompt"][-1]["content"].splitlines() if line.startswith("Models: ")]
     return tuple(int(ordinal) for ordinal in line.removeprefix("Models: ").split())
 

@@ -15,11 +15,11 @@ from ops.config import ColdStart, Recipe, Recursive, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
-from ops.training.cold_start.examples import Example, sample_examples
+from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
 from ops.training.cold_start.validation import Lesson
 from ops.workflow.grammar import Workflow, parse
-from ops.workflow.team import NOBODY, Team
+from ops.workflow.team import NO_CLIENT, Team
 from tests.unit.training import taught
 from tests.unit.training.taught import (
     POOL,
@@ -44,7 +44,7 @@ def setup(tmp_path: Path) -> Setup:
     return laid_out(tmp_path)
 
 
-def lessons(setup: Setup, share: float, count: int = 600, attempts: int = 0, **other: object) -> list[Example]:
+def lessons(setup: Setup, share: float, count: int = 600, attempts: int = 0, **other: object) -> list[SftExample]:
     return taught.lessons(setup, ColdStart(recursive_share=share, attempts=attempts), count, **other)
 
 
@@ -57,7 +57,7 @@ class Read(NamedTuple):
     completion: str
 
 
-def recursive(examples: Sequence[Example]) -> list[Read]:
+def recursive(examples: Sequence[SftExample]) -> list[Read]:
     rounds = []
     for example in examples:
         if len(example["prompt"]) == 1:
@@ -79,7 +79,7 @@ def test_by_default_the_lessons_are_those_of_before(setup: Setup) -> None:
     sampler = WorkflowSampler(
         POOL.names, responses, [Subtask("Count.", "answer")], success_share=0.7, max_steps=5, seed=RECIPE.seed
     )
-    team = Team(POOL.workers, NOBODY, RECIPE.prompting)
+    team = Team(POOL.workers, NO_CLIENT, RECIPE.prompting)
     expected = [
         (team.messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
     ]
@@ -110,7 +110,7 @@ def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> 
 def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) -> None:
     """Of all that is known to work on a problem, only what was tried on it."""
     store(setup.workspace, workers=(WRONG,))
-    alone = Team([POOL.workers[WRONG]], NOBODY, RECIPE.prompting.model_copy(update={"max_steps": 1}))
+    alone = Team([POOL.workers[WRONG]], NO_CLIENT, RECIPE.prompting.model_copy(update={"max_steps": 1}))
     settings = ColdStart(recursive_share=0.5)
     examples = asyncio.run(sample_examples(setup, alone, settings, 200))
     rounds = [(each["prompt"][1], each["completion"][0]) for each in examples if len(each["prompt"]) > 1]
@@ -159,7 +159,7 @@ def test_a_round_that_leaves_no_room_for_a_completion_is_left_out(setup: Setup) 
     store(setup.workspace, length=100)
     cold_start = ColdStart(steps=1, batch=64, recursive_share=0.5)
     values = RECIPE.model_dump() | {"name": "tiny", "policy": SCRATCH, "cold_start": cold_start, "grpo": GRPO}
-    folder = make_base_policy(replace(setup, recipe=Recipe.model_validate(values)), client=NOBODY)
+    folder = make_base_policy(replace(setup, recipe=Recipe.model_validate(values)), client=NO_CLIENT)
     lesson = Lesson.read(folder)
     assert lesson is not None
     assert 16 < lesson.left_out < 48 and lesson.examples == 64 - lesson.left_out

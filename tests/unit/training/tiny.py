@@ -21,7 +21,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, digest, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.synthetic.problems import generate
-from ops.training.cold_start.examples import Example
+from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run
 from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan
@@ -112,7 +112,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     recipe, pool = Recipe.model_validate(values), load_pool(ROOT / "config", quick.pool)
     problems = [problem for name in ("math500", "rlpr") for problem in generate(name, "train", 4, 1)]
     lesson = Workflow.single(pool.names.index("guesser")).render()
-    examples: list[Example] = [
+    examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(pool.names), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": lesson}],
@@ -138,7 +138,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     return plan, run_folder
 
 
-def _fit(place: Path, examples: list[Example], dtype: str) -> None:
+def _fit(place: Path, examples: list[SftExample], dtype: str) -> None:
     """Put a policy that has learnt `examples` by heart into `place`."""
     import torch
 

@@ -12,7 +12,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.workers.breaker import Breaker
-from ops.workers.limits import Limits, Pace
+from ops.workers.limits import Limits, RatePacer
 
 ASK = [{"role": "user", "content": "2+2?"}]
 
@@ -37,7 +37,7 @@ def crowd(limits: Limits, times: int, sent_at: float, retry_after_s: float | Non
 
 
 def test_a_pace_never_lets_a_minute_have_more() -> None:
-    pace, now, following, starts = Pace(600), 0.0, 0.0, []
+    pace, now, following, starts = RatePacer(600), 0.0, 0.0, []
     for _ in range(1500):
         now, following = pace.take(following, 1, now)
         starts.append(now)
@@ -46,7 +46,7 @@ def test_a_pace_never_lets_a_minute_have_more() -> None:
 
 
 def test_a_pace_is_mended_by_what_a_call_really_took() -> None:
-    pace = Pace(60)
+    pace = RatePacer(60)
     start, following = pace.take(0.0, 10, 0.0)
     assert start == 0.0
     start, following = pace.take(following + pace.seconds(-8), 1, 0.0)

@@ -11,7 +11,7 @@ import yaml
 
 from ops.config import Pool, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
-from ops.workers.pool import Change, difference, pool_rows
+from ops.workers.pool import SettingChange, difference, pool_rows
 from ops.workers.providers import cost_usd, litellm, most_tokens, request_settings, worst_price
 from ops.workers.unsent import check_pool
 from tests.command import podium
@@ -279,7 +279,7 @@ def test_the_difference_of_two_pools() -> None:
     )
     changes = difference(old, new)
     assert (changes.added, changes.removed) == (("new",), ("gone",))
-    assert changes.changed["a"] == {"revision": Change("", "2"), "temperature": Change(0.2, 0.9)}
+    assert changes.changed["a"] == {"revision": SettingChange("", "2"), "temperature": SettingChange(0.2, 0.9)}
     assert (changes.affects_answers, changes.affects_price) == (("a",), ("cheaper",))
     assert str(changes).splitlines() == [
         "+ new",

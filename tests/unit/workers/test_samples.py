@@ -21,8 +21,8 @@ from ops.core.workspace import Workspace
 from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Method
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.retraining.probes import Record, probe
-from ops.retraining.slices import Night
+from ops.retraining.probes import ProbeRecord, probe
+from ops.retraining.slices import NightlyClient
 from ops.spending.ledger import Ledger
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
@@ -91,10 +91,10 @@ def test_probes_and_nights_find_nothing_that_workflows_were_answered(
         asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, Team((SOLVER,), client), sample=number))
     live(client)
     nights = [datetime(2026, 1, day, tzinfo=UTC) for day in (2, 3, 4)]
-    records: list[Record] = [asyncio.run(probe(setup, SOLVER, client, PROBING, night)) for night in nights]
+    records: list[ProbeRecord] = [asyncio.run(probe(setup, SOLVER, client, PROBING, night)) for night in nights]
     assert [night.asked for night in records[-1].nights] == [4, 4, 4]
     assert live(client) == 8 + 3 * 4 * 2, "the references, and two answers a probe"
-    team = Team((SOLVER,), Night(client, 739_000))
+    team = Team((SOLVER,), NightlyClient(client, 739_000))
     asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
     assert live(client) == 4 * len(problems)
 

@@ -17,7 +17,7 @@ from ops.workers.providers import is_remote, request_settings, worst_price
 
 
 @dataclass
-class Seat:
+class WorkerHandle:
     """One worker's place in a client."""
 
     worker: Worker
@@ -56,7 +56,7 @@ class Seat:
         return self._price
 
 
-def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
+def resolve_worker(worker: Worker, file: Path | str, limits: Path) -> WorkerHandle:
     """Resolve a worker of the pool in `file`. Raises `ConfigError`.
 
     The processes that name the same folder `limits` share the worker's, or those that name the same server in
@@ -64,7 +64,7 @@ def take_seat(worker: Worker, file: Path | str, limits: Path) -> Seat:
     than a lock is had.
     """
     remote = is_remote(worker)
-    return Seat(
+    return WorkerHandle(
         worker=worker,
         settings=request_settings(worker, file),
         file=file,

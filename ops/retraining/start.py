@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.conductor.policy import CARD, PolicyCard, policy_key
-from ops.config import Adaptive, PoolChange, Pool, Recipe, Recursive, Setup, digest
+from ops.config import Adaptive, Pool, PoolChange, Recipe, Recursive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.run.plan import run_key, write_run

@@ -117,7 +117,7 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
     raise ConfigError(
         file, f"workers.{worker.name}.api_key_env",
         f"the environment variable {worker.api_key_env} {problem}",
-        f"Set it to your {provider} key (.env.example lists all of them) or take the worker out of the pool",
+        f"Set it to your {provider} key (see .env.example) or take the worker out of the pool",
     )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ STRATEGIES = 5
 """Shapes of workflows that the full summary names."""
 LABEL = 11
 """Columns of a line's label."""
-MEANS = "± one standard error. OOD: benchmarks without a training problem. USD: in-domain."
-HINT = "--full: each benchmark."
+MEANS = "± one standard error. OOD: out of distribution. USD: in-domain."
+HINT = "More: --full"
 
 
 def print_summary(
@@ -74,7 +74,7 @@ def _reach(console: Console, comparison: Comparison, full: bool) -> None:
         _line(
             console,
             name[:1].upper() + name[1:],
-            f"a worker alone solves {reach.ceiling:.1%} of the questions, the Conductor {reach.reached:.1%} of those; "
+            f"at least one worker solves {reach.ceiling:.1%}, the Conductor solves {reach.reached:.1%} of those; "
             f"valid workflows {reach.valid:.1%}, right if valid {reach.right_if_valid:.1%}",
         )
     strategies = comparison.reach["in-domain"].strategies if full and "in-domain" in comparison.reach else ()

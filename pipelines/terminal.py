@@ -23,6 +23,7 @@ from rich.table import Column
 from assets.resources import Calls, OnProgress
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
+from ops.spending.money import usd
 from pipelines.lifecycle import JOBS
 
 WIDE = 100
@@ -88,7 +89,7 @@ class Terminal:
         if calls == Calls():
             return
         replayed = f", {calls.replayed:,} replayed" if calls.replayed else ""
-        note = f"{calls.live:,} calls, {calls.cached:,} from cache{replayed}, ${calls.usd:.4f}"
+        note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {usd(calls.usd)}"
         self._note[context.asset_key.to_python_identifier()] = note  # as its step is called
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
@@ -123,7 +124,7 @@ class Terminal:
             self._remove_bar()
             note = self._note.pop(name, "")
             shown = name.replace("__", "/")  # a step joins the parts of an asset's key
-            self.console.print(f"  [green]✓[/green] {shown:<38} [dim]{took:7.1f} s  {note}[/dim]")
+            self.console.print(f"  [green]✓[/green] {shown:<32} [dim]{took:5.1f} s  {note}[/dim]")
 
     def _remove_bar(self) -> None:
         if self._bar is not None:

@@ -154,10 +154,10 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
         ),
         ("steps a workflow", f"{made.steps:.1f} (assumed)", lambda a: f"{a.steps:.2f}"),
         ("worker calls", f"{cost.calls.expected:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
-        ("what the responses are worth", _usd(cost.worth), lambda a: f"${a.usd:,.4f}"),
-        ("what is paid for them", _usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
+        ("price of all responses", _usd(cost.worth), lambda a: f"${a.usd:,.4f}"),
+        ("to pay; repeats are free", _usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
         ("waiting for workers", waiting, lambda a: _seconds(a.worker_s)),
-        ("writing and updating", policy, lambda a: _seconds(a.policy_s)),
+        ("policy: writing, updating", policy, lambda a: _seconds(a.policy_s)),
     ]
     return [(name, value, shown(actual) if actual else "–") for name, value, shown in facts]
 

@@ -113,7 +113,8 @@ def probe(workspace: Workspace) -> None:
         row = (worker.name, len(record.nights), lost, gained, f"{record.evidence:.3g}")
         table.add_row(*map(str, row), style="red" if record.drifted(probing) else None)
     console.print(table)
-    console.print(f"A worker has changed where the evidence comes to {threshold(probing.false_alarms):,.0f}.")
+    console.print("lost: answers that used to agree with the precached one and no longer do; gained: the reverse.")
+    console.print(f"A worker counts as changed when its evidence reaches {threshold(probing.false_alarms):,.0f}.")
 
 
 def simulated(workspace: Workspace, simulations: int) -> str:

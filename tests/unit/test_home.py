@@ -135,7 +135,7 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
         definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
     shown = out.getvalue()
     assert "✓ numbers" in shown
-    assert "3 calls, 4 from cache, $0.5000" in shown
+    assert "3 calls, 4 cached, $0.50" in shown
     assert "✗ even: 3 [sic] is odd" in shown
     assert "! small: 3 is not small" in shown
     assert terminal.total == Calls(3, 4, 0, 0.5)

@@ -158,7 +158,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     sample = parse(
         rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
     )
-    renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # a question's own numbers name nobody
+    renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals then differ between questions
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     rewarded = [row for row in rows if row["reward"] is not None]
     png = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])

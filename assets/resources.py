@@ -27,7 +27,7 @@ SNAPSHOT = "podium/snapshot"
 
 
 class OnProgress(Protocol):
-    """Called by long operations: so many of so many done, and what is going on."""
+    """A callback of long operations: units done, units in total, and a note about the current work."""
 
     def __call__(self, done: int, total: int, note: str = "", /) -> None: ...
 
@@ -44,8 +44,8 @@ def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
 class Podium(dg.ConfigurableResource):
     """The checkout and the recipe that a run is about; within a run, the snapshot that the run works from.
 
-    The first process of a run takes the snapshot and writes its key into the run's tags, unless whoever launched
-    the run has done so (`launch_tags`). Every later process of the run and every retry of it read that snapshot.
+    The first process of a run takes the snapshot and writes its key into the run's tags, unless the
+    launching process has done so (`launch_tags`). Later processes and retries of the run read that snapshot.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # a launchpad shows them

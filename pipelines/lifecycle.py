@@ -75,7 +75,7 @@ COSTS = (
     Stage("profiles", ("worker_profiles", "signal_forecast"), description="What the recorded responses cost now"),
     Stage("gate", ("leaderboard", "promotion"), description="Compare and judge at the new prices"),
 )
-"""What another price changes: recorded tokens cost something else. Nobody is asked and nothing is trained."""
+"""Stages after a change of prices: recorded tokens are costed anew. No worker is called, nothing is trained."""
 
 
 class Part(NamedTuple):

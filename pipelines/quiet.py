@@ -22,7 +22,7 @@ QUIET = {
     # MLflow asks for git, and without it GitPython fills a page.
     "GIT_PYTHON_REFRESH": "quiet",
 }
-"""No tool reports home or says what nobody asked. What the user has set stays."""
+"""Tools send no telemetry and print no banners. Variables that the user has set stay."""
 
 UNUSED = ("sklearn", "scipy", "accelerate")
 """What transformers would import for assisted decoding, other models' losses, several devices: no Conductor does."""

@@ -128,7 +128,7 @@ def here(
 ) -> Iterator[Here]:
     """The checkout's lock, its instance, and the recipe's snapshot, once nothing is missing.
 
-    Raises `PodiumError`, of which people are told where nobody sees it: a night's life that does not begin.
+    Raises `PodiumError`; an unattended run that does not start also sends an alert.
     """
     with ExitStack() as stack:
         try:

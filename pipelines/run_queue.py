@@ -1,7 +1,7 @@
 """The queue of runs, and the two jobs that do not wait in it.
 
-A life takes hours, and who must take a bad champion out of service cannot wait for its end. Moving the champion is safe
-beside anything else: whoever moves it holds the store's own lock (`ops/release/lock.py`).
+A pipeline run takes hours, and a rollback of a bad champion cannot wait for its end. Moving the champion is safe
+beside any other run: the move holds the store's own lock (`ops/release/lock.py`).
 """
 
 from dagster import DagsterRun, DagsterRunStatus

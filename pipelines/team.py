@@ -35,7 +35,7 @@ def request_life(
     Raises `ConfigError`, and `PodiumError` while another life, a team's or one process's, is unfinished.
     """
     setup = podium.load()
-    with only_one(setup.workspace):  # nobody begins one between the look and the request
+    with only_one(setup.workspace):  # no run may start between the check and the request
         bury_and_tell(setup.workspace, instance)
         refuse_beside_a_team(instance)
         if runs := unfinished_runs(instance, IN_ONE_PROCESS):

@@ -80,7 +80,7 @@ def model_folder(workspace: Workspace, registered: registry.Registered) -> Path:
 
 
 def scored(right: int, benchmarks: Sequence[str] = ("mmlu", "gpqa_diamond"), questions: int = 10) -> list[ScoreRow]:
-    """So many of a benchmark's questions right."""
+    """The first questions of a benchmark right."""
     row = ScoreRow(
         benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
         status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,

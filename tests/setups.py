@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.config import Pool, Recipe, Setup, Worker
 from ops.core.workspace import Workspace
 
-UNUSED_POOL = Pool(name="nobody", workers=(Worker(name="nobody", model="local/nobody"),))
+UNUSED_POOL = Pool(name="unused", workers=(Worker(name="unused", model="local/unused"),))
 
 
 def without_workers(workspace: Workspace, recipe: Recipe) -> Setup:

@@ -34,7 +34,7 @@ def scan(file: Path) -> Iterator[Scanned]:
     no table, or without any row.
     """
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Mend the path in the recipe or put the file there")
+        raise DataError(file, "(file)", "does not exist", "Correct the path in the recipe or put the file there")
     kinds: dict[str, Callable[[Path], Iterator[Scanned]]] = {
         ".jsonl": _jsonl,
         ".jsonl.gz": _jsonl,
@@ -74,7 +74,7 @@ def _object(row: Row) -> Scanned:
     try:
         values = json.loads(row.raw)
     except (ValueError, RecursionError) as error:
-        return row.error("", f"is not JSON ({getattr(error, 'msg', None) or error})", "Mend or remove the line")
+        return row.error("", f"is not JSON ({getattr(error, 'msg', None) or error})", "Correct or remove the line")
     if not isinstance(values, dict):
         return row.error("", f"is a {type(values).__name__}, not an object", "Write one JSON object")
     return Row(row.place, row.line, values, part=row.part)
@@ -96,7 +96,7 @@ def _csv(file: Path) -> Iterator[Scanned]:
                 raise DataError(
                     file, "last line", "ends inside a quoted cell", "Fetch the file again: it is incomplete"
                 ) from None
-            yield row.error("", f"is not CSV ({error})", "Mend the quotes or remove the line")
+            yield row.error("", f"is not CSV ({error})", "Correct the quotes or remove the line")
             continue
         if cells:
             yield _record(Row(str(file), reader.line_num, {}, part=_part(file)), head, cells)

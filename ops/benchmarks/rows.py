@@ -217,7 +217,7 @@ def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, spl
     )
     # Programs and their tests can have megabytes; the checks parse those of what is used.
     if grader in ("math", "text") and (reason := unreadable(made)):
-        raise row.error("answer", f"cannot be read by the {grader} grader: {reason}", "Mend the answer")
+        raise row.error("answer", f"cannot be read by the {grader} grader: {reason}", "Correct the answer")
     return made
 
 

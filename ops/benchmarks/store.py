@@ -49,7 +49,7 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 
 
 def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
-    """`data/raw/BENCHMARK-SPLIT.jsonl`; of a release `BENCHMARK-RELEASE-SPLIT.jsonl`. Whoever needs the name asks here.
+    """`data/raw/BENCHMARK-SPLIT.jsonl`; for a release `BENCHMARK-RELEASE-SPLIT.jsonl`.
 
     The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
     """

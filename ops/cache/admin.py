@@ -58,7 +58,7 @@ def prune(
     older_than_days: float | None = None,
     dry_run: bool = False,
 ) -> int:
-    """Delete the entries that no worker of `keep_pools` could ask for, and those older than so many days.
+    """Delete the entries that no worker of `keep_pools` could ask for, and those that are older than `older_than_days`.
 
     None: that bound does not apply. Returns how many there were; `dry_run` deletes none.
     """

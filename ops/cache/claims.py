@@ -107,7 +107,7 @@ class LocalClaims:
             connection.execute(f"DELETE FROM claims WHERE {_MINE}", (key, *this_process()))
 
     def end(self, keys: Sequence[str]) -> None:
-        """The responses of these keys are stored: whoever still wants them finds them there."""
+        """Release the claims of these keys, whose responses are stored now."""
         with self._lock:
             self._held.difference_update(keys)
         with self._file.writing() as connection:

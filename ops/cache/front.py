@@ -110,8 +110,8 @@ class ResponseCache:
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """Note that the calls of these keys leave now, and for how long an answer may come; those that we still claim.
 
-        Should this process die, nobody asks again sooner. Where a claim is another's by now the call must not be
-        made: this process was suspended, or cut off, for too long.
+        If this process dies, no other process repeats the calls before then. A call whose claim another process
+        holds by now must not be made: this process was suspended, or cut off, for too long.
         """
         return self.backend.mark_sent(seconds)
 

@@ -26,7 +26,7 @@ class SharedBackend:
 
     A claim runs out `lease_s` seconds after its process died, or when the answer to what
     it had sent can no longer come; while the process lives it is renewed. Raises
-    `ConfigError` for a URL that is none, or without the `redis` package; any method raises
+    `ConfigError` for an invalid URL, or without the `redis` package; any method raises
     `CacheUnavailable` when the server does not answer.
     """
 
@@ -142,7 +142,7 @@ class SharedBackend:
         except redis.RedisError as error:
             raise CacheUnavailable(
                 f"the response cache {self.name} ({CACHE_URL}) does not do its work ({type(error).__name__}). "
-                "Start or mend the server and run again: what it has stored is not paid for again"
+                "Start or repair the server and run again: what it has stored is not paid for again"
             ) from None
 
 

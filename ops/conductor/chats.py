@@ -1,4 +1,4 @@
-"""A policy's chats as tokens and its completions as texts, without its weights: the same whoever writes."""
+"""Encode chats as a policy's tokens and decode its completions; needs the tokenizer, not the weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Chats:
         return cls(card, tokenizer, tuple(end_of_turn(declared, tokenizer)), context_tokens(config))
 
     def prompts(self, chats: Sequence[Sequence[Message]], completion: int) -> list[list[int]]:
-        """Each chat's tokens. Raises `PromptTooLongError` where one leaves no room for so many more."""
+        """Each chat's tokens. Raises `PromptTooLongError` where one leaves no room for `new` more."""
         texts = [chat_text(self.tokenizer, chat) for chat in chats]
         tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         check_lengths([len(prompt) for prompt in tokens], completion, self.context)

@@ -58,8 +58,8 @@ class PolicyCard(Settings):
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
     renumbered: bool = False
-    """Whether it was taught that a question's workers are numbered from 0, whoever they are; False: a worker keeps its
-    ordinal, and those that are not on offer are missing in the list."""
+    """Whether training renumbered the workers of each question from 0; False: a worker keeps its ordinal, and those
+    that are not on offer are missing in the list."""
     rounds: RoundLimits | None = None
     """How far it may go on from its own answers; None: it was never trained to, and writes one workflow."""
 
@@ -96,7 +96,7 @@ class PolicyCard(Settings):
     def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
         """The team, and by the next ordinals the workers of `pool` that the policy does not know, each with the card
         that `data/profiles.json` gives it. A policy that was trained without cards cannot tell a new ordinal from
-        another: to it nobody new is offered. Raises `DataError` where a newcomer was not measured.
+        another: it is offered no new worker. Raises `DataError` where a newcomer was not measured.
         """
         new = [name for name in pool.names if name not in self.offered]
         if not new or not self.cards:
@@ -125,7 +125,7 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
     place, given = weights(folder, card)
     tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
-    # The other formats of weights are pickles, which run what somebody else has written.
+    # The other formats of weights are pickles, which execute code when they are loaded.
     safe = {} if "gguf_file" in given else {"use_safetensors": True}
     model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card), **safe, **given)
     declared = _tokens_alone(model.generation_config)
@@ -362,4 +362,4 @@ class Conductor(TextWriter):
         return copy.deepcopy(self._tokenizer)
 
     def close(self) -> None:
-        """Its memory is free when nobody holds it."""
+        """Does nothing: the memory is freed with the object."""

@@ -77,8 +77,8 @@ class ServedConductor(TextWriter):
     def load(cls, folder: Path, url: str, setting: str, key: str | None = None) -> ServedConductor:
         """The policy in `folder`, which the server at `url` must serve: under its key, or from there.
 
-        `key`: where it is not the folder's. Raises `DataError`, and `ConfigError` that names `setting` where nobody
-        answers or another model is served.
+        `key`: the policy's key where it differs from the folder's. Raises `DataError`, and `ConfigError` that names
+        `setting` where no server answers or another model is served.
         """
         chats, key = Chats.load(folder), key or policy_key(folder)
         place, _ = weights(folder, chats.card)

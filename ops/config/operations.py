@@ -154,7 +154,7 @@ class Serving(Settings):
     follow_s: float = Field(default=5.0, gt=0)
     """Seconds between looks at the alias `champion`."""
     drain_s: float = Field(default=30.0, ge=0)
-    """Seconds that requests in flight are given when the server is told to end."""
+    """Seconds that requests in flight may take to finish when the server is stopped."""
     stalled_s: float = Field(default=180.0, gt=0)
     """Seconds after which `/health` is 503 because the Conductor has written nothing although requests wait for it."""
     keep_alive_s: float = Field(default=15.0, gt=0)

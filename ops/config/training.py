@@ -56,7 +56,7 @@ class PretrainedPolicy(Settings):
 
 class Lora(Settings):
     """Low-rank updates of every linear layer in place of new weights (arXiv:2106.09685), merged into the weights when
-    the cold start ends: GRPO and whoever serves the policy see a plain model."""
+    the cold start ends: GRPO and servers load a plain model."""
 
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)

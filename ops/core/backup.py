@@ -206,7 +206,7 @@ def _copy(source: Path, target: Path) -> None:
         # What is being written beside its place, to be renamed, is nothing yet.
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*.tmp"))
         return
-    # SQLite's own copy: of one moment, whoever writes meanwhile.
+    # SQLite's own copy is consistent while other processes write.
     with (
         closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)) as here,
         closing(sqlite3.connect(target)) as there,

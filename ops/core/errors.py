@@ -66,7 +66,7 @@ class LedgerUnavailable(PodiumError):
 
 
 class LimitsUnavailable(PodiumError):
-    """What keeps the workers' limits for a team does not answer: nobody may be asked beyond them."""
+    """The server of a team's shared worker limits does not answer; no worker is called without it."""
 
 
 class CacheUnavailable(PodiumError):

@@ -124,7 +124,7 @@ class Leases(Generic[K, V]):
     def held(self) -> Iterator[dict[K, V]]:
         """All of them, for this thread alone while in the block: what is put in is renewed from then on, what is
         taken out no more."""
-        if self._pid != os.getpid():  # neither the thread is here nor whoever may have had the lock
+        if self._pid != os.getpid():  # after a fork: the thread and the holder of the lock are gone
             self._held, self._thread, self._lock, self._pid = {}, None, threading.Lock(), os.getpid()
         with self._lock:
             try:

@@ -49,7 +49,7 @@ class Together(Generic[Item, Result]):
         results: Sequence[Result | Exception]
         try:
             results = self.work([item for item, _ in entries])
-        except Exception as error:  # noqa: BLE001  (whoever asked is told)
+        except Exception as error:  # noqa: BLE001  (every caller receives it)
             results = [error] * len(entries)
         for (_, done), result in zip(entries, results, strict=True):
             if done.cancelled():

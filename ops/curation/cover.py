@@ -59,7 +59,7 @@ REPEATED = 0.5
 COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
 """What `choose` does beside weighing, in the data card's words."""
 OUTLIER = 5
-"""Features nobody else has are no features; so many are taken as covered, or a text with few would look all new."""
+"""A feature that one question alone has is ignored, and this many count as covered: else a short text seems all new."""
 
 Features = NDArray[np.int64]
 

@@ -127,11 +127,11 @@ SAME_CONTENT = 0.5
 BESIDE_FORMULA = 2
 """Content words that may differ beside a formula."""
 WORN_SHARE, WORN_COUNT, WORN_WEIGHT = 0.01, 30, 0.25
-"""A word in so large a share of the questions, and in so many, counts as so much of a word."""
+"""A word in this share of the questions, and in at least this many of them, counts with this weight."""
 
 
 def worn(sketches: Sequence[Sketch]) -> frozenset[str]:
-    """Content words that so many questions have (`WORN_SHARE`) that they tell little: those of a template, "number"."""
+    """Content words too frequent to distinguish questions (`WORN_SHARE`): those of a template, "number"."""
     counts = Counter(word for sketch in sketches for word in sketch.wording.content)
     least = max(WORN_COUNT, WORN_SHARE * len(sketches))
     return frozenset(word for word, count in counts.items() if count >= least)

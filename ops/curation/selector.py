@@ -35,7 +35,7 @@ class Weighing(NamedTuple):
 
 
 Choose = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
-"""(one domain's problems, places, evidence) → at most so many of them, in the order given."""
+"""(one domain's problems, places, evidence) → at most `places` of them, in the order given."""
 
 
 @dataclass(frozen=True)

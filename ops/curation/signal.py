@@ -140,7 +140,7 @@ def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArr
 
 
 Agreement = Literal["all", "some", "none", "unmeasured"]
-"""Which workers solve a problem alone: all of them in every sample, some, none; or nobody was asked."""
+"""Which workers solve a problem alone: all of them in every sample, some, none; or no worker was asked."""
 
 
 def agreement(problem: Problem, tallies: Tallies) -> Agreement:

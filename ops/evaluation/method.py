@@ -63,7 +63,7 @@ class Method:
         cls, workflow: Workflow, count: int, choose: Callable[[Sequence[Attempt]], Sequence[int]] = first,
         detail: str = "",
     ) -> Method:  # fmt: skip
-        """One workflow, so many times, each with answers of its own."""
+        """One workflow repeated, each time with new answers."""
         return cls(lambda problems, repeat: [(workflow,) * count] * len(problems), choose, detail)
 
     @classmethod

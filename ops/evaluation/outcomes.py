@@ -1,4 +1,4 @@
-"""Every answer of every system in one table, for whoever draws, tests or doubts."""
+"""Every answer of every system in one table, for plots, tests and audits."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def questions(setup: Setup) -> list[Problem]:
 
 
 def sample(every: Sequence[Problem], per_benchmark: int | None, seed: int) -> list[Problem]:
-    """So many of each benchmark, drawn by the seed; None: all."""
+    """Questions of each benchmark, drawn by the seed; None: all."""
     if per_benchmark is None:
         return list(every)
     drawn: list[Problem] = []

@@ -160,7 +160,7 @@ def _number(value: float) -> str:
 
 
 class Columns(NamedTuple):
-    """A table for whoever draws it: heads that differ, and rows of text and numbers."""
+    """A table to render: distinct column heads, and rows of text and numbers."""
 
     head: list[str]
     rows: list[list[str | int | float]]

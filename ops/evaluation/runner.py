@@ -77,7 +77,7 @@ async def evaluate(
     """Let the conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
 
     The next batch is written (in a thread) while the workers execute the last ones.
-    `on_rollouts` is told what each batch gave. Raises `OverBudget`
+    `on_rollouts` receives the result of each batch. Raises `OverBudget`
     and `ConfigError` as the client does, `PromptTooLongError` naming the problem; rows of unreachable workers are
     unscorable.
     """

@@ -1,4 +1,4 @@
-"""Shapes of workflows that make sense whatever is asked and whoever is in the pool."""
+"""Shapes of workflows that make sense for any question and any pool."""
 
 from __future__ import annotations
 

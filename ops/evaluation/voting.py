@@ -25,5 +25,5 @@ def _elected(attempt: Attempt) -> int:
 
 
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
-    """So many samples of one worker, voted."""
+    """A vote over several samples of one worker."""
     return Method.samples(Workflow.single(worker), voters, majority, detail)

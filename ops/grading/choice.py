@@ -15,11 +15,11 @@ from ops.core.problem import Grade, Problem
 from ops.grading import announced, labels
 
 PROSE = 12_000
-"""So many last characters are searched for sentences that affirm a letter."""
+"""Length of the end of a response, in characters, that is searched for sentences that affirm a letter."""
 SHORT = 400
 """A response of so few characters may be nothing but the answer."""
 LATE = 700
-"""So many last characters are searched for a letter that is only named."""
+"""Length of the end of a response, in characters, that is searched for a letter that is only named."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"

@@ -84,7 +84,7 @@ def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> It
     """Every worker of `pool` that has a `serve` section answers while in the block; gives the names started.
 
     A server that answers at that address already, with that model, is used. One that Podium did not start is left
-    alone; another is ended by whoever leaves last. Raises `ConfigError` (no environment, no port, another program at
+    alone; another is stopped by its last active user. Raises `ConfigError` (no environment, no port, another program at
     the port) and `WorkerUnreachable` with the end of the server's log when it dies or does not answer in time.
     """
     with ExitStack() as stack:

@@ -18,9 +18,9 @@ class NotReady(PodiumError):
 
 
 def check_ready(setup: Setup, needs: Iterable[Need] = WHOLE_LIFE, deepspeed: Mapping[str, Any] | None = None) -> None:
-    """Raise `NotReady` with everything that these parts of a life lack on this machine. No call is made.
+    """Raise `NotReady` with everything that these parts of a pipeline run lack on this machine. No call is made.
 
-    `deepspeed`: what the recipe's file says, where the run has a copy of it. A rehearsal asks nobody, and needs no key.
+    `deepspeed`: what the recipe's file says, where the run has a copy of it. A rehearsal needs no key.
     """
     plan = make_plan(setup, this_machine(setup.workspace), deepspeed)
     refused = [each for each in missing(plan, needs) if each.refuses]

@@ -109,7 +109,7 @@ class KnownShape(NamedTuple):
 
 
 def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> KnownShape | None:
-    """The policy's shape; nothing is fetched. None where nobody here knows it. Raises `ConfigError`.
+    """The policy's shape; nothing is fetched. None where it is unknown. Raises `ConfigError`.
 
     A pretrained one's from `config.json` in its folder or in the hub's local cache, else from `config/models.yaml`, by
     its whole name or the last part of it.

@@ -14,8 +14,8 @@ _FREE = 0.4
 def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = None) -> bytes:
     """PNG: mean accuracy over the benchmarks (%, with standard error) against USD for 1,000 calls, one point a worker.
 
-    `oracle`: what choosing the best worker for each problem would score, as a line. Workers that nobody
-    could reach are left out. Raises `ValueError` without any profile that has an answer.
+    `oracle`: what choosing the best worker for each problem would score, as a line. Workers that
+    could not be reached are left out. Raises `ValueError` without any profile that has an answer.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter

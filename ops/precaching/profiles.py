@@ -77,7 +77,7 @@ class Profile:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Share of calls (0-1) that were refused, truncated or found nobody (`unreachable`)."""
+        """Share of calls (0-1) that were refused, truncated or unanswered (`unreachable`)."""
         return {name: getattr(self, name) / max(1, self.calls) for name in ("refused", "truncated", "unreachable")}
 
     def as_row(self) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def ranked(rows: Sequence[ResponseRow]) -> list[Profile]:
 def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
     """For each problem the rows of the worker that is right most often, known with hindsight; of equals the cheaper.
 
-    With several samples the oracle knows the worker, not the luck of a sample. Where nobody is right and a worker
-    could not be reached, that worker might have been: its rows are given.
+    With several samples the oracle knows the worker, not the luck of a sample. Where no worker is right and one
+    could not be reached, that one might have been right: its rows are given.
     """
     problems: dict[str, dict[str, list[ResponseRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:

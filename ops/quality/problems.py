@@ -113,7 +113,7 @@ def _rules() -> list[Rule]:
         Rule(f"gold answer over {MAX_ANSWER_CHARS} characters", between("answer_chars", None, MAX_ANSWER_CHARS)),
         Rule(f"tests over {MAX_TESTS_CHARS} characters", between("tests_chars", None, MAX_TESTS_CHARS)),
         Rule("gold answer that its grader cannot read", true("answer_parses")),
-        Rule("gold answer that is none of the choices", true("answer_is_offered")),
+        Rule("gold answer that is not among the choices", true("answer_is_offered")),
         Rule("choices without the grader for them, or the reverse", true("choices_fit_grader")),
         Rule("program without tests", true("has_tests")),
     ]

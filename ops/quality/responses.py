@@ -75,7 +75,7 @@ def _rules(workers: Sequence[str], samples: int) -> list[Rule]:
         Rule("answered twice", unique("row")),
         Rule("worker that is not in the pool", among("worker", workers)),
         Rule("problem that is not on the shortlist", true("shortlisted")),
-        Rule(f"sample index that is none of 0 to {samples - 1}", between("sample", 0, samples - 1)),
+        Rule(f"sample index outside 0 to {samples - 1}", between("sample", 0, samples - 1)),
         Rule("unknown status", among("status", get_args(Status))),
         Rule("score outside 0 to 1", between("score", 0, 1)),
         Rule("score without an answer", true("score_fits_status")),

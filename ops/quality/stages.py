@@ -106,7 +106,7 @@ class _Raw(NamedTuple):
     failing_gold: int = 0
 
     def judged(self, report: QualityReport) -> QualityReport:
-        """`report`, failed by what is missing: rows that nobody could read have not passed."""
+        """`report`, failed by what is missing: unreadable rows have not passed."""
         if not self.missing:
             return report
         return replace(report, success=False, failures=[*self.missing, *report.failures])

@@ -1,7 +1,8 @@
 """The files of a model version: what each was when the version was registered, and whether it still is.
 
-It tells a damaged disk, a cut upload, and whoever can write the artifacts but not the registry's database, where the
-hashes lie. Against somebody who can write both it is no protection (docs/security.md).
+The check detects a damaged disk, an incomplete upload, and a change by a person who can write the artifacts but not
+the registry's database, which holds the hashes. It does not protect against a person who can write both
+(docs/security.md).
 """
 
 from __future__ import annotations

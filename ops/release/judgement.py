@@ -95,7 +95,7 @@ def _scored_again(setup: Setup, champion: registry.Registered) -> list[ScoreRow]
 
 
 def _check_scores(setup: Setup, challenger: registry.Registered, tested: Comparison) -> None:
-    """Whoever challenges this version later is paired with the scores that it carries: they must be those judged."""
+    """Later challengers are paired with the scores that this version carries: they must be those judged."""
 
     def said(rows: Sequence[ScoreRow]) -> list[tuple[str, int, int, bool]]:
         return sorted((row.problem_key, row.repeat, row.correct, row.unscorable) for row in rows)

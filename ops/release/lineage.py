@@ -9,7 +9,7 @@ from ops.core.errors import PodiumError
 
 
 class Refused(PodiumError):
-    """A version cannot be released, whoever wants it: its lineage, its scores or its files are not what it says."""
+    """A version cannot be released, not even by a person: its lineage, scores or files are not what it states."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 MLflow sets an alias without looking at what it was, so who decides by it and then sets it must be alone meanwhile.
 
-* A store of our own (SQLite in this checkout) lies on this machine: a file lock. Whoever dies holds nothing.
+* A store of our own (SQLite in this checkout) lies on this machine: a file lock, which ends with its process.
 * A server, or another database, is shared by machines that may share nothing else. Every store of MLflow makes a
   registered model of a name once, by its database's unique key: making one named `LOCK` is taking the lock, deleting
   it gives it back. That no two hold it rests on nothing else (no clock, no lease). The price: a process killed while
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOCK = f"{MODEL}.moving"
-"""The registered model that exists while somebody moves the champion of a shared store."""
+"""The registered model that exists while a process moves the champion of a shared store."""
 PATIENCE_S = 60.0
 """How long to wait for another one, who takes a second or two (hashing a large policy: more)."""
 _PAUSE_S = 0.2
 
 
 class Locked(PodiumError):
-    """Somebody else is moving the champion, and has been for long."""
+    """Another process has been moving the champion for too long."""
 
 
 @contextmanager
 def alone(workspace: Workspace, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Nobody else is in this block for the same store. Raises `Locked` after `patience_s` seconds."""
+    """Exclude other processes of the same store from this block. Raises `Locked` after `patience_s` seconds."""
     uri = workspace.mlflow_uri
     with _of_file(workspace, patience_s) if uri.startswith("sqlite:///") else _of_name(workspace, patience_s):
         yield
@@ -76,7 +76,7 @@ def _of_name(workspace: Workspace, patience_s: float) -> Iterator[None]:
 def _take(client: MlflowClient, token: str, until: float) -> None:
     while not _made(client, token):
         if time.monotonic() > until:
-            holder = (_holder(client) or "nobody, by now:").rpartition(":")[0]
+            holder = (_holder(client) or "no process any more:").rpartition(":")[0]
             raise Locked(
                 f"{LOCK}: {holder} (host:pid) holds the promotion lock. If that process is gone, delete the registered "
                 f"model {LOCK} in the MLflow UI; the champion is whole either way"

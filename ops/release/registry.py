@@ -101,7 +101,7 @@ def register(
 
 
 def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
-    """Which challenger of a champion (None: of the place that nobody has yet) this version is, 1 for the first.
+    """Which challenger of a champion (None: of the vacant place) this version is, 1 for the first.
 
     The number is written to the version before anything is judged by it, and stays: a version is a policy with its
     scores, so that the same one judged again, or after a crash, is one look. Whatever the questions were, it

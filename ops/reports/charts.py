@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from ops.reports.style import FAINT, INK, SIZE, look
 
-LINE = "nobody is as good for less"
+LINE = "no cheaper system is as accurate"
 """How the legend calls the frontier."""
 LETTERS = ascii_uppercase
-"""Of those on the frontier; of more than so many the dearest have none."""
+"""Labels of the systems on the frontier; beyond these the most expensive have none."""
 LINE_IN = 0.2
 """Height of a line of text, in inches."""
 

@@ -117,7 +117,7 @@ class About(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """What a command is told to mean this run."""
+        """The arguments that select this run on the command line."""
         return f"{self.recipe} --seed {self.seed}"
 
 

@@ -1,4 +1,4 @@
-"""One style for all pictures: widths, inks, and how one of several is told from the others."""
+"""One style for all pictures: widths, colours, and how series are distinguished."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INK, FAINT, SIZE = "#1f2933", "#d5dbe1", 9.0
 
 
 class Look(NamedTuple):
-    """How one of several is told from the others."""
+    """How one series is distinguished from the others."""
 
     colour: str
     hatch: str

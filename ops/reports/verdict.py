@@ -121,7 +121,7 @@ def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
     cost = dossier.facts.get("training, USD")
     return {
         "judged": escape(f"{dossier.at} UTC"),
-        "against": escape(f"version {decision.against}" if decision.against not in (None, "nobody") else "nobody"),
+        "against": escape(f"version {decision.against}" if decision.against not in (None, "nobody") else "no champion"),
         "look": f"{decision.look} at that champion; intervals at {100 * dossier.confidence:.6g} %",
         **({"training": escape(usd(float(cost)))} if cost else {}),
     }

@@ -159,7 +159,7 @@ def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict
     """Benchmark → by how much the best worker's score rises on each problem when the newcomers may be chosen too.
 
     Of the problems that others and newcomers were asked alike, sample 0 alone: more samples of a worker would be more
-    chances. Luck raises it as well: a guesser among four letters by a quarter of what nobody else answers, which
+    chances. Luck raises it as well: a guesser among four letters by a quarter of what no other worker answers, which
     `min_oracle_rise` has to cover.
     """
     best: dict[tuple[str, str], dict[bool, float]] = defaultdict(dict)

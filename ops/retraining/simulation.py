@@ -20,7 +20,7 @@ OTHERS = 20
 class Provider:
     """A worker as its answers go: to every question it has a usual answer, given in `steadiness` of the cases.
 
-    `outages`: share of probes that nobody answers. `swapped_at`: the round (from 1) before which another model takes
+    `outages`: share of probes without an answer. `swapped_at`: the round (from 1) before which another model takes
     its place, as steady, whose usual answer is another one on `differs` of the questions; None: never.
     """
 
@@ -43,7 +43,7 @@ class Found:
     delays: tuple[int, ...]
 
     def delay(self, share: float) -> int | None:
-        """Rounds within which this share of all simulations' swaps were found; None: so many never were."""
+        """Rounds within which this share of all simulations' swaps were found; None: that share never was."""
         place = -(-share * self.simulations // 1)
         return sorted(self.delays)[int(place) - 1] if place <= len(self.delays) else None
 
@@ -51,7 +51,7 @@ class Found:
 def simulate(
     provider: Provider, probing: Probing, *, rounds: int = YEAR, simulations: int = 500, seed: int = 0
 ) -> Found:
-    """Probe such a provider for so many rounds, each time anew.
+    """Probe such a provider for a number of rounds, each time anew.
 
     A question's three answers are drawn as the test is asked to take them: the precached one before everything, the
     reference in the round of the question's last use, the probe tonight.

@@ -122,7 +122,7 @@ class LoadedVersion:
         return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
 
     def offered(self, options: RequestOptions) -> tuple[int, ...]:
-        """The ordinals on offer to a request. Raises `RequestError` for an unknown worker, or when nobody is left."""
+        """The ordinals on offer to a request. Raises `RequestError` for an unknown worker, or when none is left."""
         check_worker_names(options, self.names)
         workers = [
             self.team.workers[ordinal]

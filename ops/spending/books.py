@@ -22,7 +22,7 @@ _SUMS = ", ".join([
 class Spent:
     """A sum of what was spent (USD, tokens): `calls` that were settled, and `lost` ones.
 
-    A call is lost when it was sent and nobody heard the answer: its process was killed, it was cancelled,
+    A call is lost when it was sent and its answer never arrived: its process was killed, it was cancelled,
     it timed out, its connection broke. Its provider may bill it all the same, so `usd` includes `lost_usd`:
     the worst case of each, or the cost of the same question's answer once that is known.
     """

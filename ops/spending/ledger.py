@@ -3,7 +3,7 @@
 The invariant, at every commit and over all processes: settled + lost + reserved <= cap.
 A process reserves in blocks, so most calls cost two small transactions (they leave, and
 they are settled); what is settled is on disk when `settle` returns. Of a process that was
-killed, what was reserved and never sent is released; what was sent is *lost*: nobody here
+killed, what was reserved and never sent is released; what was sent is *lost*: no process here
 will learn its cost, its provider may bill it, so its worst case counts as spent until the
 same question is answered again and tells what it costs.
 """
@@ -40,7 +40,7 @@ INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) V
 _MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
 _ADD_BLOCK = "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?) RETURNING id"
 _BLOCK_CALLS = 16
-"""A block holds the worst case of so many calls like the one that asked for it, if the cap is far away."""
+"""Calls of the requested kind whose worst case a block holds, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process sits on another's budget."""
 _MOST_TOKENS = 2**40
@@ -60,7 +60,7 @@ class Reservation:
     run: str
     usd: float
     sent: int = 0
-    """Its number among the calls that have left (`Ledger.mark_sent`); 0 before, and where nobody else could bill it."""
+    """Its number among the calls that were sent (`Ledger.mark_sent`); 0 before, and for calls that are not billed."""
 
 
 class Departure(NamedTuple):
@@ -153,7 +153,7 @@ class Ledger(Books):
     def mark_sent(self, *calls: Departure) -> list[Reservation]:
         """Note that calls leave now, and give their reservations from here on: on disk when this returns.
 
-        Should this process die, they count as spent. Only for calls that somebody else serves and bills.
+        Should this process die, they count as spent. Only for calls that a provider serves and bills.
         """
         now, month = time.time(), this_month()
 

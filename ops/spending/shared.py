@@ -140,7 +140,7 @@ class SharedStore:
                         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
                         raise LedgerUnavailable(
                             f"the ledger {self.name} does not answer ({said}); nothing is paid for meanwhile. "
-                            f"Start the server, or mend {LEDGER_URL}, and run the same command again"
+                            f"Start the server, or correct {LEDGER_URL}, and run the same command again"
                         ) from None
                     if pause == _FIRST_PAUSE_S:
                         log.warning("the ledger %s does not answer: waiting for it", self.name)

@@ -72,7 +72,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
 def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
     """The split without the rows whose gold answer its grader misses; as it is where they are more than allowed.
 
-    Embedded answers are right by construction, so one that fails is ours to mend. Reference programs are run where
+    Embedded answers are right by construction: one that fails is a defect of Podium. Reference programs are run where
     they are about to be used.
     """
     if source.source == "embedded" or entry.grader == "code":
@@ -94,7 +94,7 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
 def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
     row = Row(place, number, problem.as_row(), unit="problem")
     why = f"is missed by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
-    return row.error("answer", why, "Mend the answer, or the grader if the answer is right")
+    return row.error("answer", why, "Correct the answer, or the grader if the answer is right")
 
 
 def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:

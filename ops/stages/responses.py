@@ -78,7 +78,7 @@ def _materialized(
         rows = _ask(shortlisted, setup.pool, open_cells, client, setup.recipe.precaching.samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
-    with recording(setup.workspace):  # nobody hashes the folder meanwhile
+    with recording(setup.workspace):  # DVC must not hash the folder meanwhile
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell))
         if folder.is_dir() and setup.recipe.replay is None:

@@ -1,4 +1,4 @@
-"""What a tool worker is told: the chat messages taken apart."""
+"""Parse the chat messages that a tool worker receives."""
 
 from __future__ import annotations
 

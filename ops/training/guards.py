@@ -190,7 +190,7 @@ def _right_if_valid(rows: Sequence[Row]) -> float:
 
 
 def _use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
-    """Domain → worker → steps; domains in which somebody was used."""
+    """Domain → worker → steps; domains in which a worker was used."""
     use: dict[str, Counter[str]] = {}
     for row in rows:
         for domain, used in row["use"].items():

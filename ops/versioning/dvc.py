@@ -93,7 +93,7 @@ def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
     if said is not None:
         name = f"remote {versions.remote!r}" if versions.remote else "the default remote"
         remedy = (
-            "The data is kept and recorded: mend the remote (`dvc remote list`, `dvc remote add -d NAME URL`) and "
+            "The data is kept and recorded: correct the remote (`dvc remote list`, `dvc remote add -d NAME URL`) and "
             "run `dvc push`, or set versions.push to false in the recipe"
         )
         raise DataError(workspace.root / ".dvc" / "config", name, f"took no copy of {stages[-1]} ({said})", remedy)

@@ -1,4 +1,4 @@
-"""A circuit breaker per worker: who is down is left alone for a while, and everyone is told at once.
+"""A circuit breaker per worker: a failing worker is not called for a while, and calls to it fail at once.
 
 Our own forty lines rather than a library: the ones for asyncio either know one event
 loop only or wrap whole functions, and a call here may be cancelled in the midst of its

@@ -125,7 +125,7 @@ class Caller:
                 reservation = await self._reserve(handle, messages)
                 try:
                     handle.raise_if_stopped()  # again: there may have been no room for long
-                    if handle.remote:  # a tool in this process ends with it, and nobody bills what it did
+                    if handle.remote:  # a tool in this process ends with it, and is not billed
                         departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
                         reservation = await self.desk.depart(departure, handle.worker.timeout_s)
                     sent = time.monotonic()
@@ -234,7 +234,7 @@ class _Pauses:
         """Seconds until the next attempt."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Transient)
-        # Who is told to come later waits for the provider; any other pause is the call's own misfortune.
+        # A pause that the provider asks for does not count as the call's own work; any other pause does.
         self._asked_for = error.crowded or error.retry_after_s is not None
         return max(error.retry_after_s or 0.0, self._backoff(state))
 

@@ -1,6 +1,6 @@
 """One worker's limits over all machines: who may be in flight, and when the next request may start, in Redis.
 
-A slot is a lease: whoever holds one renews it, and a machine that is gone gives it back when the lease runs out.
+A slot is a lease: its holder renews it, and the slot of a machine that is gone is free when the lease runs out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[1]))
 
 
 class _Caller:
-    """One call that waits for a slot. In the child of a fork nobody waits yet."""
+    """One call that waits for a slot. No call waits in the child of a fork."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -78,8 +78,8 @@ class FleetLimits:
     """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
 
     Of a process's calls that wait for a slot one stands in a line that all processes share, which is served in the
-    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for a
-    URL that is none, or without the `redis` package; any method raises `LimitsUnavailable` when the server does not
+    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for an
+    invalid URL, or without the `redis` package; any method raises `LimitsUnavailable` when the server does not
     answer.
     """
 
@@ -188,7 +188,7 @@ class FleetLimits:
         except redis.RedisError as error:
             raise LimitsUnavailable(
                 f"{LIMITS_URL} {self._place} does not answer ({type(error).__name__}): workers' limits are kept there, "
-                "and without them nobody is asked. Start the server and run the same command again"
+                "and without them no worker is called. Start the server and run the same command again"
             ) from None
 
 

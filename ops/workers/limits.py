@@ -15,9 +15,9 @@ from ops.workers.fleet import FleetLimits
 from ops.workers.machine import MachineLimits, Times
 
 RECOVERY_ROUNDS = 32
-"""So many rounds of undisturbed calls lead from one call at a time back to the full concurrency."""
+"""Rounds of undisturbed calls from one call at a time back to the full concurrency."""
 _OUTCOMES = 16
-"""So many outcomes are looked back on, or as many as calls may be in flight."""
+"""Recent outcomes that are considered, or as many as calls may be in flight."""
 _CROWDED_SHARE = 1 / 4
 LONGEST_PAUSE_S = 30.0
 _CHARS_PER_TOKEN = 4
@@ -28,7 +28,7 @@ _MEMORY = 0.1
 class RatePacer:
     """Spends `per_minute` units evenly: each start is put off by what was spent before it.
 
-    The time of the next start is the caller's to keep. A cost that proves wrong is mended afterwards
+    The time of the next start is the caller's to keep. A cost that proves wrong is corrected afterwards
     (`seconds`), so over any minute the sum stays within `per_minute`, but for the last call's own cost.
     """
 
@@ -41,7 +41,7 @@ class RatePacer:
         return start, start + self.seconds(cost)
 
     def seconds(self, units: float) -> float:
-        """By how much so many units put off the next start."""
+        """By how many seconds these units delay the next start."""
         return units * self._interval
 
 
@@ -125,9 +125,9 @@ class Limits:
             raise
 
     def leave(self, place: Place, used: int) -> None:
-        """The call is over and used so many tokens."""
+        """Note that the call is over, and the tokens that it used."""
         if self._tokens is not None:
-            self._mend(used - place.tokens)
+            self._correct(used - place.tokens)
         self._give(place.slot)
         self._free_place()
 
@@ -173,7 +173,7 @@ class Limits:
                 waits = waiter in self._waiting
                 if waits:
                     self._waiting.remove(waiter)
-            if not waits:  # it was granted, and nobody is there to use it
+            if not waits:  # it was granted after its caller had gone
                 self._free_place()
             raise
 
@@ -213,11 +213,11 @@ class Limits:
                 if (rest := start - self._now()) > 0:
                     await asyncio.sleep(rest)
             except BaseException:
-                self._mend(-cost, requests=-1)
+                self._correct(-cost, requests=-1)
                 raise
             if self._not_before() <= self._now():
                 return cost
-            self._mend(-cost, requests=-1)
+            self._correct(-cost, requests=-1)
 
     def _take(self, prompt_chars: int) -> tuple[float, float]:
         """Spend one request and the tokens expected: those tokens, and the time at which that may be."""
@@ -230,8 +230,8 @@ class Limits:
                 start, times.requests = self._requests.take(times.requests, 1, start)
         return cost, start
 
-    def _mend(self, tokens: float, *, requests: int = 0) -> None:
-        """So many tokens and requests more than thought were spent (negative: fewer)."""
+    def _correct(self, tokens: float, *, requests: int = 0) -> None:
+        """Book tokens and requests that were spent beyond the estimate (negative: fewer)."""
         with self._times() as times:
             if self._tokens is not None:
                 times.tokens += self._tokens.seconds(tokens)

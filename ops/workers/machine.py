@@ -1,6 +1,6 @@
 """One worker's limits over all processes of a machine: who may be in flight, and when the next request may start.
 
-Slots are locks of the operating system (flock), so whoever holds one and is killed gives it back by dying.
+Slots are locks of the operating system (flock), so a killed process frees its slots.
 Our own lines rather than filelock: taking and giving back one of its locks costs a hundred times the system
 calls, for each call to a worker.
 """
@@ -43,7 +43,7 @@ class MachineLimits:
     """The slots and times of one worker in `folder`. Safe under threads, tasks and kill -9.
 
     Of the calls that wait for a slot one, over all processes, is at the head and takes the next that is free;
-    who follows it is whoever asks first. So a process with one call waits no longer than one of many calls does.
+    the next at the head is the first to ask. So a process with one call waits no longer than one of many calls does.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -100,7 +100,7 @@ class MachineLimits:
         return time.time()
 
     def _free(self, slots: int, caller: object) -> int | None:
-        """A slot, if `caller` is at the head or nobody is, and one is free."""
+        """A slot, if `caller` is at the head or no call is, and one is free."""
         with self._lock:
             self._after_fork()
             if self._head is None:

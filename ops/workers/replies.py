@@ -97,7 +97,7 @@ def _other_model(worker: Worker, reply: Any) -> str | None:
 
 
 def _impostor(worker: Worker, answered: str, worked: bool, file: Path | str) -> Transient | ConfigError:
-    shown = answered[:80] if re.fullmatch(r"[-\w./:@ ]+", answered[:80]) else "a name that is none"
+    shown = answered[:80] if re.fullmatch(r"[-\w./:@ ]+", answered[:80]) else "an unreadable name"
     if worked:  # a gateway that falls back to another model, say: the one that was asked is not to be had
         return Transient(f"the answer of another model ({shown})")
     return ConfigError(

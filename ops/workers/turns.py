@@ -1,7 +1,7 @@
 """What a call has to do with a scheduler outside: whose turn it is, and how long it only waits.
 
-A client takes a turn only when it really calls: what the cache holds, and what another task is asking already, waits
-for nobody. And it says when it waits for others, since a deadline counts a workflow's own work alone.
+A client takes a turn only for a real call: a response from the cache, or from an identical call in flight, needs
+no turn. And it reports when it waits for others, since a deadline counts a workflow's own work alone.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ COUNTED_CHARS = 100_000
 _COUNTS_DIFFER = 4
 """How many times as many tokens another tokenizer than the model's makes of ASCII text, at most."""
 _CHARS_OF_MOST_TOKENS = 8
-"""A claim of fewer tokens than one to so many characters is compared with our own count: words are shorter."""
+"""A claim of less than one token per this many characters is compared with our own count: words are shorter."""
 
 
 class BookedUsage(NamedTuple):

@@ -11,7 +11,7 @@ from ops.config.secret import KEY_SHAPE
 from ops.core.response import Message
 
 _QUOTE_WORDS = 8
-"""So many of our words in a row are a quotation: what a provider says by itself shares fewer with a prompt."""
+"""This many consecutive words of a prompt are a quotation: a provider's own message shares fewer with it."""
 _SHOWN_WORDS = 3
 """What is shown to a person keeps no more than two words of a prompt in a row."""
 _MOST_CHARS = 200_000

@@ -25,9 +25,9 @@ NAMES = ("model_id", "subtasks", "access_list")
 """In the prompt's order."""
 
 _ATTEMPTS = 2048
-"""So many assignments are looked at, the last ones."""
+"""How many assignments are examined, the last ones."""
 _LISTS = 24
-"""So many lists' tokens are handed to `ast`, from the last assignment backwards."""
+"""How many lists are handed to `ast`, from the last assignment backwards."""
 _PRICE = 16
 """What looking at a list costs besides its tokens, in tokens."""
 

@@ -1,4 +1,4 @@
-"""Chat-template control tokens in texts that nobody here wrote: broken up, so that they stay text.
+"""Chat-template control tokens in texts from outside: broken up, so that they stay text.
 
 Why: most tokenizers turn `<|im_end|>` into the one token that ends a turn wherever it stands. A worker's
 answer that contains it could end its own turn and open another's. One blank after the first

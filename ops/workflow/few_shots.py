@@ -45,7 +45,7 @@ class FewShot(Settings):
         return Workflow(tuple(Step(step.worker, step.subtask, step.access) for step in self.steps))
 
     def without_subtasks(self) -> FewShot:
-        """The same example where nobody is told more than to solve the problem."""
+        """The same example where every subtask is only to solve the problem."""
         return self.model_copy(update={"steps": tuple(s.model_copy(update={"subtask": SOLVE}) for s in self.steps)})
 
     def on_offer(self, offered: Offered) -> FewShot:

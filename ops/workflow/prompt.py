@@ -61,12 +61,12 @@ def check_length(messages: Sequence[Message], problem: Problem, count: Count, li
 def offer(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) -> tuple[Worker, ...]:
     """The pool's workers by ordinal, or those named in `only`: in the pool's order, or shuffled by `seed`.
 
-    Raises `KeyError` for a name that is not in the pool, `ValueError` when nobody is left.
+    Raises `KeyError` for a name that is not in the pool, `ValueError` when no worker is left.
     """
     chosen = set(pool.names) if only is None else {pool.worker(name).name for name in only}
     workers = [worker for worker in pool.workers if worker.name in chosen]
     if not workers:
-        raise ValueError(f"nobody of pool {pool.name!r} is offered")
+        raise ValueError(f"no worker of pool {pool.name!r} is offered")
     if seed is not None:
         random.Random(seed).shuffle(workers)
     return tuple(workers)
@@ -80,7 +80,7 @@ def conductor_messages(
     *,
     cards: Sequence[WorkerCard] = (),
 ) -> list[Message]:
-    """The chat that asks the Conductor for a workflow with `offered` workers on offer: so many, or these ordinals.
+    """The chat that asks the Conductor for a workflow with `offered` workers on offer: their number, or their ordinals.
 
     "full": one user message that explains the task, shows the examples and asks. "compact": the
     question, how many choices there are (their texts are for the workers) and the ordinals; examples as

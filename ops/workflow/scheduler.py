@@ -19,7 +19,7 @@ from ops.workers.turns import waiting
 _UNKNOWN_S = 1.0
 """Assumed seconds of a call to a worker that neither declares a latency nor was called yet."""
 _MEMORY = 20
-"""About so many of the last calls make up a worker's mean."""
+"""About how many of the last calls make up a worker's mean."""
 _SURPRISE = 1.5
 """A mean that has changed by this factor since the waiting calls were put in order puts them in order anew."""
 
@@ -75,7 +75,7 @@ class Scheduler:
     async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
         """Hold one of the worker's slots; of those who wait, the one with most `remaining` comes first.
 
-        Equals keep their order. The wait is told as such (`ops.workers.turns`).
+        Equals keep their order. The wait is reported as such (`ops.workers.turns`).
         """
         queue, loop = self._queue(worker), asyncio.get_running_loop()
         await self._acquire(queue, remaining)
@@ -127,6 +127,6 @@ class Scheduler:
         while queue.waiting:
             turn = heapq.heappop(queue.waiting).turn
             if not turn.done():
-                turn.set_result(None)  # the slot changes hands: nobody can come between
+                turn.set_result(None)  # the slot is handed over directly: no other call can take it
                 return
         queue.free += 1

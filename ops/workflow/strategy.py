@@ -62,7 +62,7 @@ _ACTION = re.compile(
 def shape(workflow: Workflow) -> Shape:
     """Name the strategy of the steps that reach the answer; the first rule that holds gives the name.
 
-    "empty": no steps. "abdication": a step is told to plan the rest. "single": one step. "debate": two or
+    "empty": no steps. "abdication": a subtask is to plan the rest. "single": one step. "debate": two or
     more independent attempts, and a step that sees two of them and argues with them. "verify_last": the last
     step sees earlier work and its first task is to check it. "chain": each sees the one before it.
     "aggregate": independent steps, and a last one that sees them all. "tree": partial results are merged on
@@ -111,7 +111,7 @@ def _argues(workflow: Workflow, index: int, *, is_last: bool) -> bool:
         first not in workflow.visible(second) for place, second in enumerate(seen) for first in seen[:place]
     )
     subtask = workflow.steps[index].subtask
-    # A critique of several attempts that ends the workflow is a check; one that somebody answers is a debate.
+    # A critique of several attempts that ends the workflow is a check; one that a later step answers is a debate.
     return independent and bool(_REBUTS.search(subtask) or (not is_last and _CRITIQUES.search(subtask)))
 
 

@@ -16,7 +16,7 @@ from ops.workflow.prompt import conductor_messages
 
 
 class _NoClient:
-    """The client of a team that is shown and never asked."""
+    """The client of a team whose workers are shown in prompts and never called."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
@@ -27,7 +27,7 @@ NO_CLIENT: Client = _NoClient()
 
 @dataclass(frozen=True)
 class Team:
-    """The workers by ordinal: how a Conductor is told of those on offer, and how its workflows reach them."""
+    """The workers by ordinal: how a prompt describes those on offer, and how workflows call them."""
 
     workers: Sequence[Worker]
     client: Client = NO_CLIENT
@@ -48,7 +48,7 @@ class Team:
     def offering(self, ordinals: Sequence[int], *, renumbered: bool = False) -> Team:
         """The same team with only these of its workers on offer.
 
-        They keep their ordinals; `renumbered`: they count from 0 in the order given. Raises `ValueError` when nobody
+        They keep their ordinals; `renumbered`: they count from 0 in the order given. Raises `ValueError` when none
         is left, one is named twice or is not on offer here.
         """
         if not ordinals or len(set(ordinals)) < len(ordinals) or not set(ordinals) <= set(self.ordinals):
@@ -72,7 +72,7 @@ class Team:
         return [self.cards[ordinal] for ordinal in ordinals] if self.cards else ()
 
     def read(self, completion: str, *, recursive: bool = False) -> Parsed:
-        """The workflow in a completion, as it is carried out; `recursive`: of a later round, where three empty lists
+        """The workflow in a completion, as it is executed; `recursive`: of a later round, where three empty lists
         keep the answer."""
         prompting = self.prompting
         parsed = parse(

@@ -41,7 +41,7 @@ class StepTrace:
     the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
     `ended_s` are seconds since the execution began, here and now (its end for a step that was not asked);
     `queued_s` of them were spent waiting: for a slot of the worker, its pace, or another's identical call.
-    `cut_tokens`: so many of its tokens later steps were not shown.
+    `cut_tokens`: how many of its tokens later steps were not shown.
     """
 
     index: int

@@ -9,7 +9,7 @@ was shown. These end a turn:
 - at the beginning of a line what only our prompts write: `--- Example 2 ---`, `--- Your turn ---`,
   `--- End of the response ---`, `Models on offer: Model 0`;
 - `Question:` and `Models: 0 1` at the beginning of a line once the three lists were written: before
-  that they are somebody's thinking about the question and the models.
+  that they belong to the reasoning about the question and the models.
 
 What opens the model's own turn, at the very beginning of the text, ends nothing.
 """

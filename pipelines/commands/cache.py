@@ -174,7 +174,7 @@ def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
                     return problem
     raise DataError(
         workspace.data, problem_key(benchmark, problem_id), "is in neither the shortlist nor the raw problems",
-        "Materialize raw_problems first, or mend the id",
+        "Materialize raw_problems first, or correct the id",
     )  # fmt: skip
 
 

@@ -154,8 +154,8 @@ def grade(problem: str, response: TextIO, recipe: str) -> None:
     """Grade one response to one problem.
 
     The exit code is 1 where it is wrong. PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file
-    (default: what is piped in). Of a program the first test that it fails is told, of a confidential benchmark never
-    what the test holds.
+    (default: what is piped in). For a program, the first failing test is shown; for a confidential benchmark
+    without its content.
     """
     from pipelines.commands.quality import grade_one
 

@@ -15,8 +15,8 @@ from pipelines.ending import stopped_midway
 def report(recipe: str, seed: int | None) -> None:
     """Write what was measured as one HTML page.
 
-    Of the Conductor that RECIPE trained: nobody is asked, and what was not run is named with its command. Goes into
-    .podium/reports, and to its versions in MLflow.
+    The report is about the Conductor that RECIPE trained. No worker is called; each missing part is listed with the
+    command that makes it. The page is written to .podium/reports and to the Conductor's versions in MLflow.
     """
     from pipelines.quiet import quiet
 

@@ -47,7 +47,7 @@ class Due(NamedTuple):
 
 
 class NoChampion(PodiumError):
-    """Nobody to retrain."""
+    """There is no champion to retrain."""
 
 
 def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:

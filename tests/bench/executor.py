@@ -120,7 +120,7 @@ def _workflow(chance: random.Random) -> Workflow:
 
 
 class Sleeper:
-    """A client whose calls take as long as it is told, so many of each worker at once as its limit says."""
+    """A client with calls of a given duration, and of each worker as many at once as its limit says."""
 
     def __init__(self, latency: Callable[[Worker, Sequence[Message]], float]) -> None:
         self.latency = latency

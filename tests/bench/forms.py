@@ -159,7 +159,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     root = Workspace.find().root
     forms = load()
-    # Imports and our worker's start are nobody's time.
+    # Imports and the start of our worker are not timed.
     bare_math_verify("x + 1", "$1 + x$")
     grade(Problem("p", "forms", "math", "test", "?", "x+1", "math"), r"\boxed{1+x}")
     print(f"judging {len(forms)} forms …", flush=True)

@@ -62,7 +62,7 @@ class Answers(NamedTuple):
 
 
 def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]:
-    """So many of a file's rows, the same for every run; none whose gold answer its grader misses.
+    """A sample of a file's rows, the same for every run; none whose gold answer its grader misses.
 
     Raises `DataError` where the file cannot be read.
     """

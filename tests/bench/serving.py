@@ -126,7 +126,7 @@ async def ask(session: aiohttp.ClientSession, url: str, question: str, **options
 
 
 async def load(url: str, clients: int, seconds: float, questions: Iterator[str]) -> list[Reply]:
-    """Replies to so many clients that each ask again at once."""
+    """Replies to several clients that each ask again at once."""
     end = time.monotonic() + seconds
     replies: list[Reply] = []
 

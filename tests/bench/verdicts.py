@@ -31,7 +31,7 @@ from tests.unit.grading import forms, test_corpus
 
 SEED = 0
 CROSSED, OTHERS = 500, 5
-"""So many golds of each set are compared with so many golds of other rows, which are wrong answers."""
+"""Golds of each set, and golds of other rows with which each is compared as wrong answers."""
 HOSTILE = ("200!", "10^{400}", "e^{999}", r"\Gamma(999)", "0/0", r"\infty", "x")
 """Answers that must not be equal to golds that they are not: they overflow, are undefined, or name no value."""
 LETTERS = ("Answer: {letter}", "The answer is ({letter}).", "Answer: ({letter}) {text}")

@@ -135,7 +135,7 @@ def first_tab(chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> I
 @contextmanager
 def opened(chromium: Chromium, folder: Path) -> Iterator[Tab]:
     """Closed, it must have asked this machine alone, and none of its scripts may have failed. Pictures go to `folder`,
-    if nobody names another."""
+    unless another is named."""
     pictures = Path(os.environ.get("PODIUM_SCREENSHOTS") or folder)
     pictures.mkdir(parents=True, exist_ok=True)
     asked: set[str] = set()

@@ -35,7 +35,7 @@ class Order:
 
 @contextmanager
 def running(order: Order, count: int) -> Iterator[list[Process]]:
-    """So many processes that are ready to begin; what is left of them in the end is killed."""
+    """Processes that are ready to begin; those that are left in the end are killed."""
     processes: list[Process] = []
     try:
         processes.extend(Process(_live, order) for _ in range(count))

@@ -1,4 +1,4 @@
-"""The machine's clock is set, by a person, by NTP or by a virtual machine that slept: nothing hangs, nobody is dead."""
+"""The clock is set, by a person, NTP or a suspended virtual machine: no hang, and no live process counts as dead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REAL = time.time
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """What the kernel says after somebody has set its clock: the time, and the boot time reckoned from it."""
+    """The kernel's clocks after the time was set: the time, and the boot time reckoned from it."""
     boot = psutil.boot_time()
     monkeypatch.setattr(time, "time", lambda: REAL() + by_s)
     monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot + by_s)
@@ -43,7 +43,7 @@ def test_another_start_of_the_same_pid_is_gone() -> None:
 
 
 def dead() -> ProcessId:
-    """A process that is gone, under a pid that somebody has."""
+    """A process that is gone, whose pid another process has."""
     return ProcessId(os.getpid(), this_process().started - 1)
 
 
@@ -55,7 +55,7 @@ def test_a_claim_from_the_future_does_not_hold_for_ever(tmp_path: Path, monkeypa
         assert cache.mark_sent({"sent": 60.0}) == {"sent"}
     with cache.backend._claims._file.connection() as connection:
         connection.execute("UPDATE claims SET pid = ?, started = ?", dead())
-    assert ResponseCache(tmp_path).backend.claim("sent")[0] is not None, "for a year nobody would ask it"
+    assert ResponseCache(tmp_path).backend.claim("sent")[0] is not None, "the claim would block the call for a year"
 
 
 def test_a_claim_of_a_call_that_is_on_its_way_holds_through_a_small_step(

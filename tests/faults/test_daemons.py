@@ -105,7 +105,7 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
         assert first.returncode == -signal.SIGKILL, log.read_text()
         launch(released, "rollback", ROLLBACK, tmp_path)
         [run] = instance.get_runs()
-        assert run.status == dg.DagsterRunStatus.QUEUED, "nobody is there to take it"
+        assert run.status == dg.DagsterRunStatus.QUEUED, "no daemon runs that could take it"
         with daemon(released, log), daemon(released, log):
             wait(lambda: champion(released) == "2" and instance.get_runs()[0].status in DONE, log)
         # Dagster does not keep two daemons from starting a run twice; the second start may mark it as failed.
@@ -127,7 +127,7 @@ def test_promote_and_rollback_do_not_wait_for_a_life_or_for_the_daemon(released:
         )
         launch(released, "rollback", ROLLBACK, tmp_path)
         wait(lambda: latest("rollback").status in DONE, log)
-        assert latest("rollback").status == dg.DagsterRunStatus.SUCCESS, "nobody's daemon is needed"
+        assert latest("rollback").status == dg.DagsterRunStatus.SUCCESS, "no daemon is needed"
         assert champion(released) == "2"
         with daemon(released, log):
             launch(released, "costs", {}, tmp_path)

@@ -35,7 +35,7 @@ def on_a_small_disk(tmp_path: Path, size: int, *words: str) -> dict[str, Any]:
 def test_the_cache_is_on_a_full_disk(tmp_path: Path) -> None:
     seen = on_a_small_disk(tmp_path, 3_000_000, "cache")
     assert "full" in seen["said"], seen
-    assert seen["ours"], "a person is told what to do"
+    assert seen["ours"], "the message says what to do"
     assert seen["held"] == 10 + seen["kept"], "what was stored is stored"
     assert seen["after"] == 1
 

@@ -44,7 +44,7 @@ def test_mlflow_is_down_for_a_while(
             server.kill()
             for step in (2, 3):
                 attempt.step({}, row(step))
-            now[0] = 400.0  # it asks again every five minutes, and nobody is there yet
+            now[0] = 400.0  # it asks again every five minutes, and MLflow is still down
             attempt.step({}, row(4))
             server.start()
             attempt.step({}, row(5))

@@ -29,7 +29,7 @@ FAILS_AT_ONCE: dict[str, Any] = {"retries": 0, "breaker_rest_s": 0.001}
 
 
 class Night:
-    """Pauses that nobody sleeps; the server is back after so many of them."""
+    """Pauses that take no time; the server is back after `back_after` of them."""
 
     def __init__(self, server: FaultServer, back_after: int | None) -> None:
         self.pauses: list[float] = []
@@ -91,7 +91,7 @@ def test_a_few_that_are_away_are_left_out_as_ever(server: FaultServer, make_clie
     assert statistics.values["share/unscorable"] == 0.5
 
 
-def test_the_run_ends_when_nobody_comes_back(server: FaultServer, make_client: MakeClient) -> None:
+def test_the_run_ends_when_no_worker_comes_back(server: FaultServer, make_client: MakeClient) -> None:
     server.order(**AWAY)
     night = Night(server, None)
     with pytest.raises(Outage, match=r"after 50 minutes .*: remote \(4 steps\) gave no answer.*goes on from the last"):

@@ -111,7 +111,7 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
         assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
             pass
-    # Killed: a file's lock is free; a shared one stays, for nobody can tell who is dead from who is slow.
+    # Killed: a file's lock is free; a shared one stays, for a dead process cannot be told from a slow one.
     if workspace.mlflow_uri.startswith("http"):
         told = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
         with pytest.raises(Locked, match=told), alone(workspace, patience_s=0.5):

@@ -156,13 +156,13 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         assert [step["worker"] for step in account["steps"]] == ["second", "third"]
     assert fleet.server.metric("podium_worker_failures_total", worker="first", status="unreachable") >= 1
 
-    # And another one: nobody is left but the third, which is asked alone.
+    # And another one: only the third is left, and is asked alone.
     fleet.endpoints["second"].kill()
     account = fleet.ask("Why last?")
     assert [step["worker"] for step in account["steps"]] == ["third"]
     assert account["fallbacks"][-1]["by"] == "third, by profile"
 
-    # Nobody answers any more: the error says so, and when to come again.
+    # No worker answers any more: the error says so, and when to come again.
     fleet.endpoints["third"].kill()
     with pytest.raises(openai.APIStatusError) as raised:
         fleet.ask("Why anybody?")

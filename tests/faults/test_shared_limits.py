@@ -17,7 +17,7 @@ from tests.faults.remote import FaultServer
 
 @contextmanager
 def ready(server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any) -> Iterator[list[Process]]:
-    """A process per name with so many questions of its own; each asks them when it is told to `begin`."""
+    """A process per name with questions of its own, which it asks after `begin`."""
     processes = [
         Process(limits_run.live, limits_run.Order(server.url, folder, name, count, settings))
         for name, count in counts.items()

@@ -27,7 +27,7 @@ from tests.faults.spending_run import CONCURRENCY, WARM_UP, Order, Process, runn
 QUESTION = "2+2?"
 PER_CALL = (PROMPT_TOKENS * PRICE["input"] + COMPLETION_TOKENS * PRICE["output"]) / 1e6
 TOGETHER = pytest.mark.parametrize(("count", "questions"), [(3, 60), pytest.param(8, 200, marks=pytest.mark.soak)])
-"""So many processes, each with so many questions, the same for all."""
+"""Processes, and questions of each, the same for all."""
 
 
 def arrivals(server: FaultServer) -> dict[str, list[float]]:
@@ -83,12 +83,12 @@ def test_a_call_without_an_answer_is_lost_and_the_retry_tells_its_cost(
     assert client.ledger.by_run()["run"] == Spent(pytest.approx(3 * PER_CALL), 2, 20, 10, 1, pytest.approx(PER_CALL))
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "503", "401", "400", "nobody there"])
+@pytest.mark.parametrize("fault", ["429", "500", "503", "401", "400", "no server"])
 def test_what_was_refused_by_status_or_never_arrived_costs_nothing(
     server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
 ) -> None:
     client, worker = make_client(), server.worker(retries=0)
-    if fault == "nobody there":
+    if fault == "no server":
         worker = worker.model_copy(update={"api_base": "http://127.0.0.1:9/v1"})
     server.order(plan=[fault])
     with pytest.raises(PodiumError):

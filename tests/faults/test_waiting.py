@@ -28,7 +28,7 @@ CHAINS, DEADLINE_S = 16, 4.0
         (0.0, {"requests_per_minute": 240}),  # 32 calls in 7.75 s
     ],
 )
-def test_a_workers_limits_time_nobody_out(
+def test_waiting_for_a_workers_limits_causes_no_timeout(
     server: FaultServer, make_client: MakeClient, latency_s: float, limits: dict[str, Any]
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=60, **limits)

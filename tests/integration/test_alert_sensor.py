@@ -67,7 +67,7 @@ def refused() -> str:
 @pytest.mark.parametrize(
     ("error", "kind", "title"),
     [
-        (PodiumError("config/x.yaml: field: is wrong. Mend it"), "failure", "lifecycle failed"),
+        (PodiumError("config/x.yaml: field: is wrong. Correct it"), "failure", "lifecycle failed"),
         (OverBudget("stopped at the cap"), "budget", "lifecycle reached its budget"),
         (PodiumError(f"training failed: {refused()}"), "budget", "lifecycle reached its budget"),
         (PodiumError(f"{INVALID_FIRST_STEP}, before"), "failure", "lifecycle stopped in its first step of training"),

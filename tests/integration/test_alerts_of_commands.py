@@ -67,7 +67,7 @@ def test_a_command_tells_of_its_run_that_fails_and_the_sensor_does_not(workspace
             assert "belongs to" in looked_at_by_the_sensor(workspace, instance, stage)
 
 
-def test_whoever_finds_a_killed_commands_run_tells_of_it(workspace: Workspace) -> None:
+def test_the_next_command_alerts_about_a_killed_run(workspace: Workspace) -> None:
     prepare(workspace)
 
     @dg.job
@@ -108,7 +108,7 @@ def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(workspa
 
 
 @pytest.mark.parametrize("person", [False, True], ids=["cron", "person"])
-def test_what_does_not_begin_is_told_where_nobody_sees_it(workspace: Workspace, person: bool) -> None:
+def test_an_unattended_run_that_does_not_start_sends_an_alert(workspace: Workspace, person: bool) -> None:
     file = workspace.config / "recipes" / "quickstart.yaml"
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
     file.write_text(yaml.safe_dump(values | {"pool": "nowhere"}), encoding="utf-8")

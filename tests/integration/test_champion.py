@@ -245,7 +245,7 @@ def test_by_hand_it_is_told_and_the_page_says_who_and_why(setup: Setup) -> None:
         judged = judge(setup, known, compared(right), GATE.model_copy(update={"min_format_compliance": 1.0}))
         aliases.promote(workspace, known.version, replace(judged.decision, promote=False), judged.dossier)
     assert registry.champion(workspace) is None
-    promote_by_hand(workspace, "1", "Grace", "somebody has to begin")
+    promote_by_hand(workspace, "1", "Grace", "a first champion is needed")
     outcome = promote_by_hand(workspace, None, *ADA)
     assert (outcome.version, outcome.promoted) == ("2", True)
     text = outcome.page.read_text(encoding="utf-8")
@@ -299,7 +299,7 @@ def test_each_move_of_the_champion_is_an_alert_with_the_command_that_follows(wor
 
 
 @pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " ")])
-def test_nobody_and_nothing_override_nothing(workspace: Workspace, by: str, reason: str) -> None:
+def test_an_override_needs_a_name_and_a_reason(workspace: Workspace, by: str, reason: str) -> None:
     version(workspace)
     with pytest.raises(ConfigError, match="is empty"):
         promote_by_hand(workspace, None, by, reason)

@@ -212,7 +212,7 @@ def test_the_data_card_and_the_contamination_report_name_ids(podium: Podium) -> 
     workspace = setup.workspace
     for name in setup.recipe.benchmarks:
         materialize_raw(setup, name)
-    # The worst case: somebody trains on a file that repeats a question of GPQA.
+    # The worst case: the training data is a file that repeats a question of GPQA.
     train = workspace.data / "raw" / "mmlu-train.jsonl"
     stolen = read_problems(workspace.data / "raw" / "gpqa_diamond-test.jsonl")[0]
     leaked = Problem("leak", "mmlu", "mmlu", "train", stolen.question, "A", "choice", stolen.choices)

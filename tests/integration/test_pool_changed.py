@@ -86,7 +86,7 @@ class Clock:
 
 
 class Ticking:
-    """A sensor that somebody ticks, and what it asks for launched as the daemon would."""
+    """A sensor that a test evaluates, whose run requests are launched as the daemon would."""
 
     def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()

@@ -1,4 +1,4 @@
-"""Precaching in Dagster: a new worker is one more column, a rehearsal of it asks nobody, a cap stops it cleanly."""
+"""Precaching in Dagster: a new worker is one more column, a rehearsal of it calls no worker, a cap stops it cleanly."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Worksp
     assert set(librarian.usage) == set(training_benchmarks())
 
 
-def test_a_rehearsal_of_the_whole_table_asks_nobody(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
+def test_a_rehearsal_of_the_whole_table_calls_no_worker(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
     materialize(shortlisted, instance, "worker_pool")
     materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
     before = {file: file.read_bytes() for file in Path(shortlisted.data / "responses").rglob("*.parquet")}

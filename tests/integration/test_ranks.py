@@ -116,7 +116,7 @@ def test_deepspeed_divides_the_optimizer_among_both_ranks(ranks: Ranks) -> None:
     assert len(states) == 2
 
 
-def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_nobody(ranks: Ranks) -> None:
+def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_no_process(ranks: Ranks) -> None:
     assert "\n" not in ranks.message
     assert "SIGKILL" in ranks.message and "memory" in ranks.message
     assert ranks.left_alive == []

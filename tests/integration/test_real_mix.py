@@ -36,7 +36,7 @@ pytestmark = [
 
 
 class Curated(NamedTuple):
-    """The recipe `files`, with a choice to make, materialized up to the mix; nobody was asked."""
+    """The recipe `files`, with a choice to make, materialized up to the mix; no worker was called."""
 
     setup: Setup
     mix: Mix

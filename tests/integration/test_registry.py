@@ -134,7 +134,7 @@ def register(
 
 
 def compared(right: int) -> Comparison:
-    """So many of ten right, beside a worker that had two."""
+    """`right` of ten right, beside a worker that had two."""
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
@@ -258,7 +258,7 @@ def test_a_verdict_says_which_look_it_was(workspace: Workspace, pool: Pool) -> N
         verdict = judge(setup, known, compared(right), gate).decision
         looks.append((verdict.look, len(verdict.checks)))
         assert aliases.promote(workspace, known.version, verdict) is verdict.promote
-        gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # nobody after the first passes
+        gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # no version after the first passes
     assert looks == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"

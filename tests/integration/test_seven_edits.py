@@ -109,7 +109,7 @@ class Watched:
     def edited(
         self, name: str, edit: Callable[[], None], *, runs: int, meanwhile: Callable[[], None] | None = None
     ) -> Line:
-        """Edit, wait until so many runs have ended and two ticks found nothing more to do; what they did."""
+        """Edit, wait until the expected runs have ended and two ticks found nothing more to do; what they did."""
         before, calls, champion = len(self.runs()), self.calls(), self.champion()
         edit()
         if meanwhile is not None:

@@ -168,7 +168,7 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
     project = all_stages.workspace
-    chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which nobody has trained
+    chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which was never trained
     assert final_run(chosen) == adaptive_run(chosen) == run_folder(chosen)
     files = sorted(project.runs.rglob("*"))
     done = materialized(chosen, "adaptive_conductor", "recursive_conductor")

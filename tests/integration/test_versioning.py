@@ -1,4 +1,4 @@
-"""DVC and git, really run: dvc.lock follows what a stage wrote, and whoever has no repository is told."""
+"""DVC and git, really run: dvc.lock follows what a stage wrote, and without a repository an error says so."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Work
         patch.setenv("PODIUM_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
         with serving(setup.pool, workspace):
             first = answers()
-        return Rounds(worker, first, answers())  # nobody is there any more
+        return Rounds(worker, first, answers())  # the worker is stopped by now
 
 
 def _setup(workspace: Workspace) -> Setup:

@@ -160,7 +160,7 @@ def test_requests_run_together_in_one_batch(precached: Precached) -> None:
     assert totals["generation_tokens_total"] > 3 * totals["iteration_tokens_total_count"] > 0
 
 
-def test_the_second_time_nobody_is_asked(precached: Precached) -> None:
+def test_the_second_time_no_worker_is_called(precached: Precached) -> None:
     assert (precached.second["calls_live"], precached.second["calls_cached"]) == (0, PROBLEMS)
     assert not precached.started_again
 

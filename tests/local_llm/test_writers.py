@@ -168,7 +168,7 @@ def test_a_pretrained_policy_in_bfloat16_says_nearly_the_same(
     card(pool, max_completion_tokens=32, pretrained=PretrainedPolicy(model=str(SMOLLM))).write(folder)
     chats: list[Chat] = [[{"role": "user", "content": problem.question}] for problem in problems(4)]
     mine = Conductor.load(folder).write(chats)
-    short = {"max_model_len": 512, "args": ["--max-num-batched-tokens", "512"]}  # its warm-up reads so many
+    short = {"max_model_len": 512, "args": ["--max-num-batched-tokens", "512"]}  # the length of its warm-up
     with served(folder, SMOLLM, tmp_path, dtype="bfloat16", **short) as url:
         theirs = load_conductor(folder, Workspace(tmp_path), url).write(chats)
     alike = sum(one == other for one, other in zip(mine, theirs, strict=True))

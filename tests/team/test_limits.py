@@ -53,7 +53,7 @@ def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis
 
 
 async def until_in_line(limits: FleetLimits, count: int) -> None:
-    """Wait, for a minute at most, until so many processes stand in line."""
+    """Wait, for a minute at most, until that many processes wait in line."""
     for _ in range(6000):
         if limits._client.zcard(limits._line) == count:
             return
@@ -109,7 +109,7 @@ def test_a_wait_that_is_cancelled_leaves_nothing_behind(over_redis: Redis) -> No
         await asyncio.sleep(0.1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert limits._head is None, "nobody stands at the head of the line"
+        assert limits._head is None, "no call is at the head of the line"
         limits.give(slot)
         again = await asyncio.wait_for(limits.take(1), 60)
         with limits._leases.held() as held:
@@ -123,7 +123,7 @@ def test_a_server_that_is_away_and_an_address_that_is_none(
 ) -> None:
     handle = resolve_worker(WORKER, "pool.yaml", tmp_path)
     over_redis.stop()
-    with pytest.raises(LimitsUnavailable, match="nobody is asked"):
+    with pytest.raises(LimitsUnavailable, match="no worker is called"):
         asyncio.run(handle.limits.enter(10))
     over_redis.start()
     assert asyncio.run(handle.limits.enter(10)).slot == 1

@@ -87,7 +87,7 @@ def test_no_file_holds_a_secret_and_every_variable_is_in_the_example() -> None:
 OTHERS_SET = {
     "RANK", "LOCAL_RANK", "ACCELERATE_USE_DEEPSPEED",  # accelerate's launcher
     "PODIUM_PARENT",  # Podium, for the trainer that it starts
-    "CUDA_VISIBLE_DEVICES",  # whoever shares out the GPUs
+    "CUDA_VISIBLE_DEVICES",  # set by the scheduler of the GPUs
 }  # fmt: skip
 """Variables that the code reads and that no person sets in `.env`, with who does."""
 

@@ -96,7 +96,7 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
         assert instance.telemetry_enabled is False
 
 
-def test_a_trainer_ends_with_whoever_asked_for_it() -> None:
+def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     name = lifeline.name_of(parent.pid)
     trainer = python(WATCH, **{lifeline.ENV: name})
@@ -105,7 +105,7 @@ def test_a_trainer_ends_with_whoever_asked_for_it() -> None:
     assert trainer.wait(timeout=20) == 143
 
 
-def test_a_trainer_that_nobody_asked_for_runs_on() -> None:
+def test_a_trainer_without_a_watched_process_runs_on() -> None:
     trainer = python(WATCH, **{lifeline.ENV: ""})
     with pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
@@ -163,7 +163,7 @@ def test_an_instances_settings_are_replaced_whole_and_only_when_they_differ(
     settings.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
     home.prepare(workspace)
     assert kept.read_text(encoding="utf-8") == settings.read_text(encoding="utf-8")
-    assert kept.stat().st_ino != before.st_ino, "the old one was left to whoever was reading it"
+    assert kept.stat().st_ino != before.st_ino, "processes that were reading the old one keep it"
 
 
 def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine(

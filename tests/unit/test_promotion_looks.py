@@ -56,8 +56,8 @@ def a_challenger(champion: Answers, difference: float, rng: np.random.Generator)
 
 def promoted(champion: Answers, difference: float, rng: np.random.Generator, *, look: int, gate: PromotionGate) -> bool:
     challenger = a_challenger(champion, difference, rng)
-    nobody = rows(np.zeros_like(champion))
-    return decide(rows(challenger), rows(champion), nobody, gate, look=look).promote
+    no_worker = rows(np.zeros_like(champion))
+    return decide(rows(challenger), rows(champion), no_worker, gate, look=look).promote
 
 
 def share_promoted(difference: float, look: int, challengers: int, seed: int) -> float:
@@ -148,7 +148,7 @@ def test_later_looks_are_surer_and_say_so() -> None:
     assert type(first).of(late.as_dict()).look == 30
 
 
-def test_after_the_planned_looks_nobody_is_promoted() -> None:
+def test_after_the_planned_looks_no_version_is_promoted() -> None:
     champion = a_champion(np.random.default_rng(7))
     perfect, gate = np.ones_like(champion), PromotionGate(planned_looks=3)
     assert decide(rows(perfect), rows(champion), rows(~perfect), gate, look=3).promote

@@ -104,7 +104,7 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
         ("sizes", (), "adaptive", r"studies\.sizes: is of recipe 'quickstart', not 'adaptive'"),
         ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
         ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
-        ("subsets", (), None, r"pool 'quickstart' has no 'nobody' to keep from training"),
+        ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
         ("one_worker", ("solver",), None, r"study 'one_worker' is made whole: it has no change 'solver'"),
     ],
 )
@@ -115,7 +115,7 @@ def test_what_cannot_be_made_is_refused_before_anything_runs(
     with (project.config / STUDIES).open("a", encoding="utf-8") as file:
         file.write(
             "  rounds: {kind: rounds, title: Rounds, recipe: quickstart}\n"
-            "  subsets: {kind: subsets, title: Subsets, recipe: adaptive, unseen: nobody}\n"
+            "  subsets: {kind: subsets, title: Subsets, recipe: adaptive, unseen: unknown}\n"
         )
     with pytest.raises(PodiumError, match=why):
         made(project, name, changes, recipe)

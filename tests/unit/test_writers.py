@@ -152,7 +152,7 @@ def test_a_busy_server_is_asked_again_and_one_that_is_gone_is_named(
         conductor.write(CHATS[:3])
 
 
-def test_whoever_cannot_write_is_named_with_field_and_remedy(
+def test_a_policy_that_cannot_write_is_named_with_field_and_remedy(
     server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "test-other"

@@ -12,7 +12,7 @@ MODES: tuple[Mode, ...] = ("single", "chain", "vote", "debate")
 MOST_STEPS = 5
 CHECK, VOTE, PLAN = "Check the answer.", "Take the most common answer.", "Write a plan."
 ROLES = (SOLVE, CHECK, VOTE, PLAN)
-"""What an agent is told to do: words that any worker understands."""
+"""The instructions of an agent, in words that any worker understands."""
 
 
 class AgentRole(NamedTuple):

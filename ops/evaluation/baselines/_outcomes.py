@@ -21,7 +21,7 @@ class Outcomes(NamedTuple):
 
     @classmethod
     def of(cls, known: Known) -> Self:
-        """A refusal counts as wrong. Raises `ValueError` where nobody has answered."""
+        """A refusal counts as wrong. Raises `ValueError` where there is no answer."""
         samples: dict[tuple[str, str], list[float]] = defaultdict(list)
         usd: dict[str, list[float]] = defaultdict(list)
         for row in known.responses:

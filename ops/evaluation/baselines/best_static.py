@@ -17,7 +17,7 @@ from ops.evaluation.voting import VOTERS, majority
 from ops.workflow.grammar import Step, Workflow
 
 STRONG = 3
-"""So many workers, the best alone, are combined; all are tried alone."""
+"""How many workers, the best alone, are combined; all are tried alone."""
 SAMPLE = 160
 """Problems of the mix on which each of the set is tried, the domains weighing the same: 40 each of four."""
 

@@ -63,7 +63,7 @@ def _quality(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDArray[np.float6
     "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
 )
 def knn_router(known: Known) -> Method:
-    """Raises `ValueError` where nobody has answered."""
+    """Raises `ValueError` where there is no answer."""
     embedding = QuestionEmbedding.fit(known.problems, known.seed)
     neighbours = Neighbours.fit(embedding.of(known.problems), Outcomes.of(known))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 ROUNDS, QUESTIONS = 40, 10
-"""Of learning: every round runs one workflow of each mode on so many training problems, 1,600 in all."""
+"""Rounds of learning, and training problems in each, on which one workflow of each mode runs: 1,600 in all."""
 PENALTY = 0.02
 """Reward that a workflow loses for what the best single worker takes in USD for a question, on average."""
 EVENLY = (0.5, 0.1)
@@ -147,7 +147,7 @@ def _batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
 
 
 def trained(known: Known, penalty: float = PENALTY) -> Method:
-    """The method itself; `penalty` as in `PolicyGradient`. Raises `ValueError` where nobody has answered."""
+    """The method itself; `penalty` as in `PolicyGradient`. Raises `ValueError` where there is no answer."""
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     vectors = vectors_of(embedding.of(known.problems))
     workers = [worker for worker in sorted(known.team.ordinals) if np.isfinite(outcomes.usd[worker])]

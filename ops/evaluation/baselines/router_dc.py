@@ -27,7 +27,7 @@ WEIGHT = 1.0
 STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 5e-3, 0.01, 128
 """Of AdamW, and the width of the vectors. The paper's rate is that of a pretrained encoder."""
 HELD_OUT, CHECK_EVERY = 5, 50
-"""One problem in so many is held out; steps between looks at them."""
+"""One problem in `HELD_OUT` is held out; steps between two evaluations on those."""
 
 
 class Router(NamedTuple):
@@ -165,7 +165,7 @@ class Groups(NamedTuple):
     "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
 )
 def router_dc(known: Known) -> Method:
-    """Learned from every precached sample. Raises `ValueError` where nobody has answered."""
+    """Learned from every precached sample. Raises `ValueError` where there is no answer."""
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train(embedding.of(known.problems), outcomes.scores[:, there], known.seed)

@@ -27,9 +27,9 @@ def oracle_over_workers(outcomes: ArrayLike) -> OracleEstimate:
     Cross-fitting: every repeat is left out once, each question's worker is chosen by its mean over the others, and
     scored on the one left out; equals share the score. No answer is judged that took part in its own choice, so it
     is the unbiased estimate of what that choice gives on fresh answers. The oracle that knew each worker's success
-    rate lies between the two: a choice by few repeats may miss the best worker, never beat it. Questions nobody
-    answered twice are left out of the cross-fitted one, those nobody answered of both. Raises `ValueError` on
-    another shape.
+    rate lies between the two: a choice by few repeats may miss the best worker, never beat it. Questions
+    without two answers of any worker are left out of the cross-fitted one, those without an answer of both. Raises
+    `ValueError` on another shape.
     """
     array = np.asarray(outcomes, dtype=float)
     if array.ndim != 3:

@@ -42,7 +42,7 @@ def paired_bootstrap(
     freedom. It still trusts the differences that were seen: where fewer than about ten are not zero, take
     `score_interval`.
 
-    The ends are NaN where a stratum has one question, whose spread nobody knows. Raises `ValueError` when a stratum
+    The ends are NaN where a stratum has one question, whose spread is unknown. Raises `ValueError` when a stratum
     is empty or there is none.
     """
     arrays = differences_of(strata)

@@ -15,7 +15,7 @@ from ops.evaluation.study import Training, observation
 FIRST = 50
 """Patterns that are listed."""
 WINDOWS = 10
-"""Rows of the summary: so many parts of the training, one after the other."""
+"""Rows of the summary: equal parts of the training, in order."""
 PATTERNS = "every_pattern"
 """Key of a curve's line: pattern → rollouts of the step that followed it."""
 

@@ -66,7 +66,7 @@ def of_error(error: PodiumError) -> ApiError:
 
 
 def of_exception(error: Exception, request: str) -> ApiError:
-    """What the client of the request with this id is told of any exception; an unexpected one is logged."""
+    """The error response to the request with this id, for any exception; an unexpected one is logged."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, PodiumError):

@@ -72,7 +72,7 @@ _SQUARES = re.compile(r"squares of two positive integers add up to (\d+)")
 
 
 def pair(mind: Mind) -> MethodResult | None:
-    """Two numbers that fit: by trying some, never by a rule. What fits is proven; otherwise the nearest try is told."""
+    """Two numbers that fit, found by trial, never by a rule. A fit is proven; otherwise the nearest try is given."""
     text = mind.task.question
     tries = mind.chance.random("tries", "a pair")
     if match := _PAIR.search(text):

@@ -60,7 +60,7 @@ class Chance:
         return _NORMAL.cdf(luck) < min(0.95, rate * max(1.0, self.temperature))
 
     def note(self, kind: str, where: str, what: str) -> None:
-        """Keep a misstep for whoever wants to know why the answer is wrong."""
+        """Record a misstep, which explains why the answer is wrong."""
         self.missteps.append(Misstep(kind, where, what))
 
     def pick(self, options: Sequence[T], kind: str, where: str) -> T:

@@ -13,8 +13,8 @@ from ops.synthetic.generalists.skill import Skill
 from ops.synthetic.knowledge import entities
 from ops.synthetic.reading import Task
 
-_TIRES = 6
-"""A reader's rate of misreading grows by one part in so many with every clause before."""
+CLAUSES_PER_DOUBLED_ERROR = 6
+"""Clauses after which the probability of misreading has doubled."""
 
 
 class MethodResult(NamedTuple):
@@ -39,7 +39,7 @@ class Mind:
 
     def misreads(self, index: int, text: str) -> bool:
         """Whether clause `index` (from 0) is misread."""
-        rate = self.skill.reading * (1 + index / _TIRES)
+        rate = self.skill.reading * (1 + index / CLAUSES_PER_DOUBLED_ERROR)
         return self.chance.slips(rate, "reading", f"clause {index + 1}: {text}")
 
     def numeral(self, index: int, text: str) -> str:

@@ -25,7 +25,7 @@ class Skill(NamedTuple):
     search: int
     """Programs that it tries on examples."""
     trust: float
-    """Probability that it passes on an earlier worker's answer as it is, unless it is told to check."""
+    """Probability that it passes on an earlier worker's answer as it is, unless its subtask asks for a check."""
 
 
 SKILLS: dict[str, Skill] = {

@@ -138,7 +138,7 @@ def _taught(problem: Problem, tally: WorkflowTally, right: Iterable[Workflow]) -
     subject, answered = _subject(problem), set(right)
     ranked = tally.best(subject)
     by_chance = 1 / len(problem.choices) if problem.choices else 0.0
-    least = min(2 * by_chance, (1 + by_chance) / 2)  # of two choices, nobody is right twice as often as chance
+    least = min(2 * by_chance, (1 + by_chance) / 2)  # with two choices, no worker is right twice as often as chance
     known = (workflow for workflow in ranked if workflow in answered)
     trusted = (workflow for workflow in ranked if workflow not in answered)
     for workflow in chain(known, trusted):

@@ -142,7 +142,7 @@ def validate(
     recipe: Recipe,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> Validity:
-    """Write one workflow for each problem as GRPO would, and read it as GRPO would; nobody is asked.
+    """Write one workflow for each problem as GRPO would, and read it as GRPO would; no worker is called.
 
     `on_progress(done, all, note)`. Raises `PromptTooLongError`.
     """

@@ -95,6 +95,6 @@ def longest_sequence(grpo: Grpo, model: Any) -> int | None:
 
 
 def patience(plan: RunPlan) -> Patience:
-    """How long a step waits for workers that are away. In a rehearsal nobody comes back."""
+    """How long a step waits for workers that are away. In a rehearsal no worker comes back."""
     grpo = plan.recipe.grpo
     return Patience(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else IMPATIENT

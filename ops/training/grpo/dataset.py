@@ -48,7 +48,7 @@ def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, 
 
 
 def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
-    """(epoch, its steps) until there are so many `steps`; what no whole step is left of is dropped."""
+    """(epoch, its steps) until there are `steps` in all; an incomplete last step is dropped."""
     whole = problems // questions_per_step
     for epoch, done in enumerate(range(0, steps, whole)):
         yield epoch, min(whole, steps - done)

@@ -82,7 +82,7 @@ ONE = WorkerSamples()
 TOP = 10
 """Patterns that a step's statistics name."""
 IMPATIENT = Patience(max_unscorable=1.0, total_s=0.0)
-"""Takes a step whoever is away."""
+"""Accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
 
@@ -256,8 +256,8 @@ def reward_function(
     as much, nothing teaches the policy to end it, and soon it does not. None named: all ended. Raises `Outage` when
     workers are away for longer than `patience` lasts, and `InvalidFirstStep` as `first_step` does; None: any is taken.
 
-    `on_batch` is told what a batch showed, unless whoever asks names another as `seen`: of two batches under way
-    either may come first.
+    `on_batch` receives what a batch showed, unless the caller passes another callback as `seen`: two batches may
+    end in either order.
     """
 
     async def workflow_reward(

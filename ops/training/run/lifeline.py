@@ -1,8 +1,8 @@
-"""A trainer does not outlive whoever asked for it.
+"""End a trainer with the process that started it.
 
-Dagster ends a cancelled child, but a killed Dagster ends nothing; and a launcher's ranks are
-nobody's direct children. So the process that asks puts its own name into the environment, and
-every process of the training watches it; a rank watches its launcher, too.
+Dagster ends a cancelled child, but a killed Dagster ends nothing, and a launcher's ranks may
+lose their parent. So the process that starts a training puts its own name into the environment,
+and every process of the training watches it; a rank watches its launcher, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def watch() -> None:
     """End this process, at once and without clean-up, when one of those `watched` is gone.
 
     Checkpoints are written whole, so that nothing is lost but the steps since the last. Does nothing
-    where nobody is to be watched.
+    where no process is to be watched.
     """
     names = watched()
     if not names:

@@ -24,7 +24,7 @@ class TrainingNode(NamedTuple):
     port: int = 0
 
     def arguments(self, processes: int) -> list[str]:
-        """What accelerate's launcher is told. Raises `ConfigError` unless each machine has equally many ranks."""
+        """The arguments of accelerate's launcher. Raises `ConfigError` unless each machine has equally many ranks."""
         if self.nodes == 1:
             return ["--num_machines", "1"]
         if processes % self.nodes:

@@ -212,9 +212,9 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     """The variables to execute it with, by this process: the trainer ends with it.
 
-    DeepSpeed compiles operations into a folder that PyTorch locks by a file, and whoever is killed meanwhile leaves it
-    there for everybody to wait for, without a word and for ever. So a run compiles into its own folder, and a lock that
-    is there before it starts is nobody's.
+    DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
+    the lock behind, and every later process waits for it silently and for ever. So a run compiles into its own folder,
+    and a lock that is there before the run starts is stale.
     """
     variables = {lifeline.ENV: name_of(os.getpid())}
     if plan.recipe.grpo.deepspeed is not None:

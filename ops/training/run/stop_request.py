@@ -32,7 +32,7 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._name = ""
         self.stopped = ""
-        """What a person is told once the training has ended for it; the same on every rank."""
+        """The message once the training has ended for it; the same on every rank."""
 
     @contextmanager
     def heard(self) -> Iterator[None]:

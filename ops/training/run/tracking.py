@@ -43,7 +43,7 @@ _AGAIN_S = 300.0
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """MLflow's own: 7 attempts of 120 s each."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
-"""MLflow takes so many parameters at once, and values of every version's length."""
+"""Parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
 _MAIN = "0 main"
 """MLflow's UI sorts groups of charts by their names: this one is first."""
 _NAMES = {

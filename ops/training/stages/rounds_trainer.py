@@ -49,7 +49,7 @@ class InRounds:
         rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
         ids, _, _ = self._tokenize_prompts(list(prompts))
-        # So many rows in a row have one prompt, on every rank: of these vLLM's server is sent one.
+        # `alike` consecutive rows have one prompt, on every rank: vLLM's server is sent it once.
         alike = math.gcd(self._together, rows // 2)
         written, said = self._generate_single_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)

@@ -64,7 +64,7 @@ class OverlappedTrainer(TimedTrainer):
         return batches
 
     def train(self, *args: Any, **settings: Any) -> Any:
-        """As TRL's. Nobody is asked any further once it has failed."""
+        """As TRL's. No worker is called once it has failed."""
         try:
             return super().train(*args, **settings)
         finally:

@@ -39,7 +39,7 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int)
     for row, (ids, kept) in enumerate(zip(input_ids[:, :wide], mask[:, :wide], strict=True)):
         groups[tuple(ids[kept].tolist())].append(row)
     lengths = mask[:, wide:].sum(1).tolist()
-    # Each completion follows its own copy of the prompt's last token, whose state foretells the first of it.
+    # Each completion follows its own copy of the prompt's last token, whose state predicts its first token.
     width = max(len(prompt) - 1 + sum(1 + lengths[row] for row in rows) for prompt, rows in groups.items())
     if width > LONGEST:
         return None

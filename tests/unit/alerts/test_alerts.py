@@ -33,7 +33,7 @@ NOTICE = Notice("failure", "lifecycle failed", "run 1 <of> 2 & more", "http://12
 
 
 class Hook:
-    """An incoming webhook that answers what it is told to, then 200, and keeps what it was sent."""
+    """An incoming webhook that gives the prepared answers, then 200, and keeps what it was sent."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, dict[str, str]]] = []
@@ -278,7 +278,7 @@ def test_a_mail_server_that_refuses_us(
     configure(workspace, mail=mail(port))
     monkeypatch.delenv("SSL_CERT_FILE")
     said += problems(workspace)
-    assert "certificate verify failed" in said[2], "sent to somebody unknown"
+    assert "certificate verify failed" in said[2], "sent to an unknown server"
     monkeypatch.delenv("PODIUM_SMTP_PASSWORD")
     said += problems(workspace)
     assert "PODIUM_SMTP_PASSWORD is not set" in said[3]

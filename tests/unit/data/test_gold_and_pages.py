@@ -100,7 +100,7 @@ def test_what_a_grader_can_read_is_not(make: Make) -> None:
     assert [unreadable(problem) for problem in readable] == [""] * 5
 
 
-def test_the_report_lists_every_miss_and_groups_what_a_library_would_mend(make: Make) -> None:
+def test_the_report_lists_every_miss_and_groups_what_a_library_would_correct(make: Make) -> None:
     wants = "import absent_one\ndef f(x):\n    return x * x"
     mixed = [make("a"), make("b", answer=r"\frac{1}{2"), code(make, "c", wants), code(make, "d", wants)]
     text = gold_report({"mine": Golds(grade_gold(mixed), malformed=3)}, "bubblewrap")

@@ -1,4 +1,4 @@
-"""A GPQA file broken in every way that people break one: no word of a question, choice or answer is told anywhere.
+"""A GPQA file broken in every way that people break one: no message contains a word of a question, choice or answer.
 
 Every text value of the planted records holds the word `zephyr`; a load either fails or quarantines, and neither
 the error with its traceback, nor the log, nor the quarantine, nor what is printed may hold that word.

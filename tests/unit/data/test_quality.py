@@ -30,7 +30,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"domain": "poetry"}, "unknown domain"),
     ({"grader": "vibes"}, "unknown grader"),
     ({"split": "dev"}, "unknown split"),
-    ({"grader": "choice", "choices": ("x", "y"), "answer": "C"}, "none of the choices"),
+    ({"grader": "choice", "choices": ("x", "y"), "answer": "C"}, "not among the choices"),
     ({"grader": "choice", "answer": "A"}, "choices without the grader"),
     ({"choices": ("x", "y")}, "choices without the grader"),
     ({"grader": "code"}, "program without tests"),

@@ -32,7 +32,7 @@ SPECIALISTS: Right = {
 
 
 def problems(kinds: Sequence[str], count: int, *, seed: int = 0) -> list[Problem]:
-    """So many of each kind, each a few of its words."""
+    """Questions of each kind, each a few of its words."""
     draw = random.Random(seed)
     made = []
     for kind in kinds:

@@ -45,7 +45,7 @@ def test_single_worker() -> None:
         pytest.approx(0.03),
         1,
     )
-    assert of_worker(TABLE, "nobody") == []
+    assert of_worker(TABLE, "absent") == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:

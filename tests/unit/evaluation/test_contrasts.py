@@ -66,14 +66,14 @@ def test_what_could_have_been_found_follows_size_and_discordance() -> None:
 
 
 def test_only_shared_questions_are_paired() -> None:
-    shifted = {"ours": {"mmlu": means(40)}, "theirs": {"mmlu": means(0, 50, first=30)}, "nobody": {"mmlu": {}}}
+    shifted = {"ours": {"mmlu": means(40)}, "theirs": {"mmlu": means(0, 50, first=30)}, "absent": {"mmlu": {}}}
     [overall, mmlu] = contrasts(shifted, "ours", samples=500)
     assert (overall.system, mmlu.n, mmlu.difference) == ("theirs", 20, 0.5)
 
 
 def test_a_system_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        contrasts(SYSTEMS, "nobody")
+        contrasts(SYSTEMS, "absent")
 
 
 def test_question_means_leave_out_what_could_not_be_scored() -> None:

@@ -186,7 +186,7 @@ MIX = [problem(i, benchmark, split="train", domain=benchmark) for benchmark in (
 
 
 def test_what_is_best_on_the_mix_is_taken_and_the_test_is_not_seen() -> None:
-    """Only cid, who sees bob's answer, is right: nobody alone, no vote, no other pair."""
+    """Only cid, who sees bob's answer, is right: no worker alone, no vote, no other pair."""
 
     def say(worker: str, messages: Sequence[Message], sample: int) -> str:
         bobs = [m["content"] for m in messages if m["role"] == "assistant"] == [boxed("bob")]

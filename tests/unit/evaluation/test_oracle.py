@@ -81,7 +81,7 @@ def test_what_could_not_be_scored_neither_chooses_nor_judges() -> None:
     with_a_lost_worker = [*known, [lost, lost, lost]]
     assert str(oracle_over_workers([with_a_lost_worker])) == str(oracle_over_workers([known]))
     plain, fair = oracle_over_workers([[[1.0, lost], [0.0, lost]], [[1.0, 1.0], [0.0, 0.0]], [[lost] * 2] * 2])
-    assert plain[::2] == (1.0, 2), "a question that nobody answered says nothing"
+    assert plain[::2] == (1.0, 2), "a question without answers does not count"
     assert fair is not None and fair[::2] == (1.0, 1), "and one that was answered once, nothing without hindsight"
 
 

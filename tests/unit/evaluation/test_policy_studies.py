@@ -115,11 +115,11 @@ def test_access_is_frozen_both_ways() -> None:
     assert [step.access for step in everything.change(written, Random(0)).steps] == ["none", "all", "all"]
 
 
-# ── carried out ──────────────────────────────────────────────────────────────
+# ── executed ──────────────────────────────────────────────────────────────────
 
 
 class Table:
-    """`ada` knows sums, the others say 99; whoever is told "Guess." guesses wrongly."""
+    """`ada` knows sums, the others say 99; a worker with the subtask "Guess." is wrong."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -170,8 +170,8 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
 
 def test_an_arm_that_writes_no_workflow_is_refused() -> None:
     written = [Written(problem(0), 0, Workflow.single(0).render())]
-    wrong = WorkflowChange("to nobody", lambda workflow, dice: Workflow.single(9))
-    with pytest.raises(ValueError, match=r"'to nobody'.*unknown_worker"):
+    wrong = WorkflowChange("to no worker", lambda workflow, dice: Workflow.single(9))
+    with pytest.raises(ValueError, match=r"'to no worker'.*unknown_worker"):
         changed(written, wrong, team_of(Table()), seed=1)
 
 
@@ -255,13 +255,13 @@ def answer(worker: str, each: Problem, right: float) -> ResponseRow:
 
 
 class Silent:
-    """Fails whoever asks."""
+    """Fails on every call."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise AssertionError(f"{worker.name} was asked")
 
 
-def test_an_experiment_is_run_once_and_then_asks_nobody(scored: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Table()
     found = scored.run("one_worker", client)
     assert [row[0] for row in found.summary.rows] == [
@@ -271,7 +271,7 @@ def test_an_experiment_is_run_once_and_then_asks_nobody(scored: Scored, monkeypa
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
     questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
-    veiled = 2  # a confidential benchmark's completions are not kept: written and carried out again
+    veiled = 2  # a confidential benchmark's completions are not kept: written and executed again
     assert len(client.asked) == 3 * questions + veiled
     monkeypatch.setattr(policies, "stored_scores", None)  # calling it would fail
     assert scored.run("one_worker", Silent()) == found

@@ -20,7 +20,7 @@ def test_the_ceiling_counts_everybody_and_the_share_the_conductor_alone() -> Non
     cold, alone = of(2, True), [*of(1, True), *of(3, True), *of(9, True)]
     made = reach(conductor, cold, alone, ["mmlu"])
     assert made is not None
-    assert made.ceiling == pytest.approx(3 / 4)  # question 9 was not the Conductor's, 4 is nobody's
+    assert made.ceiling == pytest.approx(3 / 4)  # question 9 was not the Conductor's, 4 was solved by none
     assert made.reached == pytest.approx(1 / 3)
 
 

@@ -111,8 +111,8 @@ def test_smoothie_passes_over_who_gave_no_answer() -> None:
     silent = first._replace(answers=(*first.answers[:2], None))
     picked = prepared("smoothie", known(asked, right)).choose([silent, *others])
     assert picked == [1] + [2] * 39
-    nobody = [Attempt(each, (None, None, None)) for each in asked]
-    assert prepared("smoothie", known(asked, right)).choose(nobody) == [0] * 40
+    unanswered = [Attempt(each, (None, None, None)) for each in asked]
+    assert prepared("smoothie", known(asked, right)).choose(unanswered) == [0] * 40
 
 
 def test_its_dependent_form_finds_the_specialist_of_a_kind() -> None:

@@ -91,7 +91,7 @@ def test_right_wrong_and_unreadable() -> None:
     )
 
 
-def test_a_step_that_nobody_sees_is_not_counted_among_the_workers() -> None:
+def test_a_step_that_no_later_step_sees_is_not_counted_among_the_workers() -> None:
     [row] = run(Fixed(Workflow((Step(1, "Shout."), Step(0, SOLVE))).render()), [problem(0)])
     assert (row.steps, row.workers, row.tokens) == (2, ("adder",), 15)
 

@@ -79,7 +79,7 @@ def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> No
     assert named_parts(alike[:1], usd) == {}
 
 
-def test_nobody_is_asked_who_is_not_on_offer() -> None:
+def test_only_workers_on_offer_are_called() -> None:
     for part in [(1,), (0, 2), (1, 2, 3), (0, 3)]:
         offered, writer = team(), FirstAndLast()
         scores = asyncio.run(evaluate(writer, PROBLEMS, offered.offering(part), Evaluation()))

@@ -106,7 +106,7 @@ DIFFERENT = [
     ("2k", "2", "a factor is missing"),
     ("3R^2", "3r^3", "another power"),
     ("12", "2 3", "two numbers"),
-    ("4", "9999999999!", "a number that nobody can compute"),
+    ("4", "9999999999!", "a number that is too large to compute"),
     ("4", "9^{9^{9^{9}}}", "a tower of powers"),
     ("7", "", "nothing"),
 ]
@@ -167,7 +167,7 @@ def test_two_integers_are_equal_only_when_they_are(gold: int, answer: int) -> No
 
 
 @pytest.mark.parametrize("response", ["EXPR: (((40)*3)-16)-12", "The plan is: 40*3 - 16 - 12", "It is (104 - 6) - 6."])
-def test_a_computation_that_nobody_carried_out_is_no_closing_value(response: str) -> None:
+def test_an_unfinished_computation_is_no_closing_value(response: str) -> None:
     assert grade(problem("92"), response).score == 0.0
     assert grade(problem("92"), f"{response}\nAnswer: 92").score == 1.0
 

@@ -1,4 +1,4 @@
-"""The wall around programs that nobody has read: what they see of the machine, behind each kind of it."""
+"""The sandbox of untrusted programs: what they see of the machine, with each kind of isolation."""
 
 from __future__ import annotations
 

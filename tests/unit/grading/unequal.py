@@ -13,7 +13,7 @@ LETTERS = "abcdkmnprstvwxyzFGHQ"
 """No letter in both cases: an answer that differs from the gold one in case alone counts as the same."""
 POINTS = 3
 ANSWERS = 5
-"""So many answers at most to one gold answer, which is read once."""
+"""The most answers to one gold answer, which is read once."""
 MAX_DEPTH = 3
 _SIGNS = {"add": " + ", "sub": " - "}
 

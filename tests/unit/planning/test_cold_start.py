@@ -66,7 +66,7 @@ def test_tokens_and_hours_follow_examples_and_cores(plan: Plan) -> None:
     assert f"{lesson.steps * lesson.batch:,} examples" in report(plan)
 
 
-def test_a_cold_start_that_asks_nobody_is_a_stage_with_hours(plan: Plan) -> None:
+def test_a_cold_start_that_calls_no_worker_is_a_stage_with_hours(plan: Plan) -> None:
     stage = next(each for each in changed(plan, cold_start={"attempts": 0}).stages if each.name == "cold start")
     assert stage.calls.high == 0 and stage.usd.high == 0 and stage.policy_s and stage.policy_s.expected > 0
 

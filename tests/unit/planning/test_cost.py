@@ -210,7 +210,7 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     shown = training.tokens.expected - 0.75 * 40 * 3 * stages().training().tokens.expected / 72
     assert shown == pytest.approx(0.25 * 40 * 3 * 0.5 * (ANSWER + SUBTASK_TOKENS))
     alone = stages().training()
-    assert training.tokens.low == pytest.approx(20 * alone.tokens.low / 24)  # nobody asks again
+    assert training.tokens.low == pytest.approx(20 * alone.tokens.low / 24)  # no call is repeated
     kept = stages(recursive={"limits": {"rounds": 0}})
     assert kept.evaluation().calls == stages().evaluation().calls
 

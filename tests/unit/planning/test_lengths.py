@@ -46,7 +46,7 @@ def setup(**changes: Any) -> Setup:
 
 
 def usually_writing(setup: Setup, tokens: int) -> Setup:
-    """With completions that have so many tokens in the mean."""
+    """With completions of this mean number of tokens."""
     grpo = setup.recipe.grpo.model_copy(update={"max_completion_tokens": round(tokens / USUAL_COMPLETION)})
     return replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
 
@@ -143,7 +143,7 @@ def test_memory_is_that_of_the_longer_prompts(paper: Sound) -> None:
     assert longer * (1 << 30) == pytest.approx(evaluation_bytes(after, 4) - evaluation_bytes(before, 4))
 
 
-def test_whoever_writes_must_have_room_for_a_round(paper: Sound) -> None:
+def test_the_context_must_have_room_for_a_round(paper: Sound) -> None:
     def named(plan: Plan) -> list[tuple[str, bool]]:
         return [(each.remedy, each.refuses) for each in missing(plan) if each.what == "room for recursive rounds"]
 

@@ -53,7 +53,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "vLLM's cache": {"recipe": {"grpo": {"vllm_memory": 0.22}}},
     "GPU memory": {"deepspeed": {"zero_optimization": {"stage": 3}}},
     "memory for evaluation": {"recipe": {"evaluation": {"writer": "transformers", "batch": 256}}},
-    "shape of somebody/unheard-of": {"recipe": {"policy": {"model": "somebody/unheard-of"}}},
+    "shape of unknown/unheard-of": {"recipe": {"policy": {"model": "unknown/unheard-of"}}},
     "recursive.benchmarks": {"recipe": {"recursive": {"benchmarks": ["aime25", "rlpr"]}}},
     "there/not.jsonl": {"recipe": {"benchmarks": {"aime25": {"source": "file", "test_file": "there/not.jsonl"}}}},
     **{f"benchmarks.{name}.revision": {"recipe": {"benchmarks": {name: {"source": "hub"}}}} for name in HUB},
@@ -228,7 +228,7 @@ def test_what_a_run_has_spent_counts_against_its_cap(paper: Sound) -> None:
     assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why
 
 
-def test_a_price_that_nobody_knows_is_named(paper: Sound) -> None:
+def test_an_unknown_price_is_named(paper: Sound) -> None:
     first, *others = paper.setup.pool.workers
     unpriced = first.model_copy(update={"model": "gemini/of-no-price", "price": None, "thinking_budget": None})
     found = missing(paper.plan(pool={"workers": (unpriced, *others)}))

@@ -98,5 +98,5 @@ def test_a_local_folder_and_the_hubs_cache_come_before_the_published_table(
 
 
 def test_an_unknown_model_has_no_shape(tmp_path: Path) -> None:
-    assert shape_of(PretrainedPolicy(model="somebody/unheard-of"), Workspace(tmp_path)) is None
+    assert shape_of(PretrainedPolicy(model="unknown/unheard-of"), Workspace(tmp_path)) is None
     assert ModelShape.of_config({"model_type": "mamba"}) is None

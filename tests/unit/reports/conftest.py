@@ -37,7 +37,7 @@ def rows(
 
 
 def first(count: int) -> list[bool]:
-    """Right on the first so many questions."""
+    """Right on the first questions."""
     return [place < count for place in range(N)]
 
 

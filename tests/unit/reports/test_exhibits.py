@@ -98,7 +98,7 @@ def test_the_opponent_is_the_best_that_takes_no_more(name: str, evidence: Eviden
     assert "In-domain the Conductor is 30.0 points above the best at no more" in shown.said
 
 
-def test_nobody_may_be_as_cheap(evidence: Evidence) -> None:
+def test_a_system_without_a_cheaper_opponent_is_shown_alone(evidence: Evidence) -> None:
     cheapest = system("conductor", "Conductor", rows(first(80), 0.01), "Conductor")
     alone = replace(evidence, systems=evidence.systems | {"conductor": cheapest})
     shown = EXHIBITS["equal_price"].show(alone)

@@ -14,7 +14,7 @@ OFFERS = st.lists(st.builds(Offer, st.floats(1e-6, 10), st.floats(0, 1)), min_si
 
 
 @given(OFFERS)
-def test_the_frontier_rises_and_nobody_is_above_it(offers: list[Offer]) -> None:
+def test_the_frontier_rises_and_no_system_is_above_it(offers: list[Offer]) -> None:
     line = [offers[place] for place in frontier(offers)]
     assert all(a.price < b.price and a.accuracy < b.accuracy for a, b in pairwise(line))
     for offer in offers:

@@ -126,7 +126,7 @@ def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
         ResponseRow("new", "mmlu", "1", 0, "ok", score=0.0),
         ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another chance
         ResponseRow("new", "mmlu", "2", 0, "unreachable"),
-        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # nobody else was asked
+        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was asked
     ]
     assert oracle_rise(known, {"new"}) == {"mmlu": [0.0]}
     known[2] = replace(known[2], score=1.0)

@@ -17,7 +17,7 @@ SWAPPED = Provider("swapped", 0.9, swapped_at=60, differs=0.25)
 
 
 def coin(discordant: int) -> list[tuple[float, int, int]]:
-    """(chance, losses, gains) of so many fair coins."""
+    """(chance, losses, gains) of fair coins."""
     return [
         (math.comb(discordant, losses) / 2**discordant, losses, discordant - losses)
         for losses in range(discordant + 1)

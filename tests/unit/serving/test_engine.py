@@ -127,7 +127,7 @@ def test_without_a_workflow_the_best_worker_is_asked_alone_and_the_answer_says_s
     assert chosen == ["algebraist, by profile", "guesser, by profile"]
 
 
-def test_a_workflow_that_is_only_to_be_written_asks_nobody(serve: Serve) -> None:
+def test_a_workflow_that_is_only_to_be_written_calls_no_worker(serve: Serve) -> None:
     engine = serve(Scripted(WORKFLOW.render()))
     answer = engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions(execute=False))
     assert (answer.text, answer.status, answer.steps) == (WORKFLOW.render(), "not_run", [])
@@ -152,7 +152,7 @@ def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:
         (RequestOptions(forbidden=("algebraist", "guesser")), "leaves no worker"),
     ],
 )
-def test_options_that_leave_nobody_or_name_nobody(serve: Serve, options: RequestOptions, problem: str) -> None:
+def test_options_that_leave_no_worker_are_refused(serve: Serve, options: RequestOptions, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, options), options)
 

@@ -52,10 +52,10 @@ def test_every_wrong_answer_has_a_misstep(name: str) -> None:
 
 
 def test_who_makes_no_misstep_is_right_about_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(thinking.SKILLS, "nobody", FLAWLESS)
+    monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     families = Counter(problem.family for problem in problems(14))
     failed = Counter(
-        problem.family for problem in problems(14) if not right(problem, think("nobody", asked(problem)))
+        problem.family for problem in problems(14) if not right(problem, think("flawless", asked(problem)))
     )
     assert set(families) == {family.name for family in FAMILIES}
     # A rule of up to three operations may explain the examples and not be the one that was meant.
@@ -122,10 +122,10 @@ def test_an_earlier_answer_misleads_who_is_not_told_to_check() -> None:
 
 
 def test_a_shown_fact_and_a_shown_plan_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(thinking.SKILLS, "nobody", FLAWLESS)
+    monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     question = 'What is the mass of 10 cubic centimetres of iron?\nFinish with "Answer: " and a short answer.'
-    shown = think("nobody", messages(question, "Solve it.", "FACT: density of iron = 100 g/cm^3"), temperature=0.0)
+    shown = think("flawless", messages(question, "Solve it.", "FACT: density of iron = 100 g/cm^3"), temperature=0.0)
     assert shown.text.endswith("Answer: 1000 g")
     owns = "Ana owns 5 coins. Bo owns 2 more than Ana. How many does Bo own now?\nGive the \\boxed{} answer."
-    plan = think("nobody", messages(owns, "Compute the result.", "PLAN: ana = 50; bo = ana + 2"), temperature=0.0)
+    plan = think("flawless", messages(owns, "Compute the result.", "PLAN: ana = 50; bo = ana + 2"), temperature=0.0)
     assert plan.text.endswith("\\boxed{52}")

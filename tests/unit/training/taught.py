@@ -27,7 +27,7 @@ QUESTIONS = {problem.question: problem for problem in PROBLEMS}
 
 
 class Workers:
-    """Nobody answers anything."""
+    """A client without answers."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -46,7 +46,7 @@ def solved(worker: int, problem: Problem) -> bool:
 
 
 def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length: int = 1) -> None:
-    """What these workers answered in precaching, so many times over."""
+    """What these workers answered in precaching, repeated."""
     for worker in workers:
         name = POOL.names[worker]
         rows = [

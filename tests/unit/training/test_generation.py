@@ -43,7 +43,7 @@ def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
     return logits
 
 
-def test_each_token_is_drawn_from_what_its_own_row_foretells(model: Any) -> None:
+def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:
     torch.manual_seed(1)
     completions = write(model, PROMPTS, 4, 12, [END], 0.01)  # so cold that the likeliest is all but sure
     assert len({tuple(said) for said in completions}) > 1
@@ -99,7 +99,7 @@ def test_the_trainer_writes_groups_and_one_row_each_where_it_must(
     assert rows == [8, 8] and len(groups) == 2
 
 
-def test_what_the_trainer_writes_up_to_the_limit_is_cut_off_and_nobody_is_asked(tmp_path: Path) -> None:
+def test_what_the_trainer_writes_up_to_the_limit_is_cut_off_and_no_worker_is_called(tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path, max_completion_tokens=8, steps=1)
     run(plan, folder, lambda *_: None)
     line = json.loads((folder / CURVE).read_text(encoding="utf-8").splitlines()[0])

@@ -22,8 +22,8 @@ LAUNCHER = (
 )
 
 
-@pytest.mark.parametrize("victim", ["launcher", "whoever asked"])
-def test_a_rank_ends_with_its_launcher_and_with_whoever_asked(victim: str) -> None:
+@pytest.mark.parametrize("victim", ["launcher", "starting process"])
+def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str) -> None:
     asker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     environment = os.environ | {lifeline.ENV: lifeline.name_of(asker.pid)}
     launcher = subprocess.Popen(

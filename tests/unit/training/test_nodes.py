@@ -1,4 +1,4 @@
-"""Which machine of several this one is, and what accelerate's launcher is told there."""
+"""Which of several machines this one is, and the arguments of accelerate's launcher there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cold start's lessons on parts of the pool: they name nobody who is not on offer, and teach what works there."""
+"""The cold start's lessons on parts of the pool: they name only workers on offer, and teach what works there."""
 
 from __future__ import annotations
 

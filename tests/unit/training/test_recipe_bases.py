@@ -1,4 +1,4 @@
-"""A recipe over another says what differs; what is wrong is told with the file that says it."""
+"""A recipe over another says what differs; an error names the file at fault."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], Tool]:
     return [begun, *later], tool
 
 
-def test_an_answer_that_is_kept_is_worth_what_it_was_and_asks_nobody() -> None:
+def test_an_answer_that_is_kept_is_worth_what_it_was_and_calls_no_worker() -> None:
     for first, reward in ((RIGHT, 1.0), (WRONG, 0.5)):
         made, tool = rounds(first, KEEP, first.render())
         assert [rollout.reward for rollout in made] == [reward] * 3

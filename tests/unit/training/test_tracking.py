@@ -124,7 +124,7 @@ def test_what_a_store_did_not_take_is_sent_when_it_is_back(tmp_path: Path, caplo
     assert "does not take the training's curve" in warnings[0]
 
 
-def nobody() -> str:
+def closed_port() -> str:
     """The address of a server that is not there."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -133,7 +133,7 @@ def nobody() -> str:
 
 def test_a_server_that_never_answers_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = iter(range(0, 9000, 400)).__next__
-    with warnings_of(caplog) as warnings, Tracking(plan(nobody()), tmp_path, {}, clock) as attempt:
+    with warnings_of(caplog) as warnings, Tracking(plan(closed_port()), tmp_path, {}, clock) as attempt:
         for step in (1, 2, 3):
             attempt.step(LOGS, row(step))
     assert len(warnings) == 1
@@ -161,6 +161,6 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     away = tmp_path / "away"
     away.mkdir()
     with warnings_of(caplog) as warnings:
-        run(tiny.model_copy(update={"mlflow_uri": nobody()}), away, lambda *_: None)
+        run(tiny.model_copy(update={"mlflow_uri": closed_port()}), away, lambda *_: None)
     assert (away / RESULT).is_file()
     assert len(warnings) == 1

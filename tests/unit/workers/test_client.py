@@ -190,7 +190,7 @@ def test_after_the_last_retry_it_is_unreachable(loopback: Any, make_client: Any,
         ask(client, loopback.worker(retries=2))
     assert len(loopback.requests) == 3
     assert (client.counts.failed, len(client.cache), client.ledger.in_flight("run")) == (1, 0, 0)
-    # An error's status costs nothing; what became of a call whose connection broke, nobody here knows.
+    # An error's status costs nothing; the outcome of a call whose connection broke is unknown.
     lost = sum(spent.lost for spent in client.ledger.by_run().values())
     assert lost == (3 if failure == "reset" else 0)
     assert (client.ledger.spent("run") > 0) == (lost > 0)

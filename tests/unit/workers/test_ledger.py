@@ -44,7 +44,7 @@ def test_sums_by_run_purpose_worker_and_month(ledger: Ledger) -> None:
     assert ledger.by_purpose()["training"].usd == 3.5
     assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 0.75, "y": 3.0}
     assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 2.0}
-    assert ledger.spent("nobody") == 0.0
+    assert ledger.spent("absent") == 0.0
 
 
 def test_a_call_that_may_pass_the_cap_is_refused_and_told_how_to_go_on(ledger: Ledger) -> None:

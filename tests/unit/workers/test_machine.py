@@ -38,7 +38,7 @@ def test_two_holders_have_the_slots_once_and_a_cancelled_wait_leaves_nothing(tmp
     assert free(holder, 2) == 1
 
 
-def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_nobody(tmp_path: Path) -> None:
+def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_no_call(tmp_path: Path) -> None:
     holder, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
     soon = holder.now() + 60
     with holder.times() as times:

@@ -74,7 +74,7 @@ def test_what_was_asked_once_is_answered_again_without_key_cost_or_trace(
     assert (len(loopback.requests), len(client.cache)) == (1, 1)
 
 
-def test_what_was_never_asked_is_a_typed_miss_that_calls_nobody(loopback: Any, make_client: Any) -> None:
+def test_what_was_never_asked_is_a_typed_miss_without_a_call(loopback: Any, make_client: Any) -> None:
     live = make_client()
     ask(live, loopback.worker())
     client = replaying(live)

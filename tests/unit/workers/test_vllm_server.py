@@ -85,7 +85,7 @@ def engines(workspace: Workspace) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may be left to reap it."""
+    """Whether a process has ended; its parent may be gone."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for _ in range(100):
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -225,7 +225,7 @@ def test_of_two_runs_with_one_server_the_last_ends_it(workspace: Workspace, kill
             else:
                 first.communicate("done\n")
             first.wait(240)
-            assert is_up(pool(port).worker("small")), "whoever started it has left, and it is still in use"
+            assert is_up(pool(port).worker("small")), "its starter has left, and it is still in use"
         assert not is_up(pool(port).worker("small"))
     [engine] = engines(workspace)
     assert gone(engine)

@@ -125,7 +125,7 @@ def test_independent_steps_are_in_flight_together() -> None:
 
         async def meet(subtask: str) -> None:
             if subtask != "join":
-                await barrier.wait()  # nobody passes before all three are here
+                await barrier.wait()  # no call passes before all three are here
 
         async with asyncio.timeout(10):
             return await execute(workflow, QUESTION, Team(WORKERS, Tool(meet)))

@@ -86,7 +86,7 @@ def test_a_worker_who_is_not_on_offer_is_no_workers_ordinal() -> None:
         assert parsed.detail == f"step 0: {absent} is not among 1, 3"
 
 
-def test_nobody_is_asked_who_is_not_on_offer() -> None:
+def test_workers_that_are_not_on_offer_are_not_called() -> None:
     offered = team().offering([1, 3])
     recorder = offered.client
     assert isinstance(recorder, Recorder)

@@ -46,7 +46,7 @@ class Tool:
 
 
 class Script:
-    """A Conductor that writes what it is told to, and keeps what it was shown."""
+    """A Conductor that writes prepared texts, and keeps what it was shown."""
 
     def __init__(self, *texts: str) -> None:
         self.texts = list(texts)

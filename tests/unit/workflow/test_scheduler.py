@@ -1,4 +1,4 @@
-"""A busy worker takes the call whose workflow has most still to do; nobody is lost, nothing is leaked."""
+"""A busy worker takes the call whose workflow has most still to do; no call is lost, no slot is leaked."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
         await asyncio.gather(*(execute(w, "Q", Team(offered, client), scheduler=scheduler) for w in [*lone, chain]))
         return client.order
 
-    # Between a step's end and its successor's call the slot goes to whoever waits: "lone 1", "lone 2".
+    # Between a step's end and its successor's call the slot goes to a waiting call: "lone 1", "lone 2".
     assert asyncio.run(scenario()) == ["lone 0", "first", "lone 1", "second", "lone 2", "third"]
 
 

@@ -24,7 +24,7 @@ TABLE: list[tuple[str, Workflow]] = [
     ("single", workflow(A)),
     ("single", workflow("Verify by evaluating the expression, and answer.")),
     ("single", workflow("Work out a plan for the proof, then prove it.")),
-    ("single", workflow(A, B)),  # the first one reaches nobody
+    ("single", workflow(A, B)),  # no step sees the first one
     ("single", workflow(A, ("Check it.", "all"), "Forget that and solve it.")),
     ("chain", workflow("Find x.", ("Compute it.", "all"))),
     ("chain", workflow("Look it up.", ("Turn it into a formula.", "all"), ("Evaluate it.", "all"))),
@@ -65,7 +65,7 @@ TABLE: list[tuple[str, Workflow]] = [
     ("debate", workflow(A, B, ("Critique both attempts.", "all"), ("Give the better one.", "all"))),
     ("debate", workflow(A, B, ("Refute whichever is wrong and answer.", "all"))),
     ("debate", workflow(A, B, ("Defend A.", (0, 1)), ("Defend B.", (0, 1)), ("Check who is right.", (2, 3)))),
-    ("chain", workflow(A, ("Argue against it.", "all"), ("Answer.", "all"))),  # nobody to argue with but one
+    ("chain", workflow(A, ("Argue against it.", "all"), ("Answer.", "all"))),  # only one attempt to argue with
     ("aggregate", workflow("Challenge the premise.", A, ("Merge.", "all"))),
     ("abdication", workflow("Plan the rest of the work.")),
     ("abdication", workflow("Decide which model should solve it.", (A, "all"))),
@@ -76,7 +76,7 @@ TABLE: list[tuple[str, Workflow]] = [
     ("abdication", workflow("Design a workflow for this question.", ("Check it.", "all"))),
     ("abdication", workflow("Assign the parts to the other models.", (A, "all"))),
     ("abdication", workflow("Coordinate the other workers.", ("Rebut it.", "all"))),
-    ("single", workflow("Plan the rest of the work.", A)),  # told to nobody who is heard
+    ("single", workflow("Plan the rest of the work.", A)),  # no later step sees the plan
 ]
 
 

@@ -42,7 +42,7 @@ def test_a_completion_that_goes_on_with_a_compact_prompt_is_cut() -> None:
 
 
 @pytest.mark.parametrize("few_shots", ["none", "mixed"])
-def test_a_plan_under_an_invented_question_is_nobodys(few_shots: str) -> None:
+def test_a_plan_under_an_invented_question_is_not_read(few_shots: str) -> None:
     [first, *_] = prompts("full", few_shots)
     text = first[first.index("Question:\n") :]
     assert parse(f"The answer is 4.\n\n{text}\n\n{INVENTED.render()}", offered=3).workflow is None

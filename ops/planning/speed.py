@@ -93,7 +93,7 @@ def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machi
 
 
 def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
-    """Seconds to write this many workflows in each repeat, on one GPU, here or of a server, or on CPUs; None: unknown."""
+    """Seconds to write these workflows in each repeat, on one GPU, here or of a server, or on CPUs; None: unknown."""
     recipe = setup.recipe
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
     tokens = said.times(workflows).times(recipe.evaluation.repeats)

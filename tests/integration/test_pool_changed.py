@@ -59,6 +59,7 @@ from pipelines.retraining.schedules import CLOCKS, monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
 from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
+from tests.once import made_once
 from tests.releases import POLICY, scored, shared_store, version
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -203,8 +204,14 @@ def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
     """With a champion of recipe `small`, while the resource is of another one, and no alerts."""
     (workspace.outcome / "alerts.jsonl").unlink(missing_ok=True)
     crown(workspace, Podium(root=str(workspace.root), recipe="small"))
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    home = shutil.copytree(made_once("dagster-instance", empty_instance), tmp_path / "dagster")
+    with dg.DagsterInstance.local_temp(str(home)) as instance:
         yield Ticking(workspace, instance, Podium(root=str(workspace.root), recipe="other"))
+
+
+def empty_instance(folder: Path) -> None:
+    """A new instance's files, whose tables take a while to make: copied, they are another new instance."""
+    dg.DagsterInstance.local_temp(str(folder)).dispose()
 
 
 def test_without_a_champion_there_is_nothing_to_keep_true(

@@ -70,8 +70,8 @@ def share_promoted(difference: float, look: int, challengers: int, seed: int) ->
 def test_a_worse_challenger_passes_the_first_look_no_more_often_than_stated() -> None:
     stated = (1 - confidence_at(GATE, 1)) / 2
     assert stated == pytest.approx(0.0125)
-    share = share_promoted(-GATE.max_loss_against_champion, 1, 400, seed=1)
-    assert share <= stated + within(400, stated)
+    share = share_promoted(-GATE.max_loss_against_champion, 1, 200, seed=1)
+    assert share <= stated + within(200, stated)
 
 
 @pytest.mark.parametrize("look", [1, NIGHTS])
@@ -81,11 +81,11 @@ def test_a_better_challenger_passes_with_the_stated_power(look: int) -> None:
     found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
     better = found - GATE.max_loss_against_champion
     assert 0 < better < DISCORDANT
-    assert share_promoted(better, look, 200, seed=2) == pytest.approx(0.8, abs=within(200, 0.8))
+    assert share_promoted(better, look, 100, seed=2) == pytest.approx(0.8, abs=within(100, 0.8))
 
 
 @pytest.mark.parametrize(
-    ("champions", "planned"), [(20, None), *(pytest.param(300, n, marks=LONG) for n in (None, NIGHTS))]
+    ("champions", "planned"), [(10, None), *(pytest.param(100, n, marks=LONG) for n in (None, NIGHTS))]
 )
 def test_over_thirty_nights_a_worse_challenger_takes_a_champions_place_no_more_often_than_stated(
     champions: int, planned: int | None
@@ -105,7 +105,7 @@ def test_over_thirty_nights_a_worse_challenger_takes_a_champions_place_no_more_o
 
 
 def test_with_the_full_chance_every_night_it_would_be_lost_far_more_often() -> None:
-    rng, champions = np.random.default_rng(4), 15
+    rng, champions = np.random.default_rng(4), 8
     every_night = GATE.model_copy(update={"planned_looks": 1})
     lost = 0
     for _ in range(champions):

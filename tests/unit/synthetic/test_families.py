@@ -28,7 +28,7 @@ FEW = {"two_squares": 200}
 SURE = [family for family in FAMILIES if family.sure]
 MANY = 10_000
 """More than any test makes."""
-FEW_PROGRAMS = pytest.mark.parametrize("programs", [8, pytest.param(MANY, marks=pytest.mark.soak)])
+FEW_PROGRAMS = pytest.mark.parametrize("programs", [4, pytest.param(MANY, marks=pytest.mark.soak)])
 """Questions of a family whose answers are programs: a process runs each of them."""
 
 

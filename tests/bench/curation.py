@@ -29,7 +29,7 @@ from ops.curation.selection import choose_mix, shortlist
 from ops.curation.selector import SelectionEvidence
 from tests.bench.row import Row, sized
 
-CANDIDATES, HELD_OUT = sized(150_000, 15_000), sized(25_000, 2_500)
+CANDIDATES, HELD_OUT = sized(150_000, 4_000), sized(25_000, 500)
 OTHER_WORDS = 0.15
 """Share of the words of a copy that are drawn anew."""
 TRAIN: dict[str, tuple[str, Domain, GraderName]] = {

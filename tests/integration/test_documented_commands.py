@@ -19,6 +19,7 @@ import yaml
 
 from ops.core.workspace import Workspace
 from pipelines.commands.main import podium
+from tests.command import podium as command_of_tests
 from tests.integration.test_lifecycle import GATE, RECIPE
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,6 @@ MAKE = {
     "ask": (f"Q={QUESTION}",),
     "reproduce": ("SEED=3",),
     "seeds": ("SEEDS=3",),
-    "ablations": ("SEEDS=3",),
     "docs": (),
     "terminal": (),
     "selectors": (),
@@ -43,6 +43,7 @@ MAKE = {
 """Target → its variables, in an order in which each finds what it needs."""
 OF_SHARED_ROWS = ("selectors", "forms")
 NOT_HERE = {
+    "ablations": "what `make seeds` calls, with a training: tests/integration/test_stages_of_training.py",
     "landing": "an hour on two cores, and of few problems its best worker has no checked workflow",
     "venv": "made already",
     "distclean": "removes the environment",
@@ -80,7 +81,7 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Path:
-    """A checkout whose quickstart takes seconds, with one ablation."""
+    """A checkout whose quickstart takes seconds."""
     root = make(tmp_path_factory.mktemp("commands") / "project").root
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
         shutil.copyfile(ROOT / name, root / name)
@@ -91,8 +92,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
     asking = ["best_single", "five_consensus"]
     study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
-    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking},
-               "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
+    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking}}
     (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
     if SHARED.is_dir():
         (root.parent / "shared").symlink_to(SHARED)
@@ -141,14 +141,19 @@ def test_every_command_of_the_readme_is_listed() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("target", MAKE)
-def test_a_target_of_the_makefile(project: Path, target: str) -> None:
+def test_a_target_of_the_makefile(
+    project: Path, target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     if target in OF_SHARED_ROWS and not SHARED.is_dir():
         pytest.skip("there are no rows in ../shared")
     environment = Path(sys.prefix)
     installed = f"{environment}/.installed"  # assumed to be newer than what it depends on
     printed = called(project, "make", "-o", installed, f"VENV={environment}", target, *MAKE[target])
     if target == "run":
-        for command in PODIUM:
-            assert called(project, f"{environment}/bin/podium", *command.split()), command
+        monkeypatch.chdir(project)
+        monkeypatch.setenv("PODIUM_ROOT", str(project))
+        for command in PODIUM:  # in this process, which imports once what all of them need
+            status, said = command_of_tests(*command.split()), capsys.readouterr()
+            assert status == 0 and said.out and "Traceback" not in said.out + said.err, f"podium {command}:\n{said}"
     if target == "ask":
         assert "answer" in printed

@@ -15,6 +15,7 @@ import pytest
 from ops.core.installation import resources
 from ops.planning.memory import GIB, PROCESS_GIB, Engine, Workload, memory
 from ops.planning.shape import ModelShape
+from tests.unit.training.tiny import compiled
 
 pytestmark = [
     pytest.mark.soak,  # `make test` compares with DeepSpeed's own estimate (tests/unit/planning)
@@ -27,8 +28,8 @@ LARGE = ModelShape(hidden=3584, intermediate=18944, layers=28, heads=28, kv_head
 
 @pytest.fixture(scope="module")
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where DeepSpeed compiles its operations, once for all tests here."""
-    return tmp_path_factory.mktemp("extensions")
+    """Where DeepSpeed finds its compiled operation, and compiles others, once for all tests here."""
+    return Path(shutil.copytree(compiled(), tmp_path_factory.mktemp("engines") / "extensions"))
 
 
 def measured(name: str, folder: Path) -> dict[str, float]:

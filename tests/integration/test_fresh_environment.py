@@ -35,7 +35,7 @@ def fresh_python(folder: Path, requirements: Path) -> Path:
     """The Python of an environment that has exactly these requirements."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     first = subprocess.run([*pip, "tenacity"], capture_output=True, text=True, timeout=300, check=False)
     if first.returncode:
         pytest.skip("the package registry cannot be reached, which has the requirements of a version")

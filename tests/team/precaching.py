@@ -1,5 +1,5 @@
-"""Partitions of precaching on one machine of a team and on two, one of which is killed. Real latencies, over
-HTTP; what was asked is counted where it arrives. What each run has written is pushed to DVC's remote, an S3 store."""
+"""Partitions of precaching on machines of a team, one of which is killed. Real latencies, over HTTP; what was asked is
+counted where it arrives. What each run has written is pushed to DVC's remote, an S3 store."""
 
 from __future__ import annotations
 
@@ -82,23 +82,20 @@ def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
     }  # fmt: skip
 
 
-def precache(
-    workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer, *, machines: int, kill: bool = False
-) -> Outcome:
-    """Have a fleet precache every partition. With `kill` the second machine is lost while its calls are under way."""
+def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer, *, machines: int) -> Outcome:
+    """Have a fleet precache every partition. The second machine is lost while its calls are under way."""
     already = len(server.log())
     with Fleet(workspace, folder, at, machines, at_once=machines) as fleet:
         named = fleet.start("team", "precaching")
-        if kill:
-            until(lambda: len(fleet.running()) == machines, "every machine executes a run", 600)
-            until(lambda: _callers(at) == machines, "every machine has calls under way", 600)
-            fleet.kill_machine(1)
+        until(lambda: len(fleet.running()) == machines, "every machine executes a run", 600)
+        until(lambda: _callers(at) == machines, "every machine has calls under way", 600)
+        fleet.kill_machine(1)
         records = fleet.finished(named)
     began = min(record.start_time for record in records if record.start_time)
     ended = max(record.end_time for record in records if record.end_time)
     ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
-    if kill:  # the lost machine's lease runs out
-        until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
+    # The lost machine's lease runs out.
+    until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
     [spent] = ledger.by_run().values()
     ledger.close()
     came = Counter(entry["prompt"] for entry in server.log()[already:] if entry["event"] == "came")

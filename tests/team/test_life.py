@@ -36,7 +36,7 @@ from tests.team.precaching import engines
 from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, free_port, until
 from tests.team.versions import pulled, remote_in
 
-WORKERS = ("algebraist", "librarian", "solver")
+WORKERS = ("algebraist", "librarian")
 TRAINED, UNSEEN = ("math500",), "gpqa_diamond"
 SHORTER: dict[str, Any] = {
     "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, UNSEEN: {"test": 4}},

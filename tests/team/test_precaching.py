@@ -1,4 +1,4 @@
-"""Two machines of a team precache side by side; one is lost, and what it had is taken over."""
+"""Two machines of a team precache side by side; one is lost, and what it had is taken over. (`test_life` has both.)"""
 
 from __future__ import annotations
 
@@ -18,26 +18,12 @@ QUESTIONS = PER_DOMAIN * len(BENCHMARKS) * len(WORKERS)
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_two_machines_pay_once_for_every_answer(
-    tmp_path: Path, server: FaultServer, postgres: Postgres, redis_server: Redis, store: S3  # noqa: F811
-) -> None:
-    project = prepared(make_project(tmp_path / "project"), server.url, store, PER_DOMAIN, concurrency=2)
-    server.order(latency_s=2.0)
-    found = precache(project, tmp_path / "fleet", engines(postgres, redis_server, store), server, machines=2)
-    assert (found.runs, found.failed) == (len(BENCHMARKS) * len(WORKERS), 0)
-    assert (found.rows, found.pulled) == (QUESTIONS, QUESTIONS)
-    assert set(found.came.values()) == {len(WORKERS)}, "each worker was asked each question once"
-    assert (found.spent.calls, found.spent.lost) == (QUESTIONS, 0) == (found.came.total(), 0)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1500)
 def test_what_a_lost_machine_had_is_taken_over_and_no_answer_is_paid_for_twice(
     tmp_path: Path, server: FaultServer, postgres: Postgres, redis_server: Redis, store: S3  # noqa: F811
 ) -> None:
     project = prepared(make_project(tmp_path / "project"), server.url, store, PER_DOMAIN, concurrency=2)
     server.order(latency_s=5.0)
-    found = precache(project, tmp_path / "fleet", engines(postgres, redis_server, store), server, machines=2, kill=True)
+    found = precache(project, tmp_path / "fleet", engines(postgres, redis_server, store), server, machines=2)
     assert (found.rows, found.pulled) == (QUESTIONS, QUESTIONS), "every partition is there"
     assert found.failed >= 1 and found.runs == len(BENCHMARKS) * len(WORKERS) + found.failed
     assert found.spent.calls == QUESTIONS, "every answer was settled once"

@@ -30,7 +30,7 @@ def test_no_recipe_at_all_is_told(project: Workspace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_the_ui_is_told_why_the_code_location_does_not_load(
     project: Workspace, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:

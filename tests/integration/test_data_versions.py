@@ -116,6 +116,7 @@ def history(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     return History(workspace, *states)
 
 
+@pytest.mark.soak  # `make test` makes the bytes again by Dagster, below
 def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_path: Path) -> None:
     clone = Workspace(tmp_path / "clone")
     git(history.workspace.root, "clone", "--quiet", "--branch", "first", str(history.workspace.root), str(clone.root))

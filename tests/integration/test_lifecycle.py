@@ -2,7 +2,7 @@
 are edited while it finishes, and its costs are computed again.
 
 One lifecycle serves all tests of this file, in this process: most of a process's time goes to imports. Under `make
-soak` the commands are processes that are killed, and a finished run is run again.
+soak` a command is a process that is killed, and a finished run is run again.
 """
 
 from __future__ import annotations
@@ -249,12 +249,6 @@ def run_here(workspace: Workspace, see: Callable[[str], object] = lambda _: None
         return podium("run", "mini"), printed.getvalue()
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    printed, _ = process.communicate(timeout=2400)
-    assert process.returncode == 0, printed
-    return printed
-
-
 @pytest.fixture
 def instance(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     monkeypatch.setenv("DAGSTER_HOME", str(life.workspace.dagster_home))
@@ -396,11 +390,12 @@ def test_killed_while_it_trains_it_goes_on_and_run_again_it_makes_no_call(projec
     write_recipe(project)
     kill_when(start_run(project.root, "mini"), lambda: len(curve(project)) >= 2)
     whole = [row for row in curve(project) if row["step"] == 1]
-    finish(start_run(project.root, "mini"))
+    status, printed = run_here(project)
+    assert status == 0, printed
     assert [row["step"] for row in curve(project)] == [1, 2, 3, 4]
     assert curve(project)[:1] == whole, "what the checkpoint holds is not done again"
-    again = finish(start_run(project.root, "mini"))
-    assert "no call made" in again
+    status, again = run_here(project)
+    assert status == 0 and "no call made" in again, again
     assert "models:/conductor@champion is version 1" in again
     folder = next(project.runs.iterdir())
     scores = project.scores / "conductor" / folder.name / "math500.parquet"

@@ -105,7 +105,7 @@ def test_the_card_says_what_was_chosen_and_why(made: Curated) -> None:
     assert "gpqa" not in card.casefold()
 
 
-@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("share", [8, pytest.param(3, marks=pytest.mark.soak)])
 def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share: int) -> None:
     """Of every SHARE-th row, and those that repeat another."""
     report = json.loads((made.workspace.data / "contamination.json").read_text(encoding="utf-8"))
@@ -127,11 +127,14 @@ def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share
     assert shuffled.card == whole.card
 
 
-def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
+@pytest.mark.parametrize(
+    ("benchmarks", "rows"), [(("math500", "livecodebench"), 3_000), pytest.param(None, 16_000, marks=pytest.mark.soak)]
+)
+def test_every_suite_is_green_on_real_rows(made: Curated, benchmarks: tuple[str, ...] | None, rows: int) -> None:
     setup, workspace = made.setup, made.workspace
     reports = {
-        "raw": stages.raw_problems(setup),
-        "raw gold": stages.raw_gold(setup),
+        "raw": stages.raw_problems(setup, benchmarks),
+        "raw gold": stages.raw_gold(setup, benchmarks),
         "shortlist": stages.shortlist(setup),
         "shortlist gold": stages.shortlist_gold(workspace),
         "mix": stages.training_mix(setup),
@@ -140,7 +143,7 @@ def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
     assert {name: report.failures for name, report in reports.items() if not report} == {}
     assert reports["mix"].checked == 960
     assert reports["mix gold"].skipped == 240, "LiveCodeBench has no reference programs"
-    assert reports["raw"].checked > 16_000
+    assert reports["raw"].checked > rows
 
 
 def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:

@@ -336,6 +336,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
+@pytest.mark.soak  # `make test` asks a checkout that was moved, and serves it
 def test_copies_elsewhere_are_answered_and_write_nothing_where_they_came_from(
     released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ class Estimate:
         if not self.parts:
             return "nothing to pay: no worker is asked"
         listed = ", ".join(
-            f"{part.name} {usd(part.usd.expected)}{' if it comes to that' * part.conditional}" for part in self.parts
+            f"{part.name} {usd(part.usd.expected)}{' if needed' * part.conditional}" for part in self.parts
         )
         return f"about {usd(self.usd.expected)}, at most {usd(self.usd.high)} ({listed})"
 

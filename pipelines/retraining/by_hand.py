@@ -48,10 +48,11 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
     if priced.parts:
         table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
         for part in priced.parts:
-            what = f"{part.what}{' (if it comes to that)' * part.conditional}"
+            what = f"{part.what}{' (if needed)' * part.conditional}"
             table.add_row(part.name, what, usd(part.usd.expected), usd(part.usd.high))
         console.print(table)
-    console.print(f"Estimate    {priced}", markup=False, soft_wrap=True)
+    total = f"about {usd(priced.usd.expected)}, at most {usd(priced.usd.high)}" if priced.parts else priced
+    console.print(f"Estimate    {total}", markup=False)
     if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
         console.print(f"            more than retraining.budget_usd ({usd(budget)}): the sensor does not start it")
 

@@ -15,9 +15,9 @@ from ops.retraining.standing import alert_on_standing, required, stand
     check_specs=[dg.AssetCheckSpec("holds", asset="champion_standing", description="It passes the gate as it is.")],
 )
 def champion_standing(podium: Podium) -> dg.MaterializeResult:
-    """The champion on the pool as it is now against itself before the change, and what follows: nothing, or training.
+    """Compare the champion on the present pool with itself before the change, and decide whether to train again.
 
-    Materialized by the job `retraining`, whose run says what changed.
+    Materialized by the job `retraining`, whose run's snapshot has the change.
     """
     snapshot = podium.snapshot()
     setup = podium.load()

@@ -31,7 +31,7 @@ from ops.training.cold_start.validation import verdict
 from ops.training.guards import GUARDS, GuardFinding
 
 LOOPS = "recursion_loops"
-"""The guard that looks at the stage in rounds alone."""
+"""The guard that reads the recursive stage alone."""
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
@@ -70,7 +70,7 @@ def shortlist_gold(podium: Podium) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset=worker_responses, blocking=True)
 def whole_and_in_range(podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: every shortlisted problem answered once a sample or said to be unreachable; sane numbers."""
+    """Great Expectations: every shortlisted problem has a row per sample; plausible numbers."""
     return _result(stages.worker_responses(podium.load()))
 
 

@@ -30,9 +30,9 @@ _STATUS = re.compile(r"failed with code (-?\d+)")
 
 
 def run_folder(podium: Podium) -> Path:
-    """The folder of the training run of this configuration; its plan is written unless it is there.
+    """The folder of this configuration's training run; writes the run's plan unless it exists.
 
-    In a run about a changed pool: of the champion's training, or of the one that goes on from there.
+    In a run about a changed pool: the folder of the champion's training, or of the training that continues it.
     """
     setup, snapshot = podium.load(), podium.snapshot()
     if snapshot.change is not None and snapshot.conductor == "champion":
@@ -103,7 +103,7 @@ def train(
 def _train(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:
-    """Raises `PodiumError` that says how training ended where there is no result."""
+    """Raises `PodiumError` with the reason where training ended without a result."""
     log = folder / LOG
     began = log.stat().st_size if log.is_file() else 0
     shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *command(plan, folder)]
@@ -150,7 +150,7 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
 
 
 def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
-    """The reward and the strategies by step, who was used for what at the end, and a workflow that was right."""
+    """Reward and strategies by step, the use of workers at the end, and a workflow that was right."""
     rows = read_curve(folder)
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]

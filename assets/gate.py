@@ -1,7 +1,7 @@
-"""Blocking beyond one run: an asset materialized alone refuses what is not ready, and data whose newest check failed.
+"""Conditions of an asset that spends money: the machine is ready, and the newest checks of its inputs passed.
 
-Dagster's blocking checks hold back what follows in the same run only. A person who materializes one
-asset from the UI starts a run of its own, and the assets that spend money ask here first.
+Dagster's blocking checks stop later assets of the same run only. A person who materializes one asset in the UI
+starts another run, so the assets that spend money check these conditions themselves.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BLOCKING = {
 
 
 class RefusedData(PodiumError):
-    """What lies upstream failed its check: names the check and what it said."""
+    """A check of an upstream asset failed; the message names the check and its result."""
 
 
 def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
     """Raise `RefusedData` when the newest materialization of an asset in `upstream` failed a blocking check.
 
-    A check that has not been run since says nothing.
+    Checks that have not run since are ignored.
     """
     for name in upstream:
         asset = dg.AssetKey(name)
@@ -50,8 +50,8 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
 
 
 def ready(podium: Podium, *needs: Need, setup: Setup | None = None) -> None:
-    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a life.
+    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a pipeline run.
 
-    `setup`: what an experiment made of it.
+    `setup`: the recipe as a study changed it.
     """
     check_ready(setup or podium.load(), needs, podium.snapshot().deepspeed)

@@ -1,4 +1,4 @@
-"""How numbers become metadata that a person wants to look at: tables as Dagster draws them, pictures in markdown."""
+"""Dagster metadata for people: tables as Dagster draws them, pictures in markdown."""
 
 from __future__ import annotations
 

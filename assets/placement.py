@@ -1,7 +1,6 @@
-"""Where work is done: in one process, in one for each step, on several machines of a team, in pods of Kubernetes.
+"""Where steps run: in one process, in a process each, on several machines of a team, in pods of Kubernetes.
 
-All of it is said by environment variables, which a deployment sets once (docs/deployment.md). Unset they mean one
-machine.
+A deployment sets the environment variables once (docs/deployment.md). Without them everything runs on one machine.
 """
 
 from __future__ import annotations

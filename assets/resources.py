@@ -73,7 +73,7 @@ class Podium(dg.ConfigurableResource):
             context.log.info(f"this run works from {self._of_this_run}; in full: {folder / tags[SNAPSHOT]}.json")
 
     def of(self, snapshot: Snapshot) -> Podium:
-        """The same resource, working from that snapshot."""
+        """The same resource bound to that snapshot."""
         other = self.model_copy()
         other._of_this_run = snapshot
         return other
@@ -100,7 +100,7 @@ class Podium(dg.ConfigurableResource):
         return other
 
     def snapshot(self) -> Snapshot:
-        """What the run was asked to do; outside a run, what the files say now. Raises `ConfigError`."""
+        """The run's snapshot; outside a run, a snapshot of the files as they are now. Raises `ConfigError`."""
         if self._of_this_run is not None:
             return self._of_this_run
         workspace = self.workspace()
@@ -125,11 +125,11 @@ class Podium(dg.ConfigurableResource):
         }
 
     def run_config(self) -> dict[str, Any]:
-        """Run configuration that hands this resource on to another run."""
+        """Run configuration that gives another run this resource."""
         return {"resources": {"podium": {"config": self.model_dump(mode="json", exclude_none=True)}}}
 
     def workspace(self) -> Workspace:
-        """The checkout, whatever its files say: nothing of it is read. Raises `PodiumError` outside of one."""
+        """The checkout; none of its files is read. Raises `PodiumError` outside of one."""
         if self.root and (Path(self.root) / "config").is_dir():
             return Workspace(Path(self.root))
         return Workspace.find()  # also for a run that was recorded before the checkout was moved
@@ -189,7 +189,7 @@ class Calls(NamedTuple):
 
 
 class Reporter(Protocol):
-    """Where a stage says how far it is and which worker calls it made."""
+    """Receives the progress of a stage and the worker calls that it made."""
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """A callback for one long operation of the asset that `context` runs."""

@@ -144,7 +144,7 @@ studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
 
 
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
-    """An asset for each study of the file; where it cannot be read, one that says why and cannot be made."""
+    """An asset for each study of the file; for an unreadable file one asset, which fails with the reason."""
     known = studies_now(config)
     if isinstance(known, Studies):
         return [_asset_of(name, entry) for name, entry in known.studies.items()]

@@ -12,7 +12,7 @@ from ops.stages.curation import materialize_mix
 
 @dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
-    """What GRPO trains on: as many problems for each domain, chosen by the recipe's selector; the card says why."""
+    """What GRPO trains on: equally many problems per domain, chosen by the recipe's selector; see the data card."""
     setup = podium.load()
     mix = materialize_mix(setup)
     return dg.MaterializeResult(

@@ -1,4 +1,4 @@
-"""`worker_pool`: the workers on offer, as the pool's file says; each is a partition of the responses."""
+"""`worker_pool`: the workers of the pool's file; each is a partition of the responses."""
 
 import dagster as dg
 

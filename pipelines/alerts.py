@@ -81,10 +81,10 @@ def bury_and_tell(workspace: Workspace, instance: dg.DagsterInstance) -> None:
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:
-    """The run's page, if `config/alerts.yaml` says where the UI is; else empty."""
+    """The URL of the run's page, if `config/alerts.yaml` has the UI's address; else empty."""
     try:
         ui = load_alerts(workspace.config).ui_url
-    except ConfigError:  # `notify` says so
+    except ConfigError:  # `notify` logs it
         return ""
     return f"{ui.rstrip('/')}/runs/{run_id}" if ui else ""
 
@@ -106,7 +106,7 @@ def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
 
 
 def _cause(errors: list[Any]) -> str:
-    """The innermost error, in its own words: what a `PodiumError` says is meant for a person."""
+    """The message of the innermost error: a `PodiumError` is written for people."""
     return "\n".join(errors[-1].message.strip().splitlines()[:20]) if errors else ""
 
 

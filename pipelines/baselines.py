@@ -24,7 +24,7 @@ from pipelines.pages import MEASUREMENTS, write_between
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)
-"""Workers of the pools for which calls are told."""
+"""Sizes of the pools for which the page shows the number of calls."""
 
 
 def registry_table() -> str:

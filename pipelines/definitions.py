@@ -31,7 +31,7 @@ OWNERS = {
     "release": "team:release",
     "retraining": "team:release",
 }
-"""Group of assets → who answers questions about them."""
+"""Group of assets → owner."""
 
 
 def definitions(
@@ -49,7 +49,7 @@ def definitions(
         # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
         # What an op of `retraining` hands to the next, on the volume: a retry may be another machine's.
-        # Configured here for good: a launchpad has nothing to say about it.
+        # Configured here: the launchpad cannot change it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
     studies = configured_studies(chosen.workspace().config)

@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 GRACE_S = 15.0
 """How long a server may take to end by itself."""
 LAST_LINES = 15
-"""Of the log of a server that has ended."""
+"""Lines of the log that are shown when a server has ended."""
 
 
 def serve(workspace: Workspace) -> int:
@@ -63,7 +63,7 @@ def serve(workspace: Workspace) -> int:
 
 
 def free_port(wished: int) -> int:
-    """`wished`, or the next port after it that nothing listens on."""
+    """`wished`, or the next free port after it."""
     for port in range(wished, wished + 100):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

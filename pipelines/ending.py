@@ -53,10 +53,10 @@ def ends_like_ctrl_c() -> None:
 
 
 def note_signals() -> None:
-    """SIGINT and SIGTERM raise `KeyboardInterrupt`, and which one came is known at the end.
+    """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and keep which one came.
 
-    Dagster replaces the handlers while it executes a run, and does not say which signal came: the interpreter itself
-    writes it into a pipe.
+    Dagster replaces the handlers while it executes a run, and does not report which signal came, so the
+    interpreter writes it into a pipe.
     """
     reading, writing = os.pipe()
     for end in (reading, writing):

@@ -20,10 +20,10 @@ from ops.core.workspace import Workspace
 from pipelines.quiet import quiet
 
 CODE_LOCATION = "podium"
-"""What the UI calls this code; pyproject.toml says the same to `dagster dev` in the project's folder."""
+"""The UI's name for this code location; the same as in pyproject.toml, for `dagster dev` in the project's folder."""
 
 PROCESS = ".dagster/podium_process"
-"""Run tag: the process that executes a run, so that a later one can tell whether it still lives. No page shows it."""
+"""Run tag: the process that executes a run; a later process checks whether it still runs. No page shows it."""
 
 
 def prepare(workspace: Workspace) -> None:

@@ -1,8 +1,8 @@
-"""Runs on several machines: each goes to the one that has the fewest, and a machine that is gone is found out.
+"""Launch runs on several machines: each on the one with the fewest runs; lost machines are detected.
 
 Dagster's own launcher starts every run on the one code server that its code location names. This one starts it on one
-of several servers of the same code (`dagster api grpc`, one a machine), and lets Dagster's run monitoring ask there
-whether a run still lives: one whose machine does not answer is marked failed, and a retry goes to another. On
+of several servers of the same code (`dagster api grpc`, one a machine), and lets Dagster's run monitoring ask that
+server whether a run is alive: a run whose machine does not answer is marked failed, and a retry goes to another. On
 Kubernetes Dagster's `K8sRunLauncher` does both, with a pod for each run.
 """
 
@@ -50,7 +50,7 @@ class FleetRunLauncher(DefaultRunLauncher):
 
     @classmethod
     def config_type(cls) -> Any:
-        """What dagster.yaml may say below `run_launcher.config`."""
+        """The schema of `run_launcher.config` in dagster.yaml."""
         from dagster import Field
 
         return {"missed_checks": Field(IntSource, is_required=False, default_value=3)}
@@ -101,7 +101,7 @@ class FleetRunLauncher(DefaultRunLauncher):
             self._instance.add_run_tags(run.run_id, {UNHEARD: "0"})
         if answer.can_cancel:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        # It has ended there: by itself, which the next look at the run shows, or with the server before this one.
+        # The run has ended: by itself, which the next check shows, or with the previous server.
         return self._unheard(run, place)
 
     def _unheard(self, run: DagsterRun, place: Address) -> CheckRunHealthResult:

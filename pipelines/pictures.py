@@ -1,6 +1,6 @@
 """Draw the pictures in docs/images: the README's two diagrams, and three workflows of which one is executed.
 
-The workers' responses are written here; everything else in the pictures is what the code makes of them.
+The workers' responses are fixed texts in this file; the code computes everything else in the pictures.
 """
 
 from __future__ import annotations

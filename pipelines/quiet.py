@@ -35,17 +35,17 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
 
 
-def hurry() -> None:
+def defer_gc() -> None:
     """Load a policy sooner: a process that imports a lot and makes little garbage meanwhile."""
     gc.disable()
     for name in UNUSED:
         sys.modules[name] = None  # type: ignore[assignment]
 
 
-def calm() -> None:
-    """The end of `hurry`, for a process that lives on."""
+def restore_gc() -> None:
+    """Undo `defer_gc`, for a process that runs on."""
     for name in UNUSED:
         if sys.modules.get(name, gc) is None:
             del sys.modules[name]
-    gc.freeze()  # what is there now will stay
+    gc.freeze()  # existing objects are permanent
     gc.enable()

@@ -47,7 +47,7 @@ FILES: dict[str, type[BaseModel]] = {
 PLANNED = ("paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "smollm2", "quickstart")
 GPUS = "2x80"
 DAY = date(2026, 11, 24)
-"""Of the prices in the plans."""
+"""The date of the prices in the plans."""
 
 
 def pages() -> dict[str, Callable[[], str]]:
@@ -207,7 +207,7 @@ def environment() -> str:
 
 
 def benchmarks() -> str:
-    """Where each benchmark's rows come from, as its file says."""
+    """The source of each benchmark's rows, from its file."""
     rows: list[tuple[object, ...]] = []
     for name, entry in BENCHMARKS.items():
         splits = ", ".join(

@@ -18,7 +18,7 @@ RECIPE = "reproduction"
 
 
 def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
-    """The page of what is there of a recipe's last policy. Raises `DataError` where there is none."""
+    """The page of the measurements of a recipe's last policy. Raises `DataError` if there is none."""
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
     evidence = evidence_of(podium)
     page, _ = publish(podium, evidence, make(evidence))

@@ -12,7 +12,7 @@ AT_ONCE = ("promote", "rollback")
 
 
 class RunQueue(QueuedRunCoordinator):
-    """Dagster's own queue for every other job; dagster.yaml says how many runs leave it."""
+    """Dagster's own queue for every other job; dagster.yaml has the number of concurrent runs."""
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
         """Start it, or let it wait."""

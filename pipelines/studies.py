@@ -17,7 +17,7 @@ from ops.stages.studies.study import check_study
 from pipelines.run import live, materialize
 
 RECIPE = "quickstart"
-"""Of a study of workflows, where none is named."""
+"""The default recipe of a study of workflows."""
 
 
 def every_study(workspace: Workspace) -> dict[str, RecipeStudy | PolicyStudy]:

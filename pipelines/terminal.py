@@ -33,7 +33,7 @@ WHOLE = Column(no_wrap=True, min_width=0)
 
 
 class Terminal:
-    """A `Reporter` that draws, and the Dagster logger that tells it which step runs."""
+    """A `Reporter` for the terminal, and the Dagster logger that reports the current step."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -55,7 +55,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         if self.console.file is sys.stdout and (own := _own_stdout()) is not None:
             self._own = self.console.file = own
-        # It says on every machine without a GPU that there is none, whatever its level is set to.
+        # It warns on every machine without a GPU, at any log level.
         logging.getLogger("DeepSpeed").addFilter(_only_errors)
         self._bars.start()
         return self

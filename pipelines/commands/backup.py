@@ -30,9 +30,9 @@ def backup(file: Path) -> None:
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def restore(file: Path) -> None:
-    """Put back what `podium backup` wrote.
+    """Restore a backup that `podium backup` wrote.
 
-    From FILE into this checkout, which may be another one. Nothing that is there is replaced.
+    Restores FILE into this checkout, which may differ from the original. Existing files are never replaced.
     """
     from ops.core.backup import restore as put_back
 

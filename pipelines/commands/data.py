@@ -128,9 +128,9 @@ def mix(recipe: str, seed: int | None) -> None:
 @data.command()
 @recipe_option
 def check(recipe: str) -> None:
-    """Run every quality suite; exit code 1 where one fails.
+    """Run every quality suite; exit code 1 if one fails.
 
-    Great Expectations and gold answers, over what lies in data/. The Data Docs pages are written as by a run.
+    Checks the files in data/ with Great Expectations and grades the gold answers. Writes the Data Docs pages.
     """
     from pipelines.commands.quality import check_all
 

@@ -38,9 +38,9 @@ def init(folder: Path) -> None:
 
 
 def workspace_here() -> Workspace:
-    """The workspace of the current folder; in a folder without visible files a new one, said on stdout.
+    """The workspace of the current folder; an empty folder becomes a new workspace, with a note on stdout.
 
-    Raises `PodiumError` where there is neither.
+    Raises `PodiumError` in any other folder.
     """
     try:
         return Workspace.find()

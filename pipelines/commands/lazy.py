@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does, with all names at hand for its suggestions."""
+        """Resolve a command as click does; its suggestions cover all names."""
         if args and args[0] not in self._places:
             self._load(ctx)
         return super().resolve_command(ctx, args)

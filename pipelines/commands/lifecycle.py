@@ -20,10 +20,10 @@ full_option = click.option("--full", is_flag=True, help="Show the scores of each
 @seed_option
 @full_option
 def run(recipe: str, seed: int | None, full: bool) -> None:
-    """Run the whole lifecycle once.
+    """Run the whole pipeline once.
 
-    From problems to a promoted model, as config/recipes/RECIPE.yaml says (quickstart, when none is named).
-    In an empty folder a workspace is laid out first. What was done or paid for before is not done again.
+    From problems to a promoted model, with config/recipes/RECIPE.yaml (default: quickstart). An empty folder
+    becomes a workspace first. Finished work and paid responses are reused.
     """
     _until_stopped(workspace_here(), recipe, seed, "lifecycle", full)
 

@@ -74,9 +74,9 @@ def execute() -> None:
 def _answer_and_leave() -> None:
     # Taking torch apart again takes a second, and MLflow would wait for a store that is away. Stores are closed and
     # traces flushed when the command returns.
-    from pipelines.quiet import hurry
+    from pipelines.quiet import defer_gc
 
-    hurry()
+    defer_gc()
     try:
         podium(prog_name="podium")
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""The guards by hand, on the data that lies there: `podium data check` and `podium data gold`."""
+"""The data checks on the command line: `podium data check` and `podium data gold`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Suite = tuple[bool, "Callable[[], QualityReport]"]
 
 
 def check_all(workspace: Workspace, recipe_file: str) -> bool:
-    """Print each suite's verdict and where the Data Docs lie; whether all passed."""
+    """Print each suite's verdict and the path of the Data Docs. Returns whether all passed."""
     from ops.quality.suite import docs_folder
 
     passed = True
@@ -76,9 +76,9 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
 
 
 def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
-    """Print the verdict on `response` to the problem `key` of `data/raw`; whether it is right.
+    """Print the verdict on `response` to the problem `key` of `data/raw`. Returns whether it is right.
 
-    Raises `DataError` where no such problem lies there, `ConfigError` where a program cannot be run.
+    Raises `DataError` for an unknown problem, `ConfigError` where programs cannot be executed.
     """
     from ops.benchmarks.registry import shown_reason
     from ops.grading import grade

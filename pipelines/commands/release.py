@@ -12,10 +12,10 @@ from ops.core.workspace import Workspace
 @click.option("--by", "name", required=True, help="Who decides so.")
 @click.option("--reason", required=True, help="Why. Both are recorded with the version.")
 def promote(version: str | None, name: str, reason: str) -> None:
-    """Make a version champion in spite of the gate.
+    """Make a version the champion in spite of the gate.
 
-    VERSION is the challenger's when none is named. Without an override the gate alone promotes, in `podium run`.
-    The gate's verdict stays with the version, beside the override: who, why and when.
+    VERSION is the challenger's by default. Without an override only the gate promotes, in `podium run`. The
+    version keeps the gate's verdict and the override: name, reason and time.
     """
     from ops.stages.release import promote_by_hand
     from pipelines.release import observe, promotion_seen
@@ -64,10 +64,10 @@ def serve(host: str, port: int, pool: str | None) -> None:
     """
     from ops.config import load_serving
     from ops.release.http import serve
-    from pipelines.quiet import calm, quiet
+    from pipelines.quiet import quiet, restore_gc
 
     quiet()
     workspace = Workspace.find()
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
-    serve(workspace, chosen, host, port, when_loaded=calm)
+    serve(workspace, chosen, host, port, when_loaded=restore_gc)

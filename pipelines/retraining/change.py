@@ -39,7 +39,7 @@ class Due(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two looks at the same change have in common."""
+        """A key that is equal for two observations of the same change."""
         change = self.snapshot.change
         assert change is not None
         pool = self.snapshot.pool
@@ -51,7 +51,7 @@ class NoChampion(PodiumError):
 
 
 def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:
-    """The change to be dealt with; its plan is empty where there is none.
+    """The change of the pool that needs work; its plan is empty where there is none.
 
     Raises `NoChampion`, `ConfigError` (a pool's file that is being edited, say), `DataError`.
     """

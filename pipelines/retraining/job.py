@@ -1,7 +1,7 @@
-"""The job `retraining`: the plan of a pool's change, executed.
+"""The job `retraining`: execute the plan of a pool's change.
 
-Its ops are always the same, and each does what the plan and the decision ask of it, or says that it has nothing to do.
-What a crash interrupts goes on in a retry: answers, scores and checkpoints are kept.
+The ops are always the same; each does its part of the plan, or logs that there is nothing to do. A retry continues
+after a crash: answers, scores and checkpoints are kept.
 """
 
 import dagster as dg

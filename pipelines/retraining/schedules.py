@@ -1,4 +1,4 @@
-"""What the clock starts. Every schedule is off at first, since it spends money, and says beforehand how much."""
+"""Schedules. Each is off by default, since it spends money, and its description has the estimated cost."""
 
 from __future__ import annotations
 

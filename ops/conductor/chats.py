@@ -34,7 +34,7 @@ class Chats:
 
     @classmethod
     def load(cls, folder: Path) -> Chats:
-        """Of the policy in `folder`. Raises `DataError`."""
+        """Load the tokenizer of the policy in `folder`. Raises `DataError`."""
         from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
         card = PolicyCard.read(folder)

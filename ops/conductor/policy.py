@@ -38,7 +38,7 @@ def package_remedy(package: str) -> str:
 
 
 class PolicyCard(Settings):
-    """What must be known to use a policy: lies beside its weights as `podium.json`."""
+    """Everything that is needed to use a policy's weights; stored beside them as `podium.json`."""
 
     recipe: str
     pool: Pool
@@ -54,7 +54,7 @@ class PolicyCard(Settings):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights."""
     pretrained: PretrainedPolicy | None = None
-    """Where the weights come from when they do not lie in the folder."""
+    """The source of the weights when they are not in the folder."""
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
     renumbered: bool = False
@@ -94,9 +94,9 @@ class PolicyCard(Settings):
         return team if len(there) == len(self.offered) else team.offering(there, renumbered=self.renumbered)
 
     def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
-        """The team, and by the next ordinals the workers of `pool` that the policy does not know, each with the card
-        that `data/profiles.json` gives it. A policy that was trained without cards cannot tell a new ordinal from
-        another: it is offered no new worker. Raises `DataError` where a newcomer was not measured.
+        """The team, extended by the workers of `pool` that the policy was not trained with, at the next ordinals and
+        with their cards from `data/profiles.json`. A policy that was trained without cards knows nothing of a new
+        ordinal and is offered no new worker. Raises `DataError` where a newcomer was not measured.
         """
         new = [name for name in pool.names if name not in self.offered]
         if not new or not self.cards:
@@ -141,7 +141,7 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
 
 def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
-    """Where a policy's weights lie (a folder, or a name on a hub), and what more transformers must be told of it."""
+    """The location of a policy's weights (a folder, or a name on a hub), with further arguments for transformers."""
     if card.pretrained is None:
         return str(folder), {}
     names = {"revision": card.pretrained.revision, "gguf_file": card.pretrained.gguf_file}
@@ -166,7 +166,7 @@ def model_place(source: PretrainedPolicy) -> str:
 
 
 def context_tokens(config: Any) -> int | None:
-    """Longest sequence that a model was made for (tokens); None where its configuration does not say."""
+    """The longest sequence that a model supports (tokens); None if its configuration does not state it."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most else None
 
@@ -203,7 +203,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 def check_lengths(tokens: Sequence[int], completion: int, context: int | None) -> None:
-    """Raise `PromptTooLongError` for the first of these prompts that leaves no room for so long a completion."""
+    """Raise `PromptTooLongError` for the first of these prompts that leaves no room for the completion."""
     for index, length in enumerate(tokens):
         if context is not None and length > context - completion:
             raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)
@@ -228,7 +228,7 @@ def end_of_turn(generation: Any, tokenizer: Any) -> list[int]:
 
 
 def _tokens_alone(declared: Any) -> Any:
-    """A generation configuration that declares the same control tokens and says nothing else."""
+    """A generation configuration that declares the same control tokens and no other setting."""
     from transformers import GenerationConfig
 
     tokens = ("bos_token_id", "eos_token_id", "pad_token_id")

@@ -37,7 +37,7 @@ class Rollout:
     grade: Grade | None
     outcome: Outcome
     after: Rollout | None = None
-    """The round that a recursive one goes on from."""
+    """The round that a recursive rollout continues."""
 
     @property
     def reward(self) -> float | None:
@@ -61,11 +61,11 @@ async def roll_out(
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
-    `texts` and `problems` correspond one to one; `team`: who was offered, and `sample`: which of the workers'
-    answers are drawn on, of all or of each. `scheduler`: one that is shared with other batches of the same event
-    loop; None: one for this batch. `cut_off`: the places of texts whose writer met the limit of tokens before an
-    end; they are no workflows, whatever stands in them. `after`: the round, with an answer, that each goes on from,
-    or None for a first round; what keeps that answer is not executed and has its outcome. Raises `OverBudget` and
+    `texts` and `problems` correspond one to one; `team`: the workers on offer; `sample`: the sample index of the
+    workers' responses, one for all or one each. `scheduler`: one that is shared with other batches of the same event
+    loop; None: one for this batch. `cut_off`: the places of texts that reached the limit of tokens before their end;
+    they count as invalid, whatever they contain. `after`: the round with an answer that each text continues, or None
+    for a first round; a text that keeps that answer is not executed and has its outcome. Raises `OverBudget` and
     `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
     """
     shared = scheduler or Scheduler()

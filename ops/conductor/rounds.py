@@ -21,7 +21,7 @@ class RecursiveRollout:
     rounds: RecursiveTrace
     grade: Grade | None
     outcome: Outcome
-    """Of the answer that stands at the end; "invalid": the first completion is no workflow."""
+    """The status of the final answer; "invalid": the first completion is no workflow."""
 
     @property
     def trace(self) -> RecursiveTrace | None:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 KEY = "VLLM_API_KEY"
 """The environment variable that holds the server's key, if it has one: vLLM reads the same."""
 AT_ONCE = 256
-"""Requests in flight: as many sequences as vLLM runs side by side by itself."""
+"""Requests in flight: vLLM's default number of concurrent sequences."""
 LONGEST = "-1"
 """For vLLM's `--max-model-len`: what the model was made for, or less where the memory is too small for it."""
 ATTEMPTS = 4
 ANSWER_S = 5.0
-"""How long a server may take to say what it serves."""
+"""How long a server may take to name its model, in seconds."""
 COMPLETION_S = 1800.0
 """How long it may take to write one completion, its queue included."""
 
@@ -44,7 +44,7 @@ class Served(NamedTuple):
 
     name: str
     root: str
-    """What it was loaded from, where the server says so."""
+    """The folder or model that it was loaded from, if the server reports it."""
     longest: int | None
     """Tokens of a sequence."""
 

@@ -1,6 +1,6 @@
-"""Loads a policy with what writes for it: transformers in this process, or a vLLM server.
+"""Load a policy with its backend: transformers in this process, or a vLLM server.
 
-Both read the same tokens, stop at the same ones and draw as the policy's card says.
+Both use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
 """
 
 from __future__ import annotations

@@ -35,15 +35,15 @@ _NOTHING_TO_ROLL_BACK = "There is no champion to roll back. Promote a version fi
 
 
 class Overtaken(RegistryError):
-    """The champion is another one than the version was judged against: the verdict says nothing of it."""
+    """The champion has changed since the version was judged: the verdict does not apply to it."""
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
-    """Log the verdict with the version and, when it says so, make the version champion; whether it is champion now.
+    """Log the verdict with the version and, if it passed, make it the champion. Returns whether it is champion now.
 
-    The tag `verdict` is the gate's. An override leaves it and adds the tags `decision` ("overridden"), `override` (who
-    and why) and `overridden_at`. A version that was rolled back comes back by a named override only. For a version
-    that is the champion already nothing is written.
+    The tag `verdict` is the gate's. An override leaves it and adds the tags `decision` ("overridden"), `override` (name
+    and reason) and `overridden_at`. A version that was rolled back is promoted again by a named override only. For the
+    present champion nothing is written.
 
     Raises `RegistryError` when there is no such version, `Overtaken` when the champion is no longer the
     one in `verdict.against`, `Refused` when the version's lineage is incomplete or a file of it is not what was
@@ -86,10 +86,10 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
 
 
 def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> Registered:
-    """Make `previous` champion again, noting who wanted it and why on the one that goes.
+    """Make `previous` champion again, and record the name and reason on the version that it replaces.
 
-    `previous` is then the one that the new champion itself had replaced, if any: going back twice goes further back.
-    `run`: the Dagster run that asks; asked again by the same one (two daemons may both start it), nothing is done.
+    `previous` is then the version that the new champion had replaced, if any, so a second rollback goes further back.
+    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it).
     Raises `RegistryError` when there is no champion, or it replaced none; `Refused` when a file of the one before is
     not what was registered; `ConfigError` when the reason is blank; `Locked`.
     """

@@ -1,4 +1,4 @@
-"""The files of a model version: what each was when the version was registered, and whether it still is.
+"""Hash the files of a model version at registration, and compare them later.
 
 The check detects a damaged disk, an incomplete upload, and a change by a person who can write the artifacts but not
 the registry's database, which holds the hashes. It does not protect against a person who can write both
@@ -31,7 +31,7 @@ def hashes(model: Path) -> dict[str, str]:
 
 
 def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
-    """The same of files and folders that will lie under these names in the logged model's folder."""
+    """The hashes of files and folders that will have these names in the logged model's folder."""
     found = {
         (name if file == place else f"{name}/{file.relative_to(place).as_posix()}"): _sha256(file)
         for name, place in places.items()

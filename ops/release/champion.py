@@ -1,4 +1,4 @@
-"""The champion for those who serve it: which version it is, where its files lie, and where its traces go."""
+"""The champion for servers: its version, its files, and the destination of its traces."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class RegisteredVersions:
         )
 
     def files(self, version: str) -> VersionFiles:
-        """Where the version's parts lie: in a store on this machine as they are, else in a copy under `.podium`.
+        """The paths of the version's parts: in a local store as they are, else in a copy under `.podium`.
 
-        Nothing that the version carries is run. Raises `RegistryError`, `DataError`, and `Refused` when a file is not
+        No code of the version is executed. Raises `RegistryError`, `DataError`, and `Refused` when a file is not
         what was registered.
         """
         from mlflow.exceptions import MlflowException

@@ -1,4 +1,4 @@
-"""From a challenger to a verdict: what it claims to be, who its champion is, and which look at it this is."""
+"""Judge a challenger: check its tags, find its champion, count the interim analysis, and apply the gate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = {
     "seed": "seed",
     "training_cost_usd": "training, USD",
 }
-"""Tags that say what a version is, and how a page calls them."""
+"""Tags with a version's identity, and their labels on a page."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Judgement:
 def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
     """Judge the challenger by the gate, against the champion at the pool's prices; the look is recorded first.
 
-    Of the champion itself, what was decided when it was promoted: nothing is learned by comparing it with itself.
-    A benchmark whose questions are others than the champion was scored on counts as not shared with it.
+    For the champion itself: the decision at its promotion, since a comparison with itself has no information.
+    A benchmark with other questions than those of the champion's scores does not count as shared.
     Raises `RegistryError` when the challenger's version does not exist, `Refused` when its lineage is incomplete or
     `tested` is of another policy, pool or data than it says.
     """
@@ -111,7 +111,7 @@ def _check_scores(setup: Setup, challenger: registry.Registered, tested: Compari
 
 
 def facts_of(registered: registry.Registered) -> dict[str, str]:
-    """What a version says of where it came from, under the names that a page gives them."""
+    """A version's lineage tags, under their labels on a page."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 

@@ -1,4 +1,4 @@
-"""Where a model version came from, and what it says that it was tested on: its tags."""
+"""A model version's tags: its lineage, and the pool and data that it was tested on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lineage:
     """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
 
     def tags(self) -> dict[str, str]:
-        """Its fields that say something."""
+        """The fields with a value."""
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
@@ -40,14 +40,14 @@ REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OP
 
 
 def check_complete(version: str, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` unless the version says where it came from in every respect."""
+    """Raise `Refused` unless the version's lineage is complete."""
     if missing := [name for name in REQUIRED if not tags.get(name, "").strip()]:
         remedy = "Materialize registered_model again: it registers the policy with its lineage"
         raise Refused(f"version {version}: lineage: {', '.join(missing)} is missing among its tags. {remedy}")
 
 
 def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]) -> None:
-    """Raise `Refused` where a tag says something else than what the version is judged by (`shown`, by tag)."""
+    """Raise `Refused` where a tag differs from the value that the version is judged by (`shown`, by tag)."""
     for name, value in shown.items():
         if (claimed := tags.get(name)) and claimed != value:
             remedy = "Materialize benchmark_scores, leaderboard and registered_model, which make them one again"

@@ -1,13 +1,12 @@
-"""One process at a time moves the champion.
+"""A lock: one process at a time moves the champion.
 
-MLflow sets an alias without looking at what it was, so who decides by it and then sets it must be alone meanwhile.
+MLflow sets an alias without comparing it with the previous value, so reading it, deciding and setting it need a lock.
 
-* A store of our own (SQLite in this checkout) lies on this machine: a file lock, which ends with its process.
+* A local store (SQLite in this checkout) is on this machine: a file lock, which ends with its process.
 * A server, or another database, is shared by machines that may share nothing else. Every store of MLflow makes a
   registered model of a name once, by its database's unique key: making one named `LOCK` is taking the lock, deleting
-  it gives it back. That no two hold it rests on nothing else (no clock, no lease). The price: a process killed while
-  it held it (a second or two) leaves it, and a person deletes it; nothing is taken away from a holder that is only
-  slow.
+  it releases the lock. Exclusion rests on nothing else (no clock, no lease). The price: a process that is killed while
+  it holds the lock (a second or two) leaves it behind, and a person must delete it; a slow holder never loses it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 LOCK = f"{MODEL}.moving"
 """The registered model that exists while a process moves the champion of a shared store."""
 PATIENCE_S = 60.0
-"""How long to wait for another one, who takes a second or two (hashing a large policy: more)."""
+"""Seconds to wait for another process, which holds the lock for a second or two (longer to hash a large policy)."""
 _PAUSE_S = 0.2
 
 

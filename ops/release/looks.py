@@ -1,7 +1,7 @@
-"""Many challengers on the same questions: how sure each look at a champion has to be.
+"""The confidence of each interim analysis, when many challengers are compared with one champion.
 
-A challenger every night is a test every night, and a gate that lets a worse one through once in forty looks has let
-one through after a month, more likely than not. So the looks at one champion share one chance of error: look k gets a
+A challenger every night is a test every night, and a gate that passes a worse one in one of forty looks has more
+likely than not passed one after a month. So the looks at one champion share one chance of error: look k gets a
 part of it, and the parts add up to no more than the whole, however many looks there are and whatever they have in
 common (Bonferroni's inequality). That is all that is assumed: not that challengers are independent, nor
 that the questions stay the same.

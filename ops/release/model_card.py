@@ -26,7 +26,7 @@ _NO_CURVE = "Its training was not tracked in this store."
 
 @dataclass(frozen=True)
 class Release:
-    """One version, with what is said of it."""
+    """One version with its description."""
 
     card: PolicyCard
     pool: Pool
@@ -43,7 +43,7 @@ class Release:
         return self.recipe is not None and any(each.source == "embedded" for each in self.recipe.benchmarks.values())
 
     def licence(self) -> str:
-        """Of the code and of the weights, in one line."""
+        """The licences of the code and of the weights, in one line."""
         base = self.card.pretrained or (self.recipe.policy if self.recipe is not None else None)
         model = getattr(base, "model", None)
         weights = f"as its base model {model}" if model else "no upstream weights"
@@ -56,7 +56,7 @@ class Release:
         return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self.result()}"
 
     def result(self) -> str:
-        """Its mean accuracies and its price, as far as it was scored."""
+        """The version's mean accuracies and price, as far as it was scored."""
         summaries = summarize(self.rows)
         said = []
         for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", unseen_benchmarks())):

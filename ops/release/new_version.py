@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SOURCE = "podium"
 """What MLflow names as the source of its runs."""
 _LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__")
-"""Of a policy's folder: what answers no question. Pickles (`training_args.bin`) hold paths of the machine, too."""
+"""Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine."""
 
 
 def log_version(

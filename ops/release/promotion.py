@@ -77,9 +77,9 @@ def decide(
     """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
 
     Comparisons are paired: only questions that both sides scored count, and every
-    benchmark weighs the same. Two sides that share too few questions fail, for
-    nothing is known of the difference. `look`: which challenger of this champion it is, as the registry counts them;
-    the later, the surer the intervals (`ops.release.looks`). Raises `ValueError` on a look before the first.
+    benchmark weighs the same. Two sides that share too few questions fail, because
+    the difference is unknown. `look`: which challenger of this champion it is, as the registry counts them;
+    later ones have wider intervals (`ops.release.looks`). Raises `ValueError` on a look before the first.
     """
     confidence = confidence_at(gate, look)
     checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate, confidence)]

@@ -103,9 +103,9 @@ def register(
 def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
     """Which challenger of a champion (None: of the vacant place) this version is, 1 for the first.
 
-    The number is written to the version before anything is judged by it, and stays: a version is a policy with its
-    scores, so that the same one judged again, or after a crash, is one look. Whatever the questions were, it
-    counts, for what the looks share is the chance that this champion goes to a worse one. Raises `RegistryError`
+    The number is written to the version before the judgement, and stays: a version is a policy with its scores, so
+    judging it again, or after a crash, is the same look. It counts with any questions, because the looks share the
+    chance that a worse version replaces this champion. Raises `RegistryError`
     when there is no such version.
     """
     tag = f"look_at_{against.version if against else 'nobody'}"
@@ -187,7 +187,7 @@ def challenger(workspace: Workspace) -> Registered | None:
 
 
 def challenger_of(workspace: Workspace, policy: str) -> Registered:
-    """The challenger, which must hold the policy of that key: a verdict on other scores would say nothing of it.
+    """The challenger, which must hold the policy of that key: a verdict on other scores would not apply to it.
 
     Raises `RegistryError`.
     """
@@ -233,7 +233,7 @@ def _told(workspace: Workspace) -> Iterator[None]:
 
 
 def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
-    """The newest version of that content that was scored on the same questions, as far as it says on which."""
+    """The newest version of that content that was scored on the same questions, as far as its tags state them."""
     versions = [
         each
         for each in client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")

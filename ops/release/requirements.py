@@ -20,7 +20,7 @@ OPTIONAL = {
 """Libraries that the code imports for what is named beside them, and not to load a version or to answer."""
 FILE = "requirements.txt"
 _ALWAYS = ("mlflow",)
-"""Of several distributions that hold one package, the one to install."""
+"""The distribution to install where several provide one package."""
 
 
 def requirements(agent: Path, ops: Path) -> list[str]:

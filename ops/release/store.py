@@ -1,4 +1,4 @@
-"""The tracking store: how it is reached, what it knows of a version, who bears an alias."""
+"""The MLflow tracking store: connections, versions and aliases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = "conductor"
 EXPERIMENT = "podium"
 ABOUT_EXPERIMENT = "Released versions of the Conductor, and the traces of evaluation and serving."
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
-"""Aliases. `previous` is who was champion before, to whom a rollback goes."""
+"""Aliases. `previous` is the champion before, the target of a rollback."""
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",

@@ -35,9 +35,9 @@ CLOSE_S = 20.0
 
 
 class TraceWriter:
-    """Stores requests' traces without making the server wait; `on_stored` and `on_dropped` are told how many.
+    """Store requests' traces without delaying the server; `on_stored` and `on_dropped` receive the numbers.
 
-    Every record that `keep` takes is stored or dropped, and told as one of the two by the end of `close`.
+    Every record that `keep` takes is reported as stored or dropped before `close` returns.
     """
 
     def __init__(self, root: Path, experiment_id: str) -> None:

@@ -29,7 +29,7 @@ _ATTEMPTS = 2048
 _LISTS = 24
 """How many lists are handed to `ast`, from the last assignment backwards."""
 _PRICE = 16
-"""What looking at a list costs besides its tokens, in tokens."""
+"""Overhead of examining a list, in tokens."""
 
 _SPELLINGS = ("[Mm][Oo][Dd][Ee][Ll][_ ][Ii][Dd]", "[Ss][Uu][Bb][Tt][Aa][Ss][Kk][Ss]",
               "[Aa][Cc][Cc][Ee][Ss][Ss][_ ][Ll][Ii][Ss][Tt]")  # fmt: skip
@@ -84,9 +84,9 @@ class Lists(NamedTuple):
 
 
 def last_block(text: str, max_tokens: int = MAX_TOKENS) -> Lists:
-    """The last block of the model's own turn that is whole by itself. Never raises, whatever the text.
+    """The last complete block of the model's own turn. Never raises, for any text.
 
-    `max_tokens` bounds a list. Of very many assignments only the last few thousand are looked at.
+    `max_tokens` bounds a list. Only the last few thousand assignments are examined.
     """
     turn, matches = _own_turn(text)
     attempts = _Attempts(turn, matches, max_tokens)
@@ -182,7 +182,7 @@ class _Attempts:
 
 
 def _read(text: str, match: re.Match[str], max_tokens: int) -> tuple[Reading, int]:
-    """The list of one assignment or its defect, and how many tokens were looked at."""
+    """The list of one assignment or its defect, and how many tokens were examined."""
     source, end = match["list"], match.end()
     if source is None:
         return _other_form(text, end) or Defect.NOT_A_LIST, 1
@@ -216,7 +216,7 @@ def _run(names: list[str], end: int) -> int:
 
 
 def _blocks(attempts: _Attempts, start: int, end: int) -> set[int]:
-    """Where the last whole block of a run may be said to begin: the last whole one for each way of grouping the run."""
+    """Candidates for the start of the last complete block of a run, one for each way of grouping the run."""
     firsts = {place for place in range(start, min(start + 2, end - 3) + 1) if _is_in_order(attempts.names, place)}
     if (end - start) % len(NAMES) == 0:
         firsts.add(start)

@@ -30,7 +30,7 @@ class WorkerCard(Settings):
         return f"{strengths.replace('%', ' %')}; {usd(self.cost_usd)} a call"
 
     def short(self) -> str:
-        """The same in few tokens: `math 71 code 5 $0.0021`."""
+        """The card in few tokens: `math 71 code 5 $0.0021`."""
         strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered())
         return f"{strengths} {usd(self.cost_usd)}"
 

@@ -21,7 +21,7 @@ KNOWN = re.compile(
       | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\] | <</?SYS>>""",
     re.VERBOSE,
 )
-"""The control tokens of the families in use, for messages whose tokenizer is at the other end of a wire."""
+"""The control tokens of the model families in use, for messages whose tokenizer runs on a server."""
 
 _IN_TEMPLATE = re.compile(r"<[|｜]?[\w▁/ -]{1,64}[|｜]?>|<</?\w+>>|\[/?[A-Z_]{2,32}\]")
 

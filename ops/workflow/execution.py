@@ -67,15 +67,15 @@ async def execute(
 ) -> Trace:
     """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `Trace`.
 
-    Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed
-    none is started any more, but calls in flight are let finish: they are paid for, and their responses are worth
-    keeping. A blank response fails its step, and is shown to no later one. When some calls fail for good and others for
-    want of a connection, the workflow has the status of the former.
+    Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed no
+    other step starts, but calls in flight finish: they are paid for, and their responses are cached. A blank response
+    fails its step, and is shown to no later one. When some calls fail permanently and others for lack of a connection,
+    the workflow has the status of the permanent failure.
 
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
-    "timed_out". A `scheduler` shared by a batch decides whose call a busy worker takes next. `previous` makes this
-    a recursive round. `told` is given each step that was asked as it ends.
+    "timed_out". A `scheduler` shared by a batch decides which call a busy worker takes next. `previous` makes this
+    a recursive round. `told` is called with each executed step when it ends.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -140,7 +140,7 @@ class _Run:
                     await self._steps()
             except TimeoutError:
                 if not self.limit.expired():
-                    raise  # not ours: a bug's
+                    raise  # a cancellation by a bug
                 self.timed_out = True
         if self.stop is not None:
             raise self.stop

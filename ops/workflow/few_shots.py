@@ -49,9 +49,9 @@ class FewShot(Settings):
         return self.model_copy(update={"steps": tuple(s.model_copy(update={"subtask": SOLVE}) for s in self.steps)})
 
     def on_offer(self, offered: Offered) -> FewShot:
-        """The same example for a pool of which these workers are on offer.
+        """The example rewritten for a pool with these workers on offer.
 
-        A worker that is on offer keeps its ordinal; the others get free ones, different ones while there are any.
+        A worker on offer keeps its ordinal; each other one gets a free ordinal, distinct while there are enough.
         """
         present = tuple(ordinals_of(offered))
         ordinals = {step.worker: step.worker for step in self.steps if step.worker in present}

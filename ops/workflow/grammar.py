@@ -16,7 +16,7 @@ from ops.workflow.escapes import spelling_of
 from ops.workflow.literals import MAX_TOKENS, Value
 
 SOLVE = "Solve the problem."
-"""The subtask of a worker that is only told to answer: `Workflow.single`'s default, and precaching's."""
+"""The subtask that only asks for the answer: the default of `Workflow.single` and of precaching."""
 
 Access = Literal["none", "all"] | tuple[int, ...]
 AccessMode = Literal["binary", "fine_grained"]
@@ -90,11 +90,11 @@ class Workflow:
         return frozenset(reached)
 
     def without_subtasks(self) -> Workflow:
-        """The same steps, each worker told only to solve the problem."""
+        """The steps with `SOLVE` as every subtask."""
         return Workflow(tuple(replace(step, subtask=SOLVE) for step in self.steps))
 
     def renumbered(self, ordinals: Sequence[int]) -> Workflow:
-        """The same workers under the ordinals that they have where `ordinals` are on offer, counted from 0.
+        """The workflow with ordinals renumbered from 0 in the order of `ordinals`.
 
         Raises `ValueError` for a step whose worker is not among them.
         """
@@ -153,7 +153,7 @@ class FormatFailure(StrEnum):
     ACCESS_NOT_EARLIER = "access_not_earlier"
     """Fine-grained access to the step itself or to a later one."""
     CUT_OFF = "cut_off"
-    """Its writer met the limit of tokens before an end: training counts it, no text shows it."""
+    """The completion reached the limit of tokens before its end: counted in training, not visible in the text."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Read one list of Python literals out of a text, without evaluating anything, in linear time.
 
-Why linear: `LIST` never passes a character twice as part of two lists: a list, or what looked
-like the beginning of one, is consumed as far as it went. A string without an end is given back, but the
+Why linear: `LIST` never reads a character as part of two lists: a list, or an apparent
+beginning of one, is consumed up to where it fails. A string without an end is given back, but the
 stretch that was searched for its end holds no other quote that could open a string of its kind. Every
 quantifier is possessive, so nothing backtracks.
 """
@@ -80,7 +80,7 @@ _TO_TRANSLATE = re.compile(r"[\\#\r“‘]")
 
 
 def evaluate(source: str, max_tokens: int) -> tuple[list[Value] | Defect, int]:
-    """The list that `source`, matched by `LIST` and closed, spells; and how many tokens were looked at."""
+    """The list in `source`, which `LIST` matched and which is closed, and how many tokens were examined."""
     if len(source) > MAX_CHARACTERS:
         return Defect.TOO_LONG, 1
     tokens = len(source)  # at most: a short list, the usual one, need not be counted

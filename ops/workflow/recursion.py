@@ -24,9 +24,9 @@ from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, StepFailure, StepTrace, Trace, TraceStatus
 
 Stop = Literal["kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
-"""Why no further round followed. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
-used up. "budget": the next workflow would make too many calls. "loop": it is one that was run before. "invalid": no
-workflow was written. "no_room": what would have to be read leaves no room for a completion. The others: a round gave
+"""Why the rounds ended. "kept": the Conductor returned three empty lists. "cap": the rounds allowed are
+used up. "budget": the next workflow would make too many calls. "loop": the workflow was executed before. "invalid": no
+workflow was written. "no_room": the prompt of the next round leaves no room for a completion. The others: a round gave
 no answer. All but those and a first "invalid" leave an answer."""
 
 _TOTALS = (
@@ -63,7 +63,7 @@ class CallBudget:
 
 @dataclass(frozen=True)
 class Round:
-    """One completion, what it says, and what running it gave; `trace` is None when it was not run."""
+    """One completion, what was parsed from it, and its execution; `trace` is None without one."""
 
     text: str
     parsed: Parsed
@@ -195,11 +195,10 @@ async def recurse(
     """Let the Conductor work in rounds on every problem; one `RecursiveTrace` each, in their order.
 
     All prompts of a round are written at once (a batch for the policy), and its workflows run together.
-    `team.execution` bounds each execution, `limits` the rounds, `budget` the calls: one that other sets of questions
-    share, or None for one of these problems alone. Where it does not last for all, chance decides, the same each time.
-    `fits` says whether a prompt leaves room for a completion (first ones must). `told` is given each
-    step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
-    flight have ended.
+    `team.execution` bounds each execution, `limits` the rounds, `budget` the calls: one shared with other sets of
+    questions, or None for these problems alone. If it is too small for all, a seeded draw decides. `fits` says whether
+    a prompt leaves room for a completion (first ones must). `told` is called with each step and each execution when it
+    ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in flight have ended.
     """
     scheduler, budget = scheduler or Scheduler(), budget or CallBudget(limits.calls_ratio)
     talks = [_Conversation(problem) for problem in problems]

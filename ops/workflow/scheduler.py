@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class _Queue:
-    """One worker's free slots, who waits for one, and how long its calls took."""
+    """One worker's free slots, its waiting calls, and how long its calls took."""
 
     free: int
     mean_s: float
@@ -54,8 +54,8 @@ class _Queue:
 class Scheduler:
     """Gives out the workers' slots (`Worker.concurrency`) within one event loop.
 
-    Share one among all workflows that run at the same time. Of a call it keeps nothing once it has
-    ended but its part in the worker's mean, so it may live as long as the process.
+    Share one among all workflows that run at the same time. After a call it keeps only the worker's mean
+    duration, so one scheduler can serve the whole process.
     """
 
     def __init__(self) -> None:
@@ -73,9 +73,9 @@ class Scheduler:
 
     @asynccontextmanager
     async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
-        """Hold one of the worker's slots; of those who wait, the one with most `remaining` comes first.
+        """Hold one of the worker's slots; of waiting calls, the one with most `remaining` comes first.
 
-        Equals keep their order. The wait is reported as such (`ops.workers.turns`).
+        Equal calls keep their order. The wait is reported as such (`ops.workers.turns`).
         """
         queue, loop = self._queue(worker), asyncio.get_running_loop()
         await self._acquire(queue, remaining)

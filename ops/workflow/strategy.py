@@ -1,7 +1,7 @@
-"""Reading a workflow's strategy: which shape it has, and how varied many of them are.
+"""Classify a workflow's strategy by its shape, and measure the diversity of many workflows.
 
-The rules are plain on purpose: the same workflow always has the same shape, and a person can
-tell why. They look at the steps that reach the answer, and at English wording only.
+The rules are deliberately simple: the same workflow always has the same shape, and a person can
+see why. They use the steps that reach the answer, and English wording only.
 """
 
 from __future__ import annotations

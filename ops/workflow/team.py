@@ -1,4 +1,4 @@
-"""The workers on offer, with everything that it takes to let a Conductor use them."""
+"""The workers on offer, with the client, prompt settings and limits that a Conductor's workflows need."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 
 _TEXTS = ("subtask", "response", "error")
 _TOLD = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
-"""What a step's row says of its response beside the text."""
+"""Fields of a step's row about its response, besides the text."""
 
 
 class Previous(NamedTuple):
@@ -30,7 +30,7 @@ class Previous(NamedTuple):
 
 @dataclass(frozen=True)
 class StepTrace:
-    """One step: who was asked what, what it saw, what it answered at what price.
+    """One step: worker, subtask, messages, response and cost.
 
     `index` is its place in the workflow, `ordinal` the worker's among those offered, `sees`
     the indices of the steps in its context. `status`: "ok"; "pruned" (the answer cannot
@@ -39,7 +39,7 @@ class StepTrace:
     and was paid for): `error` says why; "timed_out" (in flight at the deadline);
     "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
     the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
-    `ended_s` are seconds since the execution began, here and now (its end for a step that was not asked);
+    `ended_s` are seconds since this execution began (its end for a step that was not asked);
     `queued_s` of them were spent waiting: for a slot of the worker, its pace, or another's identical call.
     `cut_tokens`: how many of its tokens later steps were not shown.
     """

@@ -1,7 +1,7 @@
-"""Where the model's own turn ends in a completion: what follows was written in another's name.
+"""Find the end of the model's own turn in a completion; the text after it imitates another speaker.
 
-A base model goes on after its answer with the next question and the next plan, in the format that it
-was shown. These end a turn:
+A base model continues after its answer with another question and plan, in the format of its
+prompt. These end a turn:
 
 - a chat template's token between turns (`<|im_end|>`, `<|eot_id|>`, `</s>`, `[INST]`, …), anywhere;
 - at the beginning of a line `Human:`, `User:`, `Assistant:`, or `user`, `assistant`, `system` alone on it
@@ -11,7 +11,7 @@ was shown. These end a turn:
 - `Question:` and `Models: 0 1` at the beginning of a line once the three lists were written: before
   that they belong to the reasoning about the question and the models.
 
-What opens the model's own turn, at the very beginning of the text, ends nothing.
+A mark at the very beginning of the text opens the model's own turn and does not end it.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ _INK, _SOFT, _PALE, _GOOD, _BAD = "#1f2933", "#6b7785", "#b8c2cc", "#2f855a", "#
 def svg(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
     """The picture as SVG text: one box a step, coloured by worker; steps that cannot reach the answer in grey.
 
-    A box names the worker by ordinal and, where `names` (by ordinal) or a trace tell, by name. A
+    A box names the worker by ordinal and, where `names` (by ordinal) or a trace has it, by name. A
     trace adds the beginning of each response, tokens, USD and seconds. Arrows that others imply are thin, and
     left out when there are many. No text in it can become markup.
     """

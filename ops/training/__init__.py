@@ -1,9 +1,9 @@
-"""Making a Conductor: cold start, then GRPO, and what goes on from there.
+"""Train a Conductor: cold start, GRPO, and the adaptive and recursive stages.
 
-What belongs here: everything that changes weights, in six rooms. `run` (a run as a folder and processes), `rewards`
-(what rollouts earn) and `cold_start`; on these `step` (one step of GRPO), `stages` (what the adaptive and the recursive
-one add), `grpo` (a whole run, and the entry point). Here: the forecast of a run, and the guards that read one.
+Everything that changes weights is in six packages: `run` (a run's folder and processes), `rewards` and `cold_start`;
+above these `step` (one step of GRPO), `stages` (the additions of the adaptive and recursive stage) and `grpo` (a whole
+run, and the entry point). This package itself has the forecast of a run and the guards that check a finished one.
 
-The only room whose modules may import torch, transformers, trl or deepspeed at module level; those that a person calls
-by name (`grpo`, `run.plan`, `forecast`) read their input first and import after.
+Only this package may import torch, transformers, trl or deepspeed at module level; its entry points (`grpo`,
+`run.plan`, `forecast`) read their input before they import them.
 """

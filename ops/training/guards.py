@@ -1,7 +1,7 @@
-"""What a finished run's curve warns of: each guard looks at one way in which GRPO goes wrong unseen.
+"""Guards over a finished run's curve: each detects one failure of GRPO.
 
-The reward alone does not show them: it rises while the policy learns format only, forgets all workers but one, or
-writes the same workflow for every question. Nothing here reads a file.
+The reward alone does not show these failures: it rises while the policy learns format only, forgets all workers but
+one, or writes the same workflow for every question. Nothing here reads a file.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
-    """Mean of what the rows say of `name`; NaN, which no guard takes for a fault, where none says anything."""
+    """Mean of the rows' values of `name`; NaN, which passes every guard, if no row has one."""
     values = [float(row[name]) for row in rows if row.get(name) is not None and not math.isnan(row[name])]
     return math.fsum(values) / len(values) if values else math.nan
 

@@ -1,4 +1,4 @@
-"""Supervised learning before GRPO: lessons, the policy that they make, and whether GRPO may start from it.
+"""Supervised fine-tuning (SFT) before GRPO: examples, the base policy, and the check that GRPO may start from it.
 
-What belongs here: which workflows are tried and taught, tokenizer and weights of a new policy. What does not: rewards.
+What belongs here: the choice of workflows to try and teach, tokenizer and weights of a new policy. Not here: rewards.
 """

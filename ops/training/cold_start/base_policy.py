@@ -29,7 +29,7 @@ _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validat
 
 
 def base_policy_folder(setup: Setup) -> Path:
-    """Where the base policy of these inputs lies or will lie."""
+    """The folder of the base policy of these inputs; it need not exist."""
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
     key = digest([
@@ -46,7 +46,7 @@ def base_policy_folder(setup: Setup) -> Path:
 
 
 def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
-    """The settings that change a cold start, and those of later stages that its lessons on rounds and parts follow."""
+    """The settings that change a cold start, and the settings of later stages on which its SFT examples depend."""
     settings = recipe.cold_start
     if settings is None:
         return None

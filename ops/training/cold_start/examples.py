@@ -1,4 +1,4 @@
-"""The cold start's lessons: prompts of the mix, each with a workflow drawn for it, and recursive rounds among them."""
+"""The cold start's SFT examples: prompts of the mix with a sampled workflow each, recursive rounds included."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def explore(
 
 
 def _chains(team: Team, random: Random) -> Iterator[Workflow]:
-    """Every pair of workers, the second of whom sees what the first says, in random order."""
+    """Every ordered pair of workers, in random order; the second sees the first one's response."""
     pairs = list(product(range(len(team.workers)), repeat=2)) if team.prompting.max_steps > 1 else []
     random.shuffle(pairs)
     return (Workflow((Step(first, SOLVE), Step(second, SOLVE, "all"))) for first, second in pairs)

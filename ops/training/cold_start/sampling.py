@@ -121,10 +121,10 @@ class WorkflowSampler:
             yield problem, self.draw(problem)
 
     def draw(self, problem: Problem, part: Collection[int] | None = None) -> Workflow:
-        """One workflow: in `success_share` of the draws one that is known to work, or that ends with a worker
-        known to succeed alone (the less often, the more that looks like luck); else a random one.
+        """Sample one workflow. With probability `success_share` one that is known to work, or one that ends with a
+        worker that succeeded alone (less often where chance explains the success); else a random one.
 
-        `part`: the ordinals on offer, where not all are.
+        `part`: the ordinals on offer; None: all.
         """
         offered = [name for name, ordinal in self._ordinals.items() if part is None or ordinal in part]
         explored = self._known(problem, part)

@@ -35,7 +35,7 @@ class Fitted(NamedTuple):
     losses: list[float]
     """Nats per token, every ten steps."""
     tokens: int
-    """Of all examples, prompts included."""
+    """Tokens of all examples, prompts included."""
 
 
 def scratch_model(

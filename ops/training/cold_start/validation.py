@@ -51,7 +51,7 @@ class Validity(Settings):
 
     @property
     def share(self) -> float:
-        """Of valid ones, in [0, 1]."""
+        """Share of valid ones, in [0, 1]."""
         return self.valid / self.problems
 
     def __str__(self) -> str:
@@ -61,17 +61,17 @@ class Validity(Settings):
 
 
 class Lesson(Settings):
-    """What a cold start was and came to: lies beside the policy as `cold_start.json`."""
+    """Record of a cold start; stored beside the policy as `cold_start.json`."""
 
     loss: tuple[float, ...]
     """Nats per token, every ten steps."""
     examples: int = 0
     left_out: int = 0
-    """Lessons of recursive rounds whose prompts leave no room for a completion."""
+    """Examples of recursive rounds that were left out: their prompts leave no room for a completion."""
     tokens: int = 0
-    """Of all examples, prompts included; each is read once."""
+    """Tokens of all examples, prompts included; each is used once."""
     seconds: float = 0.0
-    """Of the training alone."""
+    """Seconds of the training alone."""
     peak_gib: float = 0.0
     """The most memory that this process has held so far."""
     validation: Validity | None = None
@@ -79,7 +79,7 @@ class Lesson(Settings):
 
     @classmethod
     def read(cls, policy: Path) -> Lesson | None:
-        """Of the policy in a folder; None where nothing was taught. Raises `DataError`."""
+        """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
         file = policy / FILE
         if not file.is_file():
             return None
@@ -101,7 +101,7 @@ class ColdStartVerdict(Settings):
 
 
 def drawing(recipe: Recipe) -> dict[str, Any]:
-    """How GRPO draws completions, which says how many of them are workflows."""
+    """GRPO's sampling settings, on which the share of valid workflows depends."""
     grpo = recipe.grpo
     named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
     return named | recipe.generation.model_dump()
@@ -166,7 +166,7 @@ def validate(
 
 
 def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
-    """What the policy's validation says of it by `settings`, which ask for one or not. Raises `DataError`."""
+    """Judge the policy's stored validation by `settings`, which may require none. Raises `DataError`."""
     if settings is None:
         return ColdStartVerdict(passed=True, said="the recipe has no cold start")
     least = settings.validation.least_valid if settings.validation is not None else settings.least_valid

@@ -1,4 +1,4 @@
-"""What TRL, transformers and the workers are told of a run's plan."""
+"""Translate a run's plan into settings of TRL, transformers and the workers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
 
 
 def longest_sequence(grpo: Grpo, model: Any) -> int | None:
-    """Prompt and completion together (tokens): what the model was made for, or the less that vLLM keeps room for."""
+    """Prompt and completion together (tokens): the model's limit, or vLLM's if that is smaller."""
     limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 

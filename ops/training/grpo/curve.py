@@ -1,4 +1,4 @@
-"""The file that a run tells its steps in, one JSON line each, and the run in numbers."""
+"""The curve of a run (one JSON line a step), and its summary."""
 
 from __future__ import annotations
 

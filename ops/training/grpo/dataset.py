@@ -55,8 +55,8 @@ def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple
 
 
 def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None) -> Callable[[Problem, int], Row]:
-    """What makes a problem's row in an epoch. It raises `PromptTooLongError` for a prompt that leaves no room for a
-    completion in `context` tokens."""
+    """A function that makes a problem's row in an epoch. It raises `PromptTooLongError` for a prompt that leaves no
+    room for a completion in `context` tokens."""
     grpo, adaptive = plan.recipe.grpo, plan.adaptive
 
     def row(problem: Problem, epoch: int) -> Row:

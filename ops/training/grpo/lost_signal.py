@@ -1,4 +1,4 @@
-"""The end of a run that learns nothing any more, and what there is to say about it."""
+"""End a run without a training signal, and explain why."""
 
 from __future__ import annotations
 

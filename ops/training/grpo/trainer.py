@@ -47,10 +47,10 @@ class RoundsTrainer(InRounds, TimedTrainer):
 
 
 def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()) -> RunResult | None:
-    """Train to the end, from the last whole checkpoint if there is one; the policy lies in `folder/policy`.
+    """Train to the end, from the last whole checkpoint if there is one; the policy is written to `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    go on), `Outage` when workers stay away, `Divergence` for numbers that are not finite, `InvalidFirstStep` for a
+    continue), `Outage` when workers stay away, `Divergence` for numbers that are not finite, `InvalidFirstStep` for a
     champion that writes no workflows any more, and `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root)

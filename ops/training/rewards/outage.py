@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outage(PodiumError):
-    """Workers were away for longer than a training waits: says which, and how to go on."""
+    """Workers were unreachable for longer than a training waits; the message names them and how to continue."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _unscorable(rollouts: Sequence[Rollout]) -> list[int]:
 
 
 def _who(rollouts: Sequence[Rollout]) -> str:
-    """The workers that did not answer, and what the one that failed most said last."""
+    """The workers that did not answer, and the last error of the one that failed most."""
     failed = [
         step
         for rollout in rollouts

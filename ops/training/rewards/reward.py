@@ -96,12 +96,12 @@ class StepStatistics:
     every_pattern: Counter[str] = field(default_factory=Counter)
     """Pattern (`ops.workflow.strategy.pattern`) → rollouts."""
     planned_steps: int = 0
-    """Of all well-formed workflows."""
+    """Share of all well-formed workflows."""
     calls: int = 0
     """Responses of workers, `cached_calls` of them from the cache."""
     cached_calls: int = 0
     tokens: int = 0
-    """Of those responses and their prompts."""
+    """Tokens of those responses and their prompts."""
     cost_usd: float = 0.0
     seconds: float = 0.0
     """Waiting for workers; of ranks, which wait at the same time, the longest."""
@@ -252,8 +252,8 @@ def reward_function(
     counted from 0 in their order), and every rollout is read and executed so.
 
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that end a
-    completion. One without an end was cut off and is no workflow: where a text that goes on after its lists earns
-    as much, nothing teaches the policy to end it, and soon it does not. None named: all ended. Raises `Outage` when
+    completion. A completion without an end was cut off and counts as invalid: if a text that continues after its lists
+    earned as much, the policy would learn not to end it. Empty: every completion counts as ended. Raises `Outage` when
     workers are away for longer than `patience` lasts, and `InvalidFirstStep` as `first_step` does; None: any is taken.
 
     `on_batch` receives what a batch showed, unless the caller passes another callback as `seen`: two batches may
@@ -270,7 +270,7 @@ def reward_function(
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        samples = worker_samples.of(epoch[0], range(len(problem)))  # a step lies in one epoch
+        samples = worker_samples.of(epoch[0], range(len(problem)))  # all rows of a step are of one epoch
         teams = [team] * len(problem) if offered is None else [team.offering(e, renumbered=renumbered) for e in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]

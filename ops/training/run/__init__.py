@@ -1,5 +1,5 @@
-"""A training run as a folder and as processes.
+"""The folder and the processes of a training run.
 
-What belongs here: the plan and the result, checkpoints and what a full disk does to them, how the ranks are started and
-asked to stop, what is said when they fail, where the curve is tracked. What does not: what a step does.
+What belongs here: plan and result, checkpoints and full disks, starting and stopping the ranks, their error messages,
+and tracking of the curve. What does not: what a step does.
 """

@@ -23,11 +23,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CUT_SHORT = (
     *map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ", "basic_ios::clear",
 )  # fmt: skip
-"""How writers say it that raise no `OSError`: safetensors, SQLite, and torch's own, which does not say why."""
+"""Messages about a full disk of writers that raise no `OSError`: safetensors, SQLite, and torch, without a reason."""
 
 
 class DiskFull(PodiumError):
-    """Something of a run could not be written to its end: says where, how much is free, and how to go on."""
+    """A file of a run could not be written; the message has the folder, the free space and how to continue."""
 
 
 def step_of(checkpoint: Path) -> int:
@@ -42,7 +42,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _whole(checkpoint: Path) -> bool:
-    """Whether its last file is there and whole (`TimedTrainer._save_rng_state` sees to it that it is the last)."""
+    """Whether the checkpoint's last file exists and is complete (`TimedTrainer._save_rng_state` makes it the last)."""
     file = checkpoint / "trainer_state.json"
     try:
         if not file.is_file():  # not the device of a test of full disks, either, which has no end
@@ -67,9 +67,9 @@ def remove_half_written(folder: Path) -> None:
 
 @contextmanager
 def full_disk_told(folder: Path) -> Iterator[None]:
-    """Raises `DiskFull` for what a full disk raises meanwhile, after making room for saying so in a run's log.
+    """Turn errors of a full disk into `DiskFull`, after freeing space for a message in the run's log.
 
-    `folder`: of the run or the policy that is made.
+    `folder`: the folder of the run or of the policy.
     """
     try:
         yield

@@ -18,7 +18,7 @@ INVALID_FIRST_STEP = "training stopped in its first step"
 """How the error begins of fine-tuning that writes no workflows (`ops.training.rewards.outage`)."""
 _LAST_LINES = 8
 _FULL_BYTES = 2**20
-"""With less free, a trainer may not have been able to say so."""
+"""Free space (bytes) below which a trainer may have failed to report a full disk."""
 _RANK_EXIT = re.compile(r"^\s*exitcode\s*: -(\d+) \(pid: \d+\)", re.MULTILINE)
 """In the report of torch's elastic launcher: a rank that a signal ended."""
 _NATIVE = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)

@@ -20,10 +20,10 @@ _EXIT_STATUS = 143
 
 
 def watched() -> list[str]:
-    """The names of those that this process must not outlive: who asked, and a rank's own launcher.
+    """The processes with which this one ends: the starting process, and a rank's own launcher.
 
-    A launcher that is killed (its ranks use the memory, but it may be the one that goes) ends nothing either. A
-    trainer that was started by hand has no launcher, and may outlive its shell.
+    A launcher that is killed (for lack of memory, say, which its ranks use) does not end its ranks. A trainer that was
+    started by hand has no launcher, and may outlive its shell.
     """
     launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
     return [name for name in (os.environ.get(ENV, ""), launcher) if name]

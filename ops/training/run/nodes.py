@@ -1,6 +1,6 @@
-"""Training on several machines: which of them this one is, by environment variables that a deployment sets.
+"""Training on several machines: this machine's rank, from environment variables that a deployment sets.
 
-A run's folder lies on a volume that all of them share. Each starts accelerate's launcher for its own share of
+A run's folder is on a volume that all machines share. Each starts accelerate's launcher for its own share of
 `grpo.processes` ranks: the first by the asset, the others by `podium train --run FOLDER`.
 """
 
@@ -38,7 +38,7 @@ class TrainingNode(NamedTuple):
 
 
 def this_node() -> TrainingNode:
-    """What the environment says. Raises `ConfigError`."""
+    """Read the environment variables. Raises `ConfigError`."""
     count = os.environ.get(NODES) or "1"
     if count == "1":
         return TrainingNode()

@@ -33,11 +33,11 @@ EXTENSIONS = "extensions"
 _NO_RESULT = (
     "vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s", "outage_s",
 )  # fmt: skip
-"""Settings of memory, disk and patience that change no result: a run goes on with other ones."""
+"""Settings of memory, disk and waiting that change no result: a run may continue with other values."""
 
 
 class RunPlan(Settings):
-    """One run of `python -m ops.training.grpo`: lies in the run's folder as `run.json`."""
+    """One run of `python -m ops.training.grpo`; stored in the run's folder as `run.json`."""
 
     root: Path
     """The checkout, for cache and ledger."""
@@ -85,10 +85,10 @@ class RunResult(Settings):
     rollouts: int
     live_calls: int
     cached_calls: int
-    """Of the last attempt, where a run was cut short and went on."""
+    """Value of the last attempt, if the run was interrupted and continued."""
     replayed_calls: int = 0
     spent_usd: float = 0.0
-    """Of the last attempt, as the two above."""
+    """Value of the last attempt, like the two above."""
     cost_usd: float
     """What the rollouts' worker responses cost when they were paid for, here or in an earlier run."""
     seconds: float
@@ -120,12 +120,12 @@ def write_run(
 ) -> Path:
     """Write the plan for these inputs and return its folder: the same inputs, the same folder.
 
-    `deepspeed`: what the file that the recipe names says. `adaptive`: the stage that goes on from another run's policy,
-    on subsets of the workers; `recursive`: the one that goes on in rounds. `from_champion`: as in the plan. Raises
+    `deepspeed`: the content of the recipe's DeepSpeed file. `adaptive`: the stage that continues another run's policy
+    on worker subsets; `recursive`: the stage in rounds. `from_champion`: as in the plan. Raises
     `ConfigError` for subsets that the pool does not have, `DiskFull`.
 
-    A run that was cut short goes on there, with what does not change its result (caps, limits, prices) as it is now;
-    one that has finished is kept as it is and not run again.
+    An interrupted run continues there; settings that do not change its result (caps, limits, prices) take their present
+    values. A finished run is kept and not executed again.
     """
     from ops.conductor.policy import PolicyCard
 
@@ -210,7 +210,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
 
 
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
-    """The variables to execute it with, by this process: the trainer ends with it.
+    """Environment variables for the trainer's process; they make it end with this process.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
     the lock behind, and every later process waits for it silently and for ever. So a run compiles into its own folder,

@@ -20,7 +20,7 @@ _POLL_S = 0.5
 
 
 class Stopped(PodiumError):
-    """Training ended since it was asked to: says after which step, and how to go on."""
+    """Training ended on request; the message has the step and how to continue."""
 
 
 class StopRequest(TrainerCallback):  # type: ignore[misc]

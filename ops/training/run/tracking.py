@@ -217,7 +217,7 @@ def _allowed(name: str) -> str:
 
 
 def _experiment(client: MlflowClient, uri: str) -> str:
-    """The id of the experiment, made now unless it exists; a SQLite store's artifacts lie beside it."""
+    """The id of the experiment, which is created if needed; a SQLite store's artifacts are stored beside it."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     if (existing := client.get_experiment_by_name(name)) is not None:
         return str(existing.experiment_id)

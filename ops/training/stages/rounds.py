@@ -1,7 +1,7 @@
-"""Two rounds of one question in GRPO: which rollout goes on from which, and what each earns.
+"""Two rounds of one question in GRPO: which rollout continues which, and their rewards.
 
-Section 3.2 of arXiv:2512.04388. Half of a question's rollouts are first rounds; each of the others goes on from one of
-them: its prompt holds that round's own text and final response. A recursive round earns its own outcome (where it
+Section 3.2 of arXiv:2512.04388. Half of a question's rollouts are first rounds; each of the others continues one of
+them: its prompt holds that round's completion and final response. A recursive round earns its own outcome (where it
 keeps the answer, that of the round before), a first round the blend (1 - γ) of its own and γ of what followed. All
 rollouts of a question are one group: TRL normalises each by the mean and deviation of both rounds together, so that γ,
 which is no factor of the whole group, does not cancel.
@@ -51,10 +51,10 @@ def recursive_places(questions: Sequence[str]) -> list[bool]:
 
 
 def followed(questions: Sequence[str], ready: Sequence[bool]) -> list[int | None]:
-    """The rollout that each goes on from; None: it is a first round.
+    """The rollout that each rollout continues; None: it is a first round.
 
-    `ready`: whether a rollout is a first round that can be gone on from. Those of a question are gone on from in turn;
-    where there is none, the second half are first rounds as well.
+    `ready`: whether a rollout is a first round that can be continued. Those of a question are continued in turn; if
+    there is none, the second half are first rounds as well.
     """
     follows: list[int | None] = []
     for _, group in groupby(range(len(questions)), key=lambda place: questions[place]):
@@ -75,7 +75,7 @@ def blended(own: float | None, later: Sequence[float | None], gamma: float) -> f
 
 @dataclass(frozen=True)
 class _Begun:
-    """The first rounds of a step, and who goes on from which."""
+    """The first rounds of a step, and which of them each recursive round continues."""
 
     rollouts: Mapping[int, Rollout]
     follows: Sequence[int | None]
@@ -86,7 +86,7 @@ class RoundRewards:
     """The reward of one step in two parts: `begin` once the first rounds are written, `workflow_reward` (TRL's) once
     the others are.
 
-    What is given is as in `ops.training.rewards.reward.reward_function`. `fits`: whether a prompt leaves room for a
+    The arguments are those of `ops.training.rewards.reward.reward_function`. `fits`: whether a prompt leaves room for a
     completion.
     """
 

@@ -1,9 +1,10 @@
-"""TRL's GRPO with two rounds in a step: first ones are written and executed, then those that go on from their answers.
+"""TRL's GRPO with two rounds in a step: first ones are written and executed, then those that continue from their
+answers.
 
-Both are written by TRL's own generation, transformers' or vLLM's. Of several ranks each writes as many of either round;
-a rank's recursive rounds go on from its own first ones, also where others have a part of the group.
+TRL's own generation writes both, with transformers or vLLM. Every rank writes equally many of each round; a rank's
+recursive rounds continue its own first rounds, even where other ranks have a part of the group.
 
-The prompts of a group differ then. `duplicates.py` compares whole rows, prompts included, and so stays right.
+The prompts of a group then differ. `duplicates.py` compares whole rows, prompts included, and stays correct.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _NO_PROBABILITIES = "probability tensor contains either"
 
 
 class Divergence(PodiumError):
-    """Loss, gradient or weights are NaN or infinite: says in which step, and what to do."""
+    """Loss, gradient or weights are NaN or infinite; the message has the step and the remedy."""
 
     def __init__(self, what: str, step: int, grpo: Grpo) -> None:
         super().__init__(
@@ -31,7 +31,7 @@ class Divergence(PodiumError):
 class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
     """Raises `Divergence` before a gradient that is not finite reaches the weights, or such weights a checkpoint.
 
-    DeepSpeed steps in its own backward pass, where it drops a gradient that is not finite; its norm tells of it here.
+    DeepSpeed steps in its own backward pass, where it drops a gradient that is not finite; its norm shows it here.
     """
 
     def __init__(self, grpo: Grpo) -> None:
@@ -57,7 +57,7 @@ class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
         self._check("the gradient is", gradients, state.global_step + 1)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: torch.nn.Module, **_: Any) -> None:
-        # Of ZeRO-3's weights each rank has a part.
+        # Under ZeRO-3 each rank has a part of the weights.
         weights = [getattr(parameter, "ds_tensor", parameter) for parameter in model.parameters()]
         self._check("the weights are", weights, state.global_step)
 

@@ -1,8 +1,8 @@
-"""Rollouts that say the same weigh together: a batch of GRPO without its repetitions, and with the same gradient.
+"""Merge identical rollouts: a batch of GRPO without repetitions has the same gradient.
 
-A policy that has made up its mind writes few distinct workflows, and a group whose rollouts all earn the same has
-nothing to teach. On the policy that wrote them (every ratio is 1, nothing is clipped) the gradient is linear in the
-advantages, so that one row with the sum of its copies' advantages stands for all of them.
+A policy of low entropy writes few distinct workflows, and a group whose rewards are all equal has no gradient. On the
+policy that wrote them (every ratio is 1, nothing is clipped) the gradient is linear in the advantages, so one row with
+the sum of its copies' advantages replaces all of them.
 """
 
 from __future__ import annotations

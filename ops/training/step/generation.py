@@ -1,7 +1,7 @@
-"""The completions of a group, written side by side: their prompt is read once, and a step writes a token of each.
+"""Generate the completions of a group together: the prompt is processed once, and each pass writes a token of each.
 
-A group is one sequence to the model, as in an update (`packing.py`): each new token sees the prompt and what its own
-completion has said. What is drawn has the distribution of separate rows.
+A group is one sequence to the model, as in an update (`packing.py`): each new token attends to the prompt and to its
+own completion. The samples have the distribution of separate rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which problems a step asks: the more often, the more variance is expected of a problem's rewards.
+"""Choose the problems of a step: more often those with a larger expected variance of rewards.
 
-At first the forecast from precached responses says what to expect: with a chance p to be right, rewards of 0.5 and 1
-have the variance p(1 - p) / 4. While the policy moves, the rewards that were seen on a domain's subject correct the
-forecast of all its problems, by a ratio that is shrunk towards 1 and forgets.
+The first expectation is the forecast from precached responses: with a probability p to be right, rewards of 0.5 and 1
+have the variance p(1 - p) / 4. During training, observed rewards on a domain's subject correct the forecast of all its
+problems, by a ratio that is shrunk towards 1 and decays.
 """
 
 from __future__ import annotations

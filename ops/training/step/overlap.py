@@ -1,11 +1,11 @@
-"""GRPO whose workers answer one step's rollouts while the policy writes and learns others.
+"""GRPO that overlaps worker calls with generation and updates.
 
-At step n the policy of step n writes the rollouts of step n + 1; their workers are asked at once, and answer while
-those of step n are waited for and learned from. So a rollout is learned from one update after it was written, never
-more, and the ratio of the two policies corrects for it: GRPO's own, which is clipped, or where vLLM writes TRL's, of
-the updated policy's probabilities to those that vLLM wrote with.
+At step n the policy of step n writes the rollouts of step n + 1 and calls their workers at once; they answer during
+the update on the rollouts of step n. So a rollout is exactly one update old when it is used, and a ratio of the two
+policies corrects for that: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's probabilities to
+vLLM's.
 
-The first step and the first after a restart write for themselves and wait: nothing lies ahead.
+The first step, and the first after a restart, generate their own rollouts and wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Flight:
     generated: Any
     """What TRL made of the completions."""
     logps: torch.Tensor | None
-    """Of each token, by the policy that wrote it; None: vLLM says."""
+    """Each token's log-probability by the policy that wrote it; None: vLLM reports it."""
     rewards: Future[list[float | None]]
     statistics: list[StepStatistics]
     """What they showed, when they have landed."""
@@ -55,7 +55,7 @@ class OverlappedTrainer(TimedTrainer):
         self._landing: Flight | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """This step's batches, while the next step's are looked at already."""
+        """This step's batches, while the next step's are prepared."""
         if self._following is None:
             self._following = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches, self._following = self._following, super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -101,7 +101,7 @@ class OverlappedTrainer(TimedTrainer):
 
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
-        """Of the completions' tokens, by the policy as it is, padded as TRL pads them."""
+        """Log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
         fill, columns = self._tokenizer.pad_token_id, [(prompts, "left"), (written, "right")]
         ids = [self._padded(rows, fill, side) for rows, side in columns]
         shown = [self._padded([[1] * len(row) for row in rows], 0, side) for rows, side in columns]

@@ -74,7 +74,7 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int)
 
 
 def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
-    """(groups, tokens - 1), which TRL says of the second token on, → (rows, completion tokens), 0 for padding."""
+    """TRL's values from the second token on, (groups, tokens - 1), → (rows, completion tokens), 0 for padding."""
     rows: torch.Tensor = values[packed.group[:, None], packed.columns - 1]
     return rows.masked_fill(~packed.scored, 0.0)
 

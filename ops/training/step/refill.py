@@ -1,7 +1,7 @@
-"""A step whose questions are not the data set's own: chosen by `Order`, and asked again where they teach nothing.
+"""Choose a step's questions by `Order`, and replace zero-variance groups (dynamic sampling).
 
-A group whose rewards are all alike has no advantage. Groups of other problems take its place, within a budget (dynamic
-sampling, Section 3.2 of arXiv:2503.14476). All ranks see all groups, and take their own part of what is left.
+A group whose rewards are all equal has no advantage. Groups of other problems replace it, within a budget (Section 3.2
+of arXiv:2503.14476). All ranks see all groups, and each takes its own part of the result.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from ops.training.step.order import Order
 Row = dict[str, Any]
 """A question as the data set has it: prompt, problem's key, epoch, and in the adaptive stage its offer."""
 DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", "refills"
-"""In what TRL logs: shares of the groups that teach nothing as they were asked and as they are updated on, and groups
-that were asked beside a step's own."""
+"""TRL's log keys: the share of zero-variance groups before and after replacement, and the number of added groups."""
 
 
 class TrlCompletion(NamedTuple):
@@ -57,7 +56,7 @@ class RolloutGroup(NamedTuple):
 
 @dataclass(eq=False)
 class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
-    """What a run asks. Its state lies in each checkpoint's trainer_state.json, and is taken from there."""
+    """Chooses the questions of a run. Its state is saved in and restored from each checkpoint's trainer_state.json."""
 
     order: Order
     chosen: bool
@@ -95,7 +94,7 @@ class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
     _chosen: list[tuple[Row, TrlCompletion]] | None = None
     """This rank's rollouts of the step, once they are chosen."""
     _rewards: torch.Tensor | None = None
-    """Theirs and the other ranks'."""
+    """The rewards of the rollouts of all ranks."""
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
         if self.asking is None:

@@ -26,7 +26,7 @@ class Landed(NamedTuple):
 
 
 class TimedTrainer(RefillTrainer):
-    """GRPO that says how long generation took (seconds, this process), and updates on each distinct rollout once."""
+    """GRPO that logs the time of generation (seconds, this process), and updates on each distinct rollout once."""
 
     generation_seconds = 0.0
     landed: Landed | None = None
@@ -40,7 +40,7 @@ class TimedTrainer(RefillTrainer):
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
-        # The first rank writes trainer_state.json next, which says that the checkpoint is whole: all ranks' files.
+        # The first rank writes trainer_state.json next, which marks the checkpoint of all ranks as complete.
         self.accelerator.wait_for_everyone()
 
     def _get_per_token_logps_and_entropies(
@@ -55,8 +55,8 @@ class TimedTrainer(RefillTrainer):
 
     @property
     def packs(self) -> bool:
-        """Whether a group is read and written as one sequence: on CPUs, in one process (GPUs were not at hand to try it
-        on), by a model whose attention takes a mask of its own and is full in every layer."""
+        """Whether a group is processed as one sequence: on CPUs, in one process (not tried
+        on GPUs), by a model whose attention takes a mask of its own and is full in every layer."""
         config = self.model.config
         full = set(getattr(config, "layer_types", None) or FULL) == FULL and config._attn_implementation == "sdpa"
         return full and self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"

@@ -27,7 +27,7 @@ class Holding(NamedTuple):
     model: str
     entries: int
     characters: int
-    """Of responses and prompts."""
+    """Bytes of responses and prompts."""
     oldest: float
     newest: float
     """Seconds since the epoch."""

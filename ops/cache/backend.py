@@ -109,7 +109,7 @@ class CallClaim(Protocol):
 
 
 class Backend(Protocol):
-    """Rows by key. Any method may raise what `ResponseCache` says."""
+    """Rows by key. Any method may raise the exceptions of `ResponseCache`."""
 
     name: str
     """For messages to a person; holds no password."""
@@ -119,7 +119,7 @@ class Backend(Protocol):
         ...
 
     def insert(self, rows: Sequence[CacheRow]) -> None:
-        """All of them or none; what is there is replaced."""
+        """Store all entries or none; replaces existing ones."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None: ...
@@ -131,11 +131,11 @@ class Backend(Protocol):
     def count(self) -> int: ...
 
     def heads(self) -> Iterator[Head]:
-        """Every entry that is there from start to end, in no order, while others may write."""
+        """Every entry that exists during the whole iteration, in no order; other processes may write."""
         ...
 
     def rows(self) -> Iterator[CacheRow]:
-        """The same entries in full."""
+        """The entries of `scan` in full."""
         ...
 
     def row(self, prefix: str) -> CacheRow | None:

@@ -81,13 +81,14 @@ class LocalClaims:
         with self._lock:
             self._held |= taken
         claims: list[LocalClaim | None] = []
-        for key in keys:  # of those who ask for the same one in one turn the first has it
+        for key in keys:  # of several callers for one key in one turn the first has the claim
             claims.append(LocalClaim(self, key) if key in taken else None)
             taken.discard(key)
         return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """Note that the calls of these keys leave now, and how long an answer may come; those that are still ours."""
+        """Note that the calls of these keys are sent now, and for how long an answer may come. Returns the keys still
+        held."""
         now = time.time()
         ours: set[str] = set()
         with self._file.writing() as connection:
@@ -154,7 +155,7 @@ class LocalClaims:
 
 
 def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:
-    """Take claims that were free, or held as `rows` says, when they were looked at; those that still were."""
+    """Take claims that were free, or held as in `rows`, when they were read. Returns those that were unchanged."""
     taken: set[str] = set()
     for some in batched([key for key in keys if key not in rows]):
         new = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(some))), [

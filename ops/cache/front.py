@@ -25,7 +25,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 
 
 class _Taken(NamedTuple):
-    """What became of an attempt at a claim, and whether the response is there by now."""
+    """The result of an attempt to claim a key, and whether its response is stored by now."""
 
     claim: CallClaim | None
     stored: bool
@@ -85,16 +85,15 @@ class ResponseCache:
                 self._memory.pop(key, None)
 
     def holds(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that are stored: what an estimate leaves out. Damage is not looked for."""
+        """The keys that are stored, which an estimate leaves out. Entries are not checked for damage."""
         return self.backend.holds(keys)
 
     async def claim(self, key: str) -> Response | CallClaim:
         """Wait for the right to make the call of this key, or for its response from the process that has it.
 
-        Of all processes that share the cache one makes a call at a time. A claim must be
-        released when the response is stored, or when the call has failed: then one of those
-        who wait takes over. So it does when the holder dies, but not before the answer to what
-        the holder had sent can no longer come.
+        Of all processes that share the cache one makes the call. A claim must be released when the
+        response is stored, or when the call has failed: then a waiting process takes over. It also takes over
+        when the holder has died, once no answer to the holder's call can come any more.
         """
         pause = _FIRST_POLL_S
         while True:
@@ -125,7 +124,7 @@ class ResponseCache:
 
     def _take(self, keys: Sequence[str]) -> list[_Taken]:
         claims = self.backend.claim(*keys)
-        # Looked at after the claims were taken: what another stored since the caller's look-up is there.
+        # Read after the claims were taken: this finds responses stored since the caller's look-up.
         stored = self.backend.holds(keys)
         return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
 

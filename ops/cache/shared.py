@@ -24,8 +24,8 @@ _TIMEOUT_S = 10.0
 class SharedBackend:
     """The Redis server at `url` (``redis://HOST:PORT/DB``, ``rediss://`` for TLS).
 
-    A claim runs out `lease_s` seconds after its process died, or when the answer to what
-    it had sent can no longer come; while the process lives it is renewed. Raises
+    A claim expires `lease_s` seconds after its process died, or when no answer to its call can come any more;
+    a running process renews it. Raises
     `ConfigError` for an invalid URL, or without the `redis` package; any method raises
     `CacheUnavailable` when the server does not answer.
     """
@@ -153,7 +153,7 @@ class SharedClaim:
         self._claims, self.key, self._token = claims, key, token
 
     def release(self) -> None:
-        """Give it up. A server that is gone needs no telling: the claim runs out by itself."""
+        """Release the claim. If the server is gone, the claim expires by itself."""
         import redis
 
         with suppress(redis.RedisError):

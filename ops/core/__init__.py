@@ -1,5 +1,5 @@
-"""What every room speaks of: problems, responses, places on disk, processes, errors.
+"""What all packages share: problems, responses, paths, processes, errors.
 
-What belongs here: words and files that all floors share, and nothing that acts. What does not: settings
-(`ops.config`), and anything that only one room needs.
+What belongs here: types and file formats that several packages use. What does not: settings (`ops.config`), and
+anything that only one package needs.
 """

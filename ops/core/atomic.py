@@ -69,7 +69,7 @@ def _host() -> str:
 
 @contextmanager
 def written(file: Path) -> Iterator[None]:
-    """What fails meanwhile was meant for `file`: the error of a write or a close does not say so itself."""
+    """Add `file` to errors of the block: the error of a write or a close has no file name."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Backups of what cannot be made again (money's traces and the registry), and checkouts that lie in another folder.
+"""Back up what cannot be made again (responses, ledger, registry), and move checkouts to another folder.
 
-What lies in engines of a team is backed up by their own tools; `pg_dump` for one (docs/deployment.md).
-MLflow's SQLite store holds the absolute place of every artifact, and reads a relative one as relative to the current
-folder of the process. So `settle` rewrites the places when the store is next opened, in one transaction.
+A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md).
+MLflow's SQLite store holds the absolute path of every artifact, and reads a relative one as relative to the current
+folder of the process. So `settle` rewrites the paths when the store is next opened, in one transaction.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _PLACES = (
 
 
 def settle(workspace: Workspace) -> int:
-    """Let the workspace's own MLflow store name the folder that it lies in. Returns how many places were rewritten.
+    """Rewrite the artifact paths in the workspace's own MLflow store after a move. Returns how many were rewritten.
 
-    MLflow's experiment "Default" is one of them: MLflow gives it a place in the folder where the store was made.
-    Nothing is done to a server's store, to artifacts that lie elsewhere on purpose, and where the old folder is the
-    new one by another name. Raises `sqlite3.Error` when the file cannot be written,
+    MLflow's experiment "Default" is one of them: MLflow gives it a path in the folder where the store was made. A
+    server's store, artifacts outside the old folder, and an old folder that is the same folder under another name
+    are left alone. Raises `sqlite3.Error` when the file cannot be written,
     `DataError` when it is no file.
     """
     file = workspace.outcome / "mlflow" / "mlflow.db"
@@ -129,7 +129,7 @@ class BackupPart(NamedTuple):
     name: str
     place: str
     elsewhere: str
-    """The environment variable that, set, says that a server has it."""
+    """The environment variable that, if set, names the server that has it instead."""
 
 
 PARTS = (
@@ -176,10 +176,9 @@ def backup(workspace: Workspace, file: Path) -> dict[str, str]:
 
 
 def restore(workspace: Workspace, file: Path) -> list[str]:
-    """Put what `file` holds into the workspace, which may lie elsewhere than the one that it is of. Returns its parts.
+    """Restore a backup into the workspace, which may be in another folder than the original. Returns its parts.
 
-    Nothing is replaced. Raises `DataError` where something is there already, and for a file that is no back-up, or a
-    damaged one; then nothing has changed.
+    Raises `DataError` for an existing file, and for a backup that is invalid or damaged; then nothing has changed.
     """
     workspace.state.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=workspace.state, prefix=".restore.") as scratch:

@@ -45,7 +45,7 @@ def possessive(pattern: str) -> str:
 
 
 def atomic(pattern: str) -> str:
-    """The same with atomic groups in place of groups that are quantified possessively."""
+    """The pattern with atomic groups in place of possessive quantifiers."""
     pieces: list[str] = []
     opened: list[int] = []
     for match in _PIECE.finditer(pattern):

@@ -20,7 +20,7 @@ _PACKAGED = "files"
 def resources() -> Path:
     """The folder that holds `config/`, `data/` and `mlflow/agent.py` of this code.
 
-    A wheel carries them inside `ops`; in a checkout, and in a released model, they lie beside it.
+    A wheel has them inside `ops`; a checkout, and a released model, beside it.
     """
     packaged = _OPS / _PACKAGED
     return packaged if packaged.is_dir() else _OPS.parent
@@ -54,7 +54,7 @@ def make(target: str, otherwise: str) -> str:
 
 
 def is_checkout() -> bool:
-    """Whether this code lies in its repository."""
+    """Whether this code runs from its repository."""
     return (resources() / "pyproject.toml").is_file() and (resources() / "Makefile").is_file()
 
 

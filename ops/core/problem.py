@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 Domain = str
-"""What a benchmark declares itself to be of: places in the mix and accuracies are told by it."""
+"""The domain of a benchmark: the training mix has a quota, and reports an accuracy, per domain."""
 GraderName = Literal["math", "choice", "text", "code"]
 Split = Literal["train", "test"]
 TestKind = Literal["stdin", "call", "unittest"]
@@ -21,7 +21,7 @@ class CodeTest:
     `kind` "call": `input` is a Python expression such as `f(2, 3)`; its value must
     equal the Python literal `output`. `kind` "unittest": `input` is a module that
     defines `unittest.TestCase`s to run beside the program; `output` is unused.
-    A `hidden` one is not told with the question.
+    A `hidden` one is not shown with the question.
     """
 
     kind: TestKind
@@ -30,7 +30,7 @@ class CodeTest:
     hidden: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        """A JSON-ready row; a public test's says no more than it did before there were hidden ones."""
+        """A JSON-ready row; `hidden` is left out of a public test's."""
         row = asdict(self)
         return row if self.hidden else {key: value for key, value in row.items() if key != "hidden"}
 
@@ -62,7 +62,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """Its one identity everywhere: `mmlu/7`."""
+        """The problem's identity everywhere: `mmlu/7`."""
         return problem_key(self.benchmark, self.id)
 
     def as_row(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class FailedTest(NamedTuple):
     got: str
     """What came of it: `printed '4'`, `f(2) gave 5`, `TestCases.test_empty: ValueError: …`."""
     expected: str = ""
-    """What should have come, "" where `got` says it (an assertion)."""
+    """The expected output; "" for an assertion, whose message is in `got`."""
     hidden: bool = False
 
     @property

@@ -56,7 +56,7 @@ class RemainingTime:
 
 
 def duration(seconds: float) -> str:
-    """A remaining time as a person would say it: minutes are rounded up, hours have halves."""
+    """A remaining time in words: minutes are rounded up, hours to halves."""
     if seconds < 60:
         return "less than a minute left"
     if seconds <= 90 * 60:

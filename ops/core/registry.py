@@ -89,7 +89,7 @@ class Plugin(Protocol):
     """What the module of a plug-in has."""
 
     NAMES: tuple[str, ...]
-    """Its workers: models are `PREFIX/NAME`."""
+    """The prefix of the plug-in's worker models, `PREFIX/NAME`."""
 
     def answer(
         self, messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = ..., **settings: Any
@@ -106,7 +106,7 @@ class Plugin(Protocol):
         ...
 
     def workflows(self) -> Mapping[str, Sequence[StaticStep]]:
-        """Name → workflow of its workers that needs no look at the question."""
+        """Name → workflow of the plug-in's workers that does not depend on the question."""
         ...
 
 

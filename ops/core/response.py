@@ -81,7 +81,7 @@ class Response:
 
 
 NO_RESPONSE = Response("", 0, 0, 0.0, 0.0, "")
-"""What stands where there is none: no text, no tokens, no cost. A status beside it says why."""
+"""A placeholder for a missing response: no text, tokens or cost. The row's status has the reason."""
 
 STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
-"""What of a response is kept on disk; the rest says where a run had it from."""
+"""The fields of a response that are stored; the others depend on the run."""

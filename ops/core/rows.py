@@ -19,8 +19,8 @@ Status = Literal["ok", "refused", "unreachable"]
 class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
-    `status` tells whether there is a `response`: without one `score` is 0, a refusal counts as wrong and an
-    "unreachable" row as nothing.
+    `status` is "ok" with a `response`. Without one `score` is 0; a refusal counts as wrong, an "unreachable" row
+    not at all.
     """
 
     worker: str
@@ -71,7 +71,7 @@ COLUMNS = {
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
-    """Where the rows of one worker on one benchmark lie."""
+    """The file with the rows of one worker on one benchmark."""
     return folder / worker / f"{benchmark}.parquet"
 
 
@@ -113,7 +113,7 @@ _NAME = b"podium/origin"
 
 
 class OtherOriginError(DataError):
-    """A table lies there, and it is of something else than was asked for."""
+    """The stored table was made from other inputs than requested."""
 
 
 def with_origin(table: Any, origin: Origin | None) -> Any:

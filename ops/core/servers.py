@@ -107,10 +107,10 @@ V = TypeVar("V")
 
 
 class Leases(Generic[K, V]):
-    """Values by key, and a thread that hands all of them to `renew` every `every_s` seconds while there are any.
+    """Leases by key, and a thread that calls `renew` with all of them every `every_s` seconds.
 
-    The child of a fork holds nothing: what its parent holds is the parent's to keep. What `renew` raises ends the
-    renewing; an error that will pass is its own to expect.
+    The child of a fork holds none of its parent's leases. An exception of `renew` ends the renewal, so `renew` must
+    handle transient errors itself.
     """
 
     def __init__(self, name: str, every_s: float, renew: Callable[[dict[K, V]], object]) -> None:

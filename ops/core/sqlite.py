@@ -60,7 +60,7 @@ class SqliteFile:
         """The connection, in autocommit mode, for this thread alone while in the block.
 
         Raises `DataError` for a file that cannot be used now (a full disk, a lock that is held, no permission), and
-        `Damaged` for one that is no database any more. What was committed before is there, and nothing of what was not.
+        `Damaged` for one that is no database any more. Earlier commits are kept, uncommitted changes are not.
         """
         try:
             with self._lock:
@@ -143,7 +143,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if connection.in_transaction:  # a full disk has rolled back by itself
+        if connection.in_transaction:  # a full disk has rolled the transaction back already
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

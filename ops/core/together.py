@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 
 @dataclass
 class Together(Generic[Item, Result]):
-    """Does work for many at once: those who ask in one turn of their event loop share one call of `work`.
+    """Batch work: the callers of one turn of the event loop share one call of `work`.
 
-    `work` gives a result, or an exception to raise, for each item in its order; what it raises itself
-    is raised for all. With `undo`, an item whose asker was cancelled is left out, or undone if
-    it was too late for that; without, it is done all the same.
+    `work` returns a result, or an exception to raise, for each item in order; an exception that it raises
+    is raised for all. With `undo`, an item whose caller was cancelled is left out, or undone if the work has begun;
+    without `undo` it is done anyway.
     """
 
     work: Callable[[Sequence[Item]], Sequence[Result | Exception]]

@@ -1,4 +1,4 @@
-"""Where things lie on disk: one object that every room is handed, so tests can swap it."""
+"""The paths of a workspace in one object, which tests can replace."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Workspace:
 
     @property
     def outcome(self) -> Path:
-        """Where policies, runs, scores and models lie."""
+        """The folder of policies, runs, scores and models."""
         return self.state / "rehearsal" if self.rehearsal else self.state
 
     @property

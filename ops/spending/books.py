@@ -48,8 +48,7 @@ class SettledCall(NamedTuple):
 
 
 class Books:
-    """What was spent on workers; nothing here changes it. In the SQLite file at `path`, unless in another `store`;
-    beside it lies what processes of one machine share."""
+    """Read-only access to what was spent on workers: the SQLite file at `path`, or another `store`."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
         self.path = path

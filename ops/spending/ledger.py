@@ -5,7 +5,7 @@ A process reserves in blocks, so most calls cost two small transactions (they le
 they are settled); what is settled is on disk when `settle` returns. Of a process that was
 killed, what was reserved and never sent is released; what was sent is *lost*: no process here
 will learn its cost, its provider may bill it, so its worst case counts as spent until the
-same question is answered again and tells what it costs.
+same question is answered again and its cost is known.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _BLOCK_CALLS = 16
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process sits on another's budget."""
 _MOST_TOKENS = 2**40
-"""Of one call: sums of such bills stay within an integer of 64 bits."""
+"""The largest bill of one call: sums of such bills stay within an integer of 64 bits."""
 _EPSILON = 1e-9
 """USD. Floating-point dust is no reason to refuse a call."""
 
 
 NEXT_CALL = "the next call may cost"
-"""Stands in what every cap says: a trainer's words reach its run as text alone."""
+"""Part of every message about a cap, because a trainer's errors reach its run as text only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Ledger(Books):
         return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
     def recall(self, reservation: Reservation) -> None:
-        """Unmark a call that did not leave after all; its room stays reserved."""
+        """Unmark a call that was not sent after all; its reservation stays."""
         self._store.write(lambda connection: connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,)))
 
     def settle(self, *bills: Bill) -> None:
@@ -193,7 +193,7 @@ class Ledger(Books):
         self._give_back([(bill.reservation, bill.usd) for bill in bills], book)
 
     def release(self, *reservations: Reservation) -> None:
-        """Give back the room of calls that cost nothing."""
+        """Release the reservations of calls that cost nothing."""
         self._give_back([(reservation, 0.0) for reservation in reservations])
 
     def lose(self, reservation: Reservation) -> None:
@@ -232,7 +232,7 @@ class Ledger(Books):
         return dict(self._store.read(lambda connection: connection.execute(query).fetchall()))
 
     def close(self) -> None:
-        """Give this process's unused room back and close the store; the next use opens it again."""
+        """Release this process's unused block and close the store; the next use opens it again."""
         with self._lock:
             self._forget_after_fork()
             idle = {run: block.id for run, block in self._blocks.items() if block.in_flight == 0}

@@ -45,7 +45,7 @@ _SCHEMA = (
 class LocalStore:
     """The SQLite file at `path`. Any method may raise `sqlite3.Error`; `DataError` for a file of another version."""
 
-    leased = False  # a process of this machine is there or not
+    leased = False  # whether a process of this machine runs is known at once
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)

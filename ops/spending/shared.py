@@ -60,11 +60,12 @@ _CONNECT_S = 10
 
 
 class SharedStore:
-    """The Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``); its tables lie in a schema of ours.
+    """The Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``); its tables are in a schema of their
+    own.
 
-    A process holds its room by a lease of `lease_s` seconds, which it renews while it lives: what it leaves behind is
-    released, or counted as lost, that long after its last word. A server that is away (a restart) is waited for
-    `patience_s` seconds, and what was about to be committed is neither forgotten nor written twice. Raises
+    A process holds its block by a lease of `lease_s` seconds, which it renews while it runs; the block is released, or
+    counted as lost, that long after the last renewal. An unavailable server (a restart) is waited for `patience_s`
+    seconds, and a pending commit is neither lost nor written twice. Raises
     `ConfigError` without the `psycopg` package; any method raises `LedgerUnavailable` when the server does not answer.
     """
 
@@ -168,10 +169,10 @@ class SharedStore:
                 self._inherited.append(self._connection)
             self._connection, self._holder, self._pid = None, None, os.getpid()
 
-    # ── who holds ────────────────────────────────────────────────────────────
+    # ── holders ─────────────────────────────────────────────────────────────
 
     def _enlist(self, connection: Any) -> None:
-        """Be known there, and stay so while this process lives."""
+        """Register this process at the server, and keep the registration while it runs."""
         if self._holder is None:
             row = connection.execute(_NEW_HOLDER, (socket.gethostname(), os.getpid(), "")).fetchone()
             self._holder = int(row[0])
@@ -190,7 +191,7 @@ class SharedStore:
             try:
                 self._connected().execute(_RENEW, (self._holder,))
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
-                self._drop()  # who writes next waits for the server, or hears that it is away
+                self._drop()  # the next write waits for the server, or fails with the reason
 
 
 class _Statements:

@@ -35,7 +35,7 @@ class Store(Protocol):
     name: str
     """For messages to a person; holds no password."""
     leased: bool
-    """Whether other machines may take this process for dead while it lives (suspended, cut off for too long)."""
+    """Whether other machines may take this process for dead while it runs (suspended, cut off for too long)."""
 
     def read(self, work: Callable[[SqlConnection], T]) -> T:
         """What `work` reads."""
@@ -46,7 +46,7 @@ class Store(Protocol):
         ...
 
     def holder(self) -> ProcessId:
-        """Under which identity this process holds room at present; asked inside `write`."""
+        """The identity under which this process holds reservations at present; called inside `write`."""
         ...
 
     def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:

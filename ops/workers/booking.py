@@ -20,7 +20,7 @@ class _Reply(NamedTuple):
 
 
 class BookingDesk:
-    """Marks calls as sent, and stores and books their replies, those of one turn of the event loop together.
+    """Mark calls as sent, and store and book their replies, in one transaction per turn of the event loop.
 
     Responses are stored before they are booked: a kill -9 between the two leaves a call that
     the ledger counts as lost rather than one paid for twice.

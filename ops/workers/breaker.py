@@ -29,7 +29,7 @@ class Breaker:
         """What the last failure was, in words."""
 
     def rest_s(self, call: object) -> float:
-        """Seconds that `call` would have to wait; 0: it may go on. Of those that ask after the rest, one may."""
+        """Seconds that `call` must wait; 0: it may be made. After the pause, only one call may be made at first."""
         if self._row < self._limit:  # without the lock: the usual case, and one call too many does no harm
             return 0.0
         with self._lock:

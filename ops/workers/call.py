@@ -69,7 +69,7 @@ class Request(NamedTuple):
 class Caller:
     """Makes live calls for one account; `backoff_s` is the first pause before a retry (doubling, with jitter).
 
-    `on_retry` and `on_paid` (USD) are told what happens.
+    `on_retry` and `on_paid` (USD) are callbacks.
     """
 
     ledger: Ledger
@@ -84,9 +84,9 @@ class Caller:
     )
 
     async def call(self, handle: WorkerHandle, request: Request) -> Response:
-        """Ask until there is an answer, the retries are over, or the worker's circuit is open.
+        """Call until there is a response, the retries are used up, or the worker's circuit is open.
 
-        Raises as `ops.workers.types.Client` says, and `ClaimLost` when the key's claim proves to be another's:
+        Raises the exceptions of `ops.workers.types.Client`, and `ClaimLost` if another process holds the key's claim:
         then nothing was sent.
         """
         breaker, pauses, key = handle.breaker, _Pauses(self.backoff_s), request.key
@@ -124,7 +124,7 @@ class Caller:
                 handle.raise_if_stopped()
                 reservation = await self._reserve(handle, messages)
                 try:
-                    handle.raise_if_stopped()  # again: there may have been no room for long
+                    handle.raise_if_stopped()  # again: the reservation may have waited for long
                     if handle.remote:  # a tool in this process ends with it, and is not billed
                         departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
                         reservation = await self.desk.depart(departure, handle.worker.timeout_s)
@@ -177,9 +177,9 @@ class Caller:
             return await self._when_there_is_room(reserve)
 
     async def _when_there_is_room(self, reserve: Callable[[], Reservation | None]) -> Reservation:
-        # One looks, the others wait behind it: hundreds of calls that all look would keep the disk busy.
+        # One call polls and the others wait for it: hundreds of polling calls would keep the disk busy.
         async with self._room.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            while (reservation := reserve()) is None:  # noqa: ASYNC110  (room may also come from other processes)
+            while (reservation := reserve()) is None:  # noqa: ASYNC110  (other processes may release reservations, too)
                 await asyncio.sleep(_ROOM_POLL_S)
         return reservation
 

@@ -1,4 +1,4 @@
-"""The one way to ask a worker: cache first, and then a call, made once for all who want it."""
+"""The worker client: the response cache first, then a call, made once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 @dataclass
 class Counts:
-    """What a client did.
+    """Counts of a client.
 
     `live` replies paid for (`usd`), `cached` ones, `replayed` ones of a rehearsal, `failed` calls, and
     further attempts (`retries`).
@@ -82,7 +82,7 @@ class WorkerClient:
 
         A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and
         are stored, as is the reply of a content filter. Identical calls in flight in this process are made once.
-        Raises as `ops.workers.types.Client` says.
+        Raises the exceptions of `ops.workers.types.Client`.
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
@@ -106,7 +106,7 @@ class WorkerClient:
             if shared is not None:
                 self._count(cached=1)
                 return replace(shared, cached=True)
-            # The leader was cancelled: look again, and perhaps lead.
+            # The call's owner was cancelled: check again, and perhaps make the call here.
 
     async def _lead(self, worker: Worker, request: Request, flight: Future[Response | None]) -> Response:
         try:

@@ -1,7 +1,7 @@
-"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
+"""Classify LiteLLM's errors: transient, final, or a configuration error.
 
-A status says little: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
-so their words are read too. An error of the account, the key or the model name stops the run. A request that is
+The status is not enough: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
+so the message is read too. An error of the account, the key or the model name stops the run. A request that is
 rejected for any other reason fails alone; `Caller` stops the run when a worker rejects many in a row.
 """
 
@@ -34,7 +34,7 @@ _SPENT = re.compile(
     r"|not enough (account )?(balance|credits?\b|funds\b)|(top[ -]?up|recharge) your (account|balance)"
     r"|credit balance is too low|(used all|run out of|out of) (available )?credits?|account is (suspended|not active)"
 )
-"""An account without money, in words that no limit per minute shares (Google says "quota … billing" for those)."""
+"""Phrases for an account without money that no message about a rate limit has (Google's have "quota … billing")."""
 _ACCOUNT = re.compile(
     _SPENT.pattern
     + r"|payment[ _]required|billing|arrearage|overdue|spending limit|credit limit|api usage limits?|purchase credits"
@@ -68,13 +68,13 @@ _WRONG_ENDPOINT = (404, 405, 410, 415)
 _NO_CREDENTIALS = re.compile(
     r"missing (\w+ ){0,3}(credentials|(api|jwt|access|auth) (key|token))\b|default credentials|api_base is required"
 )
-"""What LiteLLM and the OpenAI library say before they send anything."""
+"""Messages of LiteLLM and the OpenAI library before they send anything."""
 _CREDENTIAL_ERRORS = {
     "DefaultCredentialsError", "RefreshError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound",
     "NoRegionError", "CredentialRetrievalError", "TokenRetrievalError", "UnauthorizedSSOTokenError",
     "SSOTokenLoadError",
 }  # fmt: skip
-"""Of google.auth and botocore, which need not be installed."""
+"""Exceptions of google.auth and botocore, which need not be installed."""
 _LOG_IN = {
     "vertex_ai": "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file",
     "bedrock": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION_NAME, or AWS_PROFILE",
@@ -83,10 +83,10 @@ _LOG_IN = {
 
 
 class Transient(Exception):
-    """An attempt that may go better next time.
+    """A failed attempt that is worth repeating.
 
-    `retry_after_s` is the provider's own wish, `crowded` says that it met a rate limit, and
-    `in_the_end` is what it means if no further attempt goes better (None: unreachable).
+    `retry_after_s` is the provider's requested pause, `crowded` marks a rate limit, and `in_the_end` is the error if
+    no further attempt succeeds (None: unreachable).
     """
 
     def __init__(
@@ -236,7 +236,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def describe(error: Exception) -> str:
-    """Class, status and the provider's error code: enough to look it up, nothing that is secret."""
+    """Class, status and the provider's error code: enough to look it up, without secrets."""
     parts = [type(error).__name__]
     if isinstance(status := getattr(error, "status_code", None), int):
         parts.append(str(status))

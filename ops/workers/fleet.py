@@ -1,4 +1,4 @@
-"""One worker's limits over all machines: who may be in flight, and when the next request may start, in Redis.
+"""One worker's limits over all machines, in Redis: calls in flight, and the time of the next request.
 
 A slot is a lease: its holder renews it, and the slot of a machine that is gone is free when the lease runs out.
 """
@@ -77,8 +77,8 @@ class _Caller:
 class FleetLimits:
     """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
 
-    Of a process's calls that wait for a slot one stands in a line that all processes share, which is served in the
-    order of arrival: a process with one call waits no longer than one of many calls does. Raises `ConfigError` for an
+    All processes share one queue for slots, in the order of arrival, in which a process has one place: a process with
+    one call waits no longer than a process with many. Raises `ConfigError` for an
     invalid URL, or without the `redis` package; any method raises `LimitsUnavailable` when the server does not
     answer.
     """
@@ -136,7 +136,7 @@ class FleetLimits:
         finally:
             import redis
 
-            with suppress(redis.RedisError):  # it runs out by itself
+            with suppress(redis.RedisError):  # it expires by itself
                 lock.release()
 
     def known_times(self) -> Times:
@@ -176,7 +176,7 @@ class FleetLimits:
     def _keep(self, held: dict[int, str]) -> None:
         import redis
 
-        with suppress(redis.RedisError):  # the calls that hold them go on; who takes a slot hears of it
+        with suppress(redis.RedisError):  # calls that hold a slot continue; the next call for a slot fails
             self._renew(keys=[self._slots], args=[int(1000 * self._lease_s), *held.values()])
 
     @contextmanager

@@ -1,8 +1,7 @@
-"""One worker's limits over all processes of a machine: who may be in flight, and when the next request may start.
+"""One worker's limits over all processes of a machine: calls in flight, and the time of the next request.
 
 Slots are locks of the operating system (flock), so a killed process frees its slots.
-Our own lines rather than filelock: taking and giving back one of its locks costs a hundred times the system
-calls, for each call to a worker.
+Not filelock: each of its locks costs a hundred times the system calls, for each call to a worker.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ops.config.base import digest
 
 _TIMES = struct.Struct("<3d")
 _FARTHEST_S = 3600.0
-"""No time that is kept lies farther ahead, unless the clock was set meanwhile."""
+"""Stored times are at most this far ahead, unless the clock was set back."""
 _FIRST_POLL_S, _HEAD_POLL_S, _LONGEST_POLL_S = 0.001, 0.01, 0.05
 
 
@@ -42,8 +41,8 @@ class Times:
 class MachineLimits:
     """The slots and times of one worker in `folder`. Safe under threads, tasks and kill -9.
 
-    Of the calls that wait for a slot one, over all processes, is at the head and takes the next that is free;
-    the next at the head is the first to ask. So a process with one call waits no longer than one of many calls does.
+    Of the calls that wait for a slot, over all processes, one is at the head and takes the next free slot; then the
+    first call to ask becomes the head. So a process with one call waits no longer than a process with many.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -23,7 +23,7 @@ class PoolDifference:
     """Workers by name: `added`, `removed`, and `changed` (name → field → old and new).
 
     `changed` lists every differing field; `affects_answers` and `affects_price` say
-    what a retraining must look at. Tags, limits and time-outs do neither.
+    what a retraining must consider. Tags, limits and time-outs do neither.
     """
 
     added: tuple[str, ...]

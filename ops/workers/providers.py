@@ -122,7 +122,8 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
 
 
 def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
-    """USD per prompt token and per completion token, at most: the pool's price of today, or LiteLLM's dearest tier.
+    """USD per prompt token and per completion token, at most: the pool's price of today, or LiteLLM's most expensive
+    tier.
 
     Raises `ConfigError` when neither has one.
     """

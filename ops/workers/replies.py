@@ -98,7 +98,7 @@ def _other_model(worker: Worker, reply: Any) -> str | None:
 
 def _impostor(worker: Worker, answered: str, worked: bool, file: Path | str) -> Transient | ConfigError:
     shown = answered[:80] if re.fullmatch(r"[-\w./:@ ]+", answered[:80]) else "an unreadable name"
-    if worked:  # a gateway that falls back to another model, say: the one that was asked is not to be had
+    if worked:  # for example a gateway that falls back to another model because the requested one is unavailable
         return Transient(f"the answer of another model ({shown})")
     return ConfigError(
         file, f"workers.{worker.name}.model", f"{worker.model!r} was asked and {shown!r} answered",

@@ -1,7 +1,7 @@
-"""The HTTP session of an event loop: bounded replies, and nothing left open when the loop ends.
+"""The HTTP session of an event loop: bounds the size of replies, and closes when the loop ends.
 
-LiteLLM makes a session of its own where it is given none; ours refuses a reply that no model can have meant, before
-it is in memory, and ends with its loop.
+LiteLLM would make a session of its own; this one refuses an implausibly large reply before it is in memory, and
+closes with its loop.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _bounded_response() -> type[ClientResponse]:
 
 
 class _Counted:
-    """A body's stream that ends in an error when it is too long; for replies that do not tell their length."""
+    """A body's stream that ends in an error when it is too long; for replies without a length."""
 
     def __init__(self, content: Any) -> None:
         self._content = content

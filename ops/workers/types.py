@@ -1,7 +1,7 @@
 """Messages to a worker, its response, and what any client of workers offers.
 
 Retrying, caching and counting money live beside this file (client, cache,
-ledger); nothing here does any work.
+ledger); this file has types only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Client(Protocol):
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """Give the worker's response to the messages.
 
-        ``sample`` tells repeated answers to the same messages apart; a number is the index of a first answer.
+        ``sample`` identifies repeated answers to the same messages; a number is a sample index.
 
         Raises:
-            WorkerUnreachable: no response could be had; nothing is known of the answer.
+            WorkerUnreachable: there is no response; the answer is unknown.
             WorkerRefused: the worker will not answer these messages.
             OverBudget: the call could pass the cap on spending.
             ConfigError: the worker is configured wrongly, its key missing for one.

@@ -1,4 +1,4 @@
-"""Whether a pool can be called as it says: keys, prices, and settings that LiteLLM would silently drop or replace."""
+"""Check a pool before the first call: keys, prices, and settings that LiteLLM would silently drop or replace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEVEL = ("thinking", "level")
 
 
 def check_pool(pool: Pool, file: Path | str) -> None:
-    """Raise `ConfigError` for the first worker that could not be called as the pool says: before anything is spent."""
+    """Raise `ConfigError` for the first worker whose settings cannot be used, before anything is spent."""
     for worker in pool.workers:
         request_settings(worker, file)
         worst_price(worker, file)
@@ -87,7 +87,7 @@ def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
 def _refused(
     worker: Worker, file: Path | str, arguments: Mapping[str, Any], sent: Any, refusal: Exception
 ) -> Iterator[ConfigError]:
-    """The settings that LiteLLM itself refuses: each that it takes not even alone, else all together."""
+    """The settings that LiteLLM refuses: those that it refuses alone, else all together."""
     kind, alone = type(refusal), []
     for name, value in arguments.items():
         try:

@@ -1,4 +1,4 @@
-"""What a provider says that a reply used is a claim: it is checked before it is booked."""
+"""Check the token counts that a provider reports for a reply before they are booked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVERRUN_TOKENS = 64
 COUNTED_CHARS = 100_000
 """The longest text that a tokenizer counts here: their time grows with the square of a text without spaces."""
 _COUNTS_DIFFER = 4
-"""How many times as many tokens another tokenizer than the model's makes of ASCII text, at most."""
+"""The largest ratio between two tokenizers' token counts of ASCII text."""
 _CHARS_OF_MOST_TOKENS = 8
 """A claim of less than one token per this many characters is compared with our own count: words are shorter."""
 

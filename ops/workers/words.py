@@ -1,4 +1,4 @@
-"""A provider's own words about a failed call, without what it quotes of ours."""
+"""A provider's message about a failed call, without its quotations of the prompt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LETTERS_AND_DIGITS = re.compile(r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[-\w.*]{2
 
 
 class Words(NamedTuple):
-    """What a provider said: `text` in lower case to be read, `shown` for a person; `quoted`: it quoted the prompt."""
+    """A provider's message: `text` in lower case for matching, `shown` for people; `quoted`: it quoted the prompt."""
 
     text: str
     shown: str

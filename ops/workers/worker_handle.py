@@ -18,13 +18,13 @@ from ops.workers.providers import is_remote, request_settings, worst_price
 
 @dataclass
 class WorkerHandle:
-    """One worker's place in a client."""
+    """One worker in a client: settings, limits, circuit breaker."""
 
     worker: Worker
     settings: dict[str, Any]
     """The keyword arguments of every LiteLLM call, but for the messages."""
     file: Path | str
-    """Of the pool, for messages."""
+    """The pool's file, for messages."""
     remote: bool
     """Asked over a network, through the loop's session."""
     limits: Limits
@@ -34,7 +34,7 @@ class WorkerHandle:
     rejections: int = 0
     """Requests that the provider rejected since the last response."""
     not_believed: ConfigError | None = None
-    """Its provider made an impossible claim of usage: why no further call is made."""
+    """The provider reported an impossible usage: the error that stops all further calls."""
 
     def __post_init__(self) -> None:
         self._price = worst_price(self.worker, self.file)

@@ -54,19 +54,6 @@ def test_when_it_does_not_end_the_worker_is_unreachable(
     assert (len(client.cache), client.ledger.in_flight("run")) == (0, 0)
 
 
-@pytest.mark.parametrize(("fault", "field"), [("401", "api_key_env"), ("wrong model", "model")])
-def test_what_is_wrong_from_the_first_call_is_the_configurations_fault(
-    server: FaultServer, make_client: MakeClient, fault: str, field: str
-) -> None:
-    client = make_client(pool_file="pool.yaml")
-    server.order(plan=[fault] * 20)
-    with pytest.raises(ConfigError) as caught:
-        ask(client, server.worker())
-    assert caught.value.field == f"workers.remote.{field}"
-    assert server.order()["planned"] == 19
-    assert len(client.cache) == 0
-
-
 def test_a_key_that_is_revoked_in_the_end_is_the_configurations_fault_too(
     server: FaultServer, make_client: MakeClient
 ) -> None:

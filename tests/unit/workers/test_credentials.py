@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def test_credentials_that_are_lost_in_a_run_are_tried_again_first(loopback: Any,
 def test_an_outage_in_such_words_is_an_outage(loopback: Any, make_client: Any, words: str) -> None:
     """A provider's own 500 is no fault of this machine's settings."""
     client = make_client()
-    loopback.said = words
-    loopback.plan.extend(["500"] * 2)
+    step = json.dumps({"status": 500, "body": {"error": {"message": words, "type": "x", "code": "some_code"}}})
+    loopback.plan.extend([step] * 2)
     with pytest.raises(WorkerUnreachable):
         asyncio.run(client.complete(loopback.worker(retries=1), ASK))

@@ -33,16 +33,11 @@ from ops.spending.ledger import Bill, Ledger
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from tests.builders import make_problem
 
 
 def problems(count: int) -> list[Problem]:
-    return [
-        Problem(
-            id=f"rlpr-{number:03}", benchmark="rlpr", domain="rlpr", split="train", grader="text",
-            question=f"Number {number}: what is 2+2?", answer="4",
-        )
-        for number in range(count)
-    ]  # fmt: skip
+    return [make_problem(id=f"rlpr-{n:03}", question=f"Number {n}: what is 2+2?") for n in range(count)]
 
 
 def worker(name: str = "w", **settings: Any) -> Worker:
@@ -90,12 +85,15 @@ def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache:
     assert short.usd.high == made.usd.high
 
 
-def test_calls_of_unfinished_tables_are_known_from_the_ledger(cache: ResponseCache, tmp_path: Path) -> None:
+@pytest.mark.parametrize("purpose", ["precache", "evaluation"])
+def test_calls_of_unfinished_tables_are_known_from_the_ledger(
+    cache: ResponseCache, tmp_path: Path, purpose: str
+) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "precache", "w", 0.5, 100, 40))
+    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), purpose, "w", 0.5, 100, 40))
     usages = Measured.of([row("w", 7, 7, benchmark="mmlu")], ledger)
     total = estimated(precache_asks(problems(1), [worker()], 1), cache, usages)
-    assert total.usd.expected == pytest.approx((100 * 2 + 40 * 8) / 1e6)
+    assert (total.measured, total.usd.expected) == (1, pytest.approx((100 * 2 + 40 * 8) / 1e6))
 
 
 def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
@@ -140,13 +138,6 @@ def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache:
     prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
     assert made.workers["w"].usd.expected == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
     assert "67% from measured tokens, 33% as long as the other workers' answers" in str(made)
-
-
-def test_calls_of_other_purposes_are_measured_calls_too(cache: ResponseCache, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), "evaluation", "w", 0.5, 70, 30))
-    total = estimated(precache_asks(problems(1), [worker()], 1), cache, Measured.of([], ledger))
-    assert (total.measured, total.usd.expected) == (1, pytest.approx((70 * 2 + 30 * 8) / 1e6))
 
 
 def test_each_worker_has_its_share(cache: ResponseCache) -> None:

@@ -94,18 +94,28 @@ def test_reserve_many_gives_those_from_the_first_on_that_fit(ledger: Ledger) -> 
     assert len(ledger.reserve_many("run", [0.5, 0.6, 0.1], 1.0)) == 1
 
 
-def test_what_running_processes_hold_is_shown_by_run(ledger: Ledger) -> None:
-    held = ledger.reserve("run", 0.5, 100.0)
-    assert ledger.open_reservations()["run"] >= 0.5
-    ledger.settle(bill(held, 0.1))
-    assert ledger.open_reservations() == {}
-
-
 def test_the_month_bounds_all_runs_together(ledger: Ledger) -> None:
     ledger.settle(bill(ledger.reserve("a", 1.0, 10.0, month_cap_usd=1.5), 1.0))
     with pytest.raises(OverBudget, match="month"):
         ledger.reserve("b", 1.0, 10.0, month_cap_usd=1.5)
     ledger.reserve("b", 0.5, 10.0, month_cap_usd=1.5)
+
+
+@pytest.mark.parametrize(
+    ("usd", "prompt", "completion"),
+    [
+        (-0.01, 1, 1),
+        (float("inf"), 1, 1),
+        (float("nan"), 1, 1),
+        (0.1, -1, 1),
+        (0.1, 1, -1),
+        (0.1, 2**63, 1),
+        (0.1, 1, 2**63),
+    ],
+)
+def test_a_bill_that_no_book_can_hold_is_refused(usd: float, prompt: int, completion: int) -> None:
+    with pytest.raises(ValueError, match="a bill of"):
+        Bill(Reservation("run", 1.0), "test", "worker", usd, prompt, completion)
 
 
 def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
@@ -115,28 +125,6 @@ def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> 
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.1, 1.0)
     ledger.release(held)
-
-
-@pytest.mark.parametrize("usd", [-0.01, float("inf"), float("nan")])
-def test_a_bill_that_no_book_can_hold_is_refused(usd: float) -> None:
-    with pytest.raises(ValueError, match="a bill of"):
-        Bill(Reservation("run", 1.0), "test", "worker", usd)
-
-
-@pytest.mark.parametrize("tokens", [-1, 2**63])
-def test_tokens_that_no_book_can_hold_are_refused(tokens: int) -> None:
-    for counted in ({"prompt_tokens": tokens}, {"completion_tokens": tokens}):
-        with pytest.raises(ValueError, match="a bill of"):
-            Bill(Reservation("run", 1.0), "test", "worker", 0.1, **counted)
-
-
-def test_two_open_ledgers_share_the_cap(tmp_path: Path) -> None:
-    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
-    held = first.reserve("run", 0.6, 1.0)
-    with pytest.raises(OverBudget):
-        second.reserve("run", 0.6, 1.0)
-    first.settle(bill(held, 0.3))
-    second.reserve("run", 0.6, 1.0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,64 +157,6 @@ def test_whatever_the_order_the_cap_holds_and_nothing_leaks(
     with ledger._store._file.connection() as connection:
         assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (0,)
     ledger.close()
-
-
-def test_threads_never_pass_the_cap(ledger: Ledger) -> None:
-    def call(_: int) -> float:
-        try:
-            reservation = ledger.reserve("run", 0.01, 1.0)
-        except OverBudget:
-            return 0.0
-        ledger.settle(bill(reservation, 0.009))
-        return 0.009
-
-    with ThreadPoolExecutor(16) as pool:
-        paid = sum(pool.map(call, range(400)))
-    assert ledger.spent("run") == pytest.approx(paid)
-    assert 0.9 <= paid <= 1.0
-
-
-def _spend(path: Path, results: Any) -> None:
-    ledger, paid = Ledger(path), 0
-    held: list[Reservation] = []
-    for _ in range(100):
-        try:
-            held.append(ledger.reserve("run", 0.01, 1.0))
-        except OverBudget:
-            break
-        if len(held) == 4:
-            ledger.settle(*(bill(reservation, 0.01) for reservation in held))
-            paid += len(held)
-            held = []
-    ledger.settle(*(bill(reservation, 0.01) for reservation in held))
-    results.put(paid + len(held))
-
-
-def test_processes_never_pass_the_cap_and_use_it_up(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=_spend, args=(tmp_path / "l.sqlite", results)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    paid = sum(results.get(timeout=60) for _ in processes)
-    for process in processes:
-        process.join(30)
-    ledger = Ledger(tmp_path / "l.sqlite")
-    assert ledger.spent("run") == pytest.approx(paid * 0.01)
-    assert 0.9 <= ledger.spent("run") <= 1.0 + 1e-9
-
-
-_HOLDER = """
-    import sys, time
-    from pathlib import Path
-    from ops.spending.ledger import Bill, Ledger
-    ledger = Ledger(Path(sys.argv[1]))
-    done = ledger.reserve("run", 0.4, 1.0)
-    held = ledger.reserve("run", 0.5, 1.0)
-    ledger.settle(Bill(done, "test", "w", 0.3))
-    print("ready", flush=True)
-    time.sleep(60)
-"""
 
 
 def _storm(path: Path, process: int, together: Any, results: Any) -> None:
@@ -274,57 +204,46 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
     assert len(ledger.reserve_many("run", [0.1, 0.1], 1.0)) == 2  # a larger cap goes on
 
 
-def test_kill_9_loses_no_settled_cost_and_frees_what_was_reserved(tmp_path: Path) -> None:
-    path = tmp_path / "l.sqlite"
-    command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == "ready"
-        ledger = Ledger(path)
-        with pytest.raises(OverBudget):  # it lives: its reservation stands
-            ledger.reserve("run", 0.6, 1.0)
-        os.kill(holder.pid, signal.SIGKILL)
-    assert ledger.spent("run") == 0.3
-    ledger.reserve("run", 0.6, 1.0)
-    with pytest.raises(OverBudget):
-        ledger.reserve("run", 0.2, 1.0)
-
-
 _SENDER = """
     import sys, time
     from pathlib import Path
-    from ops.spending.ledger import Departure, Ledger
+    from ops.spending.ledger import Bill, Departure, Ledger
     ledger = Ledger(Path(sys.argv[1]))
-    queued, sent = ledger.reserve_many("run", [0.4, 0.3], 1.0)
+    done, queued, sent = ledger.reserve_many("run", [0.2, 0.4, 0.3], 1.0)
+    ledger.settle(Bill(done, "test", "w", 0.1))
     ledger.mark_sent(Departure(sent, "test", "w", "key"))
     print("ready", flush=True)
     time.sleep(60)
 """
 
 
-def test_of_a_killed_process_what_was_sent_is_spent_and_what_only_waited_is_free(tmp_path: Path) -> None:
+def test_of_a_killed_process_what_was_settled_or_sent_is_spent_and_what_only_waited_is_free(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     command = [sys.executable, "-c", textwrap.dedent(_SENDER), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sender:
         assert sender.stdout is not None
         assert sender.stdout.readline().strip() == "ready"
         ledger = Ledger(path)
-        assert ledger.by_run() == {}  # it lives: it may still hear the answer
+        assert ledger.by_run() == {"run": Spent(0.1, 1)}  # it runs: it may still get the answer
+        assert ledger.open_reservations()["run"] >= 0.7
+        with pytest.raises(OverBudget):
+            ledger.reserve("run", 0.3, 1.0)
         os.kill(sender.pid, signal.SIGKILL)
+    waited = ledger.reserve("run", 0.6, 1.0)  # refused before, it has room now that the holder is gone
     with pytest.raises(OverBudget):
-        ledger.reserve("run", 0.8, 1.0)
-    assert ledger.by_run() == {"run": Spent(usd=0.3, lost=1, lost_usd=0.3)}
+        ledger.reserve("run", 0.1, 1.0)
+    assert ledger.by_run() == {"run": Spent(0.4, 1, lost=1, lost_usd=0.3)}
     assert ledger.by_purpose("run")["test"].lost == ledger.by_worker("run")["w"].lost == 1
-    assert ledger.spent("run") == 0.3
-    assert ledger.open_reservations() == {}
+    assert ledger.spent("run") == pytest.approx(0.4)
+    assert ledger.open_reservations() == {"run": pytest.approx(0.6)}
     assert ledger.unmeasured() == ["key"]
 
-    [held] = ledger.mark_sent(Departure(ledger.reserve("run", 0.7, 1.0), "test", "w", "key"))
+    [held] = ledger.mark_sent(Departure(waited, "test", "w", "key"))
     ledger.settle(Bill(held, "test", "w", 0.1, 10, 5, key="key"))
     # The same question's answer says what the lost one cost; it was paid for all the same.
-    assert ledger.by_run() == {"run": Spent(0.2, 1, 10, 5, lost=1, lost_usd=0.1)}
+    assert ledger.by_run() == {"run": Spent(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
     assert ledger.unmeasured() == []
-    assert ledger.mean_tokens("test") == {"w": (10.0, 5.0)}
+    assert ledger.mean_tokens("test") == {"w": (5.0, 2.5)}
 
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ops.cache import ResponseCache
@@ -19,6 +21,7 @@ from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.precaching.precache import precache, write_responses
 from ops.spending.ledger import Ledger
 from ops.workflow.team import Team
+from tests.builders import make_problem, make_response
 from tests.faults import precache_run
 from tests.faults.processes import Process
 
@@ -26,12 +29,9 @@ from tests.faults.processes import Process
 def problems(count: int) -> list[Problem]:
     """Sums in short text; the server answers 4 to all of them, which is right for every other one."""
     return [
-        Problem(
-            id=f"rlpr-{number:03}", benchmark="rlpr", domain="rlpr", split="train", grader="text",
-            question=f"Number {number}: what is 2+{2 + number % 2}?", answer=str(4 + number % 2),
-        )
-        for number in range(count)
-    ]  # fmt: skip
+        make_problem(id=f"rlpr-{n:03}", question=f"Number {n}: what is 2+{2 + n % 2}?", answer=str(4 + n % 2))
+        for n in range(count)
+    ]
 
 
 def run(client: Any, worker: Any, count: int, **more: Any) -> list[ResponseRow]:
@@ -100,7 +100,7 @@ def test_a_wrong_key_stops_it_at_once(loopback: Any, make_client: Any) -> None:
 
 def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) -> None:
     count, concurrency = 60, 3
-    loopback.delay_s = 0.03
+    loopback.latency_s = 0.03
     worker = loopback.worker(concurrency=concurrency, max_tokens=5, timeout_s=10.0)
     order = precache_run.Order(tmp_path, worker, problems(count))
 
@@ -114,7 +114,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     while len(loopback.requests) < count // 3:
         time.sleep(0.005)
     assert process.kill(), "it had ended before"
-    time.sleep(3 * loopback.delay_s)  # the server finishes what it was asked
+    time.sleep(3 * loopback.latency_s)  # the server finishes what it was asked
     before = len(loopback.requests)
     kept = len(ResponseCache(tmp_path))
     assert count // 3 <= before < count
@@ -138,15 +138,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
 
 # ── files ────────────────────────────────────────────────────────────────────
 
-
-def row(**changes: Any) -> ResponseRow:
-    values: dict[str, Any] = {
-        "worker": "w", "benchmark": "rlpr", "problem_id": "p", "sample": 0, "text": "t", "score": 1.0,
-        "extracted": "t", "prompt_tokens": 1, "completion_tokens": 2, "cost_usd": 0.1, "latency_s": 0.2,
-        "status": "ok", "finish_reason": "",
-    }  # fmt: skip
-    return ResponseRow.from_columns(values | changes)
-
+row = make_response
 
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_path: Path) -> None:
     rows = [row(problem_id=f"p{n}", sample=s, text=f"Zeile {n} ∑") for n in range(20) for s in (0, 1)]
@@ -178,18 +170,14 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
     assert load_responses(tmp_path) == []
 
 
-def test_a_file_that_is_no_table_is_named(tmp_path: Path) -> None:
-    (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match=r"bad\.parquet.*precache again"):
-        load_responses(tmp_path)
-
-
-def test_a_table_without_a_column_is_named(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"worker": ["w"]}), tmp_path / "thin.parquet")
-    with pytest.raises(DataError, match=r"thin\.parquet: columns: benchmark"):
+@pytest.mark.parametrize("content", ["no table", "no column"])
+def test_a_file_that_is_no_table_is_named(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "bad.parquet"
+    file.write_bytes(b"nothing of the kind")
+    if content == "no column":
+        pq.write_table(pa.table({"worker": ["w"]}), file)
+    says = {"no table": r"bad\.parquet.*precache again", "no column": r"bad\.parquet: columns: benchmark"}
+    with pytest.raises(DataError, match=says[content]):
         load_responses(tmp_path)
 
 

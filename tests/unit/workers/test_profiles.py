@@ -22,15 +22,12 @@ from ops.precaching.profiles import (
     signal_forecast,
     tallies,
 )
+from tests.builders import make_response
 
 
 def row(worker: str, problem: str, score: float, **changes: Any) -> ResponseRow:
-    values: dict[str, Any] = {
-        "worker": worker, "benchmark": problem.split("-")[0], "problem_id": problem, "sample": 0, "text": "t",
-        "score": score, "extracted": "", "prompt_tokens": 10, "completion_tokens": 20, "cost_usd": 0.5,
-        "latency_s": 1.0, "status": "ok", "finish_reason": "",
-    }  # fmt: skip
-    return ResponseRow.from_columns(values | changes)
+    placed = {"worker": worker, "benchmark": problem.split("-")[0], "problem_id": problem, "score": score}
+    return make_response(**placed | changes)
 
 
 ROWS = [

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import ResponseCache
 from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem, worker_prompt
@@ -19,29 +18,25 @@ from ops.precaching.opening import open_client
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.precaching.stored import Cell
-from ops.spending.ledger import Ledger
 from ops.stages.responses import materialize_responses
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import make_problem, make_response
 
 
 def problem(number: int, question: str = "") -> Problem:
-    return Problem(
-        id=f"rlpr-{number:03}", benchmark="rlpr", domain="rlpr", split="train", grader="text",
-        question=question or f"Number {number}: what is 2+2?", answer="4",
-    )  # fmt: skip
+    return make_problem(id=f"rlpr-{number:03}", question=question or f"Number {number}: what is 2+2?")
 
 
 def recorded(number: int, **changes: Any) -> ResponseRow:
-    values: dict[str, Any] = {
-        "worker": "remote", "benchmark": "rlpr", "problem_id": f"rlpr-{number:03}", "sample": 0,
-        "text": f"Answer: {number}", "score": 0.0, "extracted": "", "prompt_tokens": 7, "completion_tokens": 3,
-        "cost_usd": 0.25, "latency_s": 1.5, "status": "ok", "finish_reason": "stop",
+    values = {
+        "worker": "remote", "problem_id": f"rlpr-{number:03}", "text": f"Answer: {number}", "score": 0.0,
+        "cost_usd": 0.25, "latency_s": 1.5, "finish_reason": "stop",
     }  # fmt: skip
-    return ResponseRow.from_columns(values | changes)
+    return make_response(**values | changes)
 
 
 def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **policy: Any) -> ReplayClient:
@@ -203,13 +198,3 @@ def test_a_rehearsal_leaves_what_it_makes_apart(tmp_path: Path, monkeypatch: pyt
         assert getattr(real, name) != getattr(rehearsal, name), name
     assert "a-team-server" not in rehearsal.mlflow_uri
     assert (real.cache, real.ledger, real.data) == (rehearsal.cache, rehearsal.ledger, rehearsal.data)
-
-
-def test_the_outcome_of_another_process_is_replayed(tmp_path: Path) -> None:
-    """Cache and ledger are opened by path: nothing of the first client is needed."""
-    cache = ResponseCache(tmp_path / "cache")
-    client = ReplayClient(
-        cache, Ledger(tmp_path / "ledger.sqlite"), Account("x", "x", 1.0), replay=Replay(match="problem"),
-        recorded=Recorded([recorded(0)], [problem(0)]),
-    )  # fmt: skip
-    assert ask(client, Worker(name="remote", model="local/none", api_key_env="NOT_SET")).text == "Answer: 0"

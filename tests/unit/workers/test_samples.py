@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import ResponseCache, cache_key
+from ops.cache import cache_key
 from ops.conductor.rollout import roll_out
 from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_recipe
 from ops.core.problem import Problem
@@ -23,10 +23,8 @@ from ops.evaluation.method import Method
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import ProbeRecord, probe
 from ops.retraining.slices import NightlyClient
-from ops.spending.ledger import Ledger
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import SOLVE, Step, Workflow
@@ -46,9 +44,8 @@ def problems() -> list[Problem]:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> WorkerClient:
-    cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
-    return WorkerClient(cache, ledger, Account("run", "test", 10.0))
+def client(make_client: Callable[[], WorkerClient]) -> WorkerClient:
+    return make_client()
 
 
 def live(client: WorkerClient) -> int:

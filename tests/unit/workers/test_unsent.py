@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,9 @@ from tests.command import podium
 pytestmark = pytest.mark.usefixtures("litellm_at_hand")
 
 ROOT = Path(__file__).parents[3]
-POOLS = ("frontier", "paper", "paper:unconstrained", "paper:unconstrained-bigcodebench", "open", "local-llm")
+POOLS = (
+    "quickstart", "frontier", "paper", "paper:unconstrained", "paper:unconstrained-bigcodebench", "open", "local-llm",
+)  # fmt: skip
 CLAUDE, ARGON = "anthropic/claude-sonnet-5-5", "gemini/gemini-4-argon"
 
 
@@ -74,13 +74,29 @@ def test_what_is_sent_under_any_name_is_no_error(settings: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("name", POOLS)
-def test_the_projects_pools_are_sent_as_they_stand(name: str, loopback_bodies: Bodies) -> None:
+def test_the_projects_pools_are_sent_as_they_stand(
+    name: str, loopback: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compared with the bodies that LiteLLM really posts."""
-    for each in load_pool(ROOT / "config", name).workers:
-        assert unsent(each, "pool.yaml") == []
+    pool = load_pool(ROOT / "config", name)
+    assert pool.name == name
+    for variable in pool.missing_keys().values():
+        monkeypatch.setenv(variable, "test-key")
+    check_pool(pool, "pool.yaml")
+    for each in pool.workers:
+        settings = request_settings(each, "pool.yaml")
+        assert settings["max_tokens"] == each.max_tokens
         if not is_remote(each):
             continue
-        sent = loopback_bodies.of(each)
+        loopback.plan.append(json.dumps({"status": 400, "body": {}}))
+        with pytest.raises(provider_error()):
+            asyncio.run(
+                litellm().acompletion(
+                    messages=[{"role": "user", "content": "2+2?"}],
+                    **settings | {"api_base": loopback.url.removesuffix("/v1"), "timeout": 30},
+                )
+            )
+        sent = loopback.requests[-1]
         stated = (each.temperature, each.top_p, each.top_k, each.presence_penalty, each.max_tokens)
         assert {value for value in stated if value is not None} <= set(leaves(sent)), (each.name, sent)
         if each.thinking_budget:
@@ -107,44 +123,3 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(each)
     elif isinstance(value, str | int | float):
         yield value
-
-
-class Bodies:
-    """A server that keeps what LiteLLM posts, and answers none of it."""
-
-    def __init__(self) -> None:
-        self.kept: list[dict[str, Any]] = []
-        kept = self.kept
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                kept.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                self.send_response(400)
-                self.send_header("content-length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
-                """Keep the test output quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def of(self, each: Worker) -> dict[str, Any]:
-        settings = request_settings(each, "pool.yaml")
-        settings |= {"api_base": f"http://127.0.0.1:{self.server.server_address[1]}", "timeout": 30}
-        ask = [{"role": "user", "content": "2+2?"}]
-        with pytest.raises(provider_error()):
-            asyncio.run(litellm().acompletion(messages=ask, **settings))
-        return self.kept[-1]
-
-
-@pytest.fixture
-def loopback_bodies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bodies]:
-    for name in POOLS:
-        for variable in load_pool(ROOT / "config", name).missing_keys().values():
-            monkeypatch.setenv(variable, "test-key")
-    bodies = Bodies()
-    yield bodies
-    bodies.server.shutdown()
-    bodies.server.server_close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,38 +10,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
-from ops.spending.ledger import Bill, Ledger, Reservation
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import worst_price
 from ops.workers.usage import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
 
-pytestmark = pytest.mark.usefixtures("litellm_at_hand")
-
-
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultServer]:
-    monkeypatch.setenv("REMOTE_KEY", "nothing")
-    with FaultServer(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[WorkerClient]:
-    cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
-    yield WorkerClient(cache, ledger, Account("run", "test", 0.01), pool_file="pool.yaml", backoff_s=0.01)
-    cache.close()
-    ledger.close()
-
-
-def worker(server: FaultServer, **settings: Any) -> Worker:
-    return server.worker(api_key_env="REMOTE_KEY", retries=1, **settings)
+def client(make_client: Any) -> WorkerClient:
+    made: WorkerClient = make_client(cap_usd=0.01, pool_file="pool.yaml")
+    return made
 
 
 def ask(client: WorkerClient, asked: Worker, sample: int = 0) -> Any:
@@ -55,7 +34,7 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
     server: FaultServer, client: WorkerClient, case: str
 ) -> None:
     claim, figure, booked = IMPOSSIBLE[case]
-    asked = worker(server)
+    asked = server.worker(retries=1)
     before = ask(client, asked, sample=1)
     server.order(plan=[reply(claim)])
     with pytest.raises(ConfigError) as caught:
@@ -103,9 +82,9 @@ def test_a_provider_that_states_no_usage_is_counted_here(
     server: FaultServer, client: WorkerClient, claim: object
 ) -> None:
     server.order(plan=[reply(claim)])
-    response = ask(client, worker(server))
+    response = ask(client, server.worker(retries=1))
     assert 1 <= response.prompt_tokens <= MOST and 1 <= response.completion_tokens <= len(ANSWER)
-    assert ask(client, worker(server), sample=1).text
+    assert ask(client, server.worker(retries=1), sample=1).text
 
 
 @pytest.mark.parametrize("claim", [counts("10", "5"), counts(10.0, 5.0), counts(10, 5)])
@@ -113,7 +92,7 @@ def test_counts_of_another_type_with_the_same_value_are_taken(
     server: FaultServer, client: WorkerClient, claim: object
 ) -> None:
     server.order(plan=[reply(claim)])
-    response = ask(client, worker(server))
+    response = ask(client, server.worker(retries=1))
     assert (response.prompt_tokens, response.completion_tokens) == (10, 5)
 
 
@@ -123,7 +102,7 @@ def test_a_usage_that_cannot_be_read_is_counted_as_lost(
 ) -> None:
     server.order(plan=[reply(claim)] * 2)
     with pytest.raises(WorkerUnreachable, match="after 2 attempts"):
-        ask(client, worker(server))
+        ask(client, server.worker(retries=1))
     [spent] = client.ledger.by_run().values()
     assert (spent.lost, spent.calls) == (2, 0) and spent.usd == pytest.approx(2 * (MOST * 1e-6 + 64 * 2e-6))
     assert client.ledger.in_flight("run") == 0
@@ -131,11 +110,11 @@ def test_a_usage_that_cannot_be_read_is_counted_as_lost(
 
 def test_an_answer_cut_at_max_tokens_used_them_all(server: FaultServer, client: WorkerClient) -> None:
     server.order(plan=[reply("none", finish_reason="length")])
-    assert ask(client, worker(server)).completion_tokens == 64
+    assert ask(client, server.worker(retries=1)).completion_tokens == 64
 
 
 def test_litellms_price_takes_no_claimed_discount(server: FaultServer, client: WorkerClient) -> None:
-    asked = worker(server, model="openai/gpt-4o", price=None, model_in_replies="some-model")
+    asked = server.worker(retries=1, model="openai/gpt-4o", price=None, model_in_replies="some-model")
     details = {"prompt_tokens_details": {"cached_tokens": 10**9}, "completion_tokens_details": {"reasoning_tokens": -9}}
     server.order(plan=[reply(counts(10, 5, **details))])
     assert ask(client, asked).cost_usd == pytest.approx(10 * 2.5e-6 + 5 * 10e-6)
@@ -143,16 +122,14 @@ def test_litellms_price_takes_no_claimed_discount(server: FaultServer, client: W
 
 @pytest.mark.parametrize("claims", ["honest", "none", "a lie"])
 def test_a_provider_that_ignores_max_tokens_passes_the_cap_by_calls_in_flight_alone(
-    server: FaultServer, tmp_path: Path, claims: str
+    server: FaultServer, make_client: Any, claims: str
 ) -> None:
     """Ten times max_tokens a call, forty calls wanted, four at once, a cap of about twenty."""
     cap, tokens = 0.003, 640
     text = "word " * tokens
     usage = {"honest": counts(10, tokens), "none": "none", "a lie": counts(10, 5)}[claims]
-    client = WorkerClient(
-        ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite"), Account("run", "test", cap)
-    )
-    asked = worker(server, concurrency=4)
+    client = make_client(cap_usd=cap)
+    asked = server.worker(retries=1, concurrency=4)
     server.order(plan=[reply(usage, text)] * 40)
 
     async def many() -> list[Any]:
@@ -170,20 +147,19 @@ def test_a_provider_that_ignores_max_tokens_passes_the_cap_by_calls_in_flight_al
 
 
 def test_a_call_that_waited_for_room_does_not_leave_after_an_impossible_claim(
-    server: FaultServer, tmp_path: Path
+    server: FaultServer, make_client: Any
 ) -> None:
     """The cap holds two calls; each claim is booked below its reservation, so that the others have room after it."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    client = WorkerClient(ResponseCache(tmp_path / "cache"), ledger, Account("run", "test", 0.00032))
+    client = make_client(cap_usd=0.00032)
     server.order(plan=[reply(counts(-5, 5))] * 6, latency_s=0.2)
 
     async def many() -> list[Any]:
-        calls = (client.complete(worker(server), ASK, sample=sample) for sample in range(6))
+        calls = (client.complete(server.worker(retries=1), ASK, sample=sample) for sample in range(6))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert all("no further call is made" in str(result) for result in asyncio.run(many()))
     assert sum(entry["event"] == "came" for entry in server.log()) <= 2
-    assert ledger.in_flight("run") == 0 and ledger.open_reservations() == {}
+    assert client.ledger.in_flight("run") == 0 and client.ledger.open_reservations() == {}
 
 
 CLAIMS = st.one_of(
@@ -213,12 +189,3 @@ def test_whatever_is_claimed_what_is_booked_is_possible(
     stated = [each for each in (prompt, completion) if isinstance(each, int) and not isinstance(each, bool) and each]
     if any(each < 0 or each > 10_000 for each in stated):
         assert usage.impossible is not None
-
-
-@pytest.mark.parametrize(
-    ("usd", "prompt", "completion"),
-    [(-0.01, 1, 1), (float("nan"), 1, 1), (float("inf"), 1, 1), (0.1, -1, 1), (0.1, 1, 2**63)],
-)
-def test_no_bill_below_zero_or_beyond_the_books(usd: float, prompt: int, completion: int) -> None:
-    with pytest.raises(ValueError, match="a bill of"):
-        Bill(Reservation("run", 0.1), "test", "a", usd, prompt, completion)

@@ -12,6 +12,7 @@ import pytest
 
 from ops.cache import ResponseCache
 from tests import needs
+from tests.faults.clients import server as server
 
 OpenCache = Callable[[], ResponseCache]
 

@@ -1,4 +1,4 @@
-"""The response cache: keys, round trips, many processes, damage."""
+"""The response cache on this machine: keys, round trips, damage."""
 
 from __future__ import annotations
 
@@ -105,29 +105,6 @@ def test_put_many_is_all_or_nothing(tmp_path: Path) -> None:
         cache.put_many([("a", "{}", RESPONSE), (bad, "{}", RESPONSE)])
     assert len(cache) == 0
     assert cache.get("a") is None
-
-
-def _write_and_read(folder: Path, first: int, counts: Any) -> None:
-    cache = ResponseCache(folder)
-    for number in range(first, first + 100):
-        cache.put(str(number), "{}", Response(f"text {number}", 1, 1, 0.0, 0.0, "stop"))
-    counts.put(sum(cache.get(str(number)) is not None for number in range(400)))
-
-
-def test_many_processes_share_it(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    counts = context.Queue()
-    # Overlapping ranges: two processes write the same keys.
-    processes = [context.Process(target=_write_and_read, args=(tmp_path, first, counts)) for first in (0, 50, 150, 250)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert all(counts.get(timeout=5) >= 100 for _ in processes)
-    cache = ResponseCache(tmp_path)
-    assert len(cache) == 350
-    assert all((row := cache.get(str(n))) and row.text == f"text {n}" for n in range(350))
 
 
 def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:

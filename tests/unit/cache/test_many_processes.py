@@ -7,15 +7,11 @@ PODIUM_SOAK_S sets another length.
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import os
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,53 +24,11 @@ from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests import needs
+from tests.faults.remote import FaultServer
 
 PROCESSES = 8
 ASKED_AT_ONCE = 8
 PUT_EACH_TURN, LEAST_WRITTEN = 5, 25
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers each question with its own number, and notes whose key asked it."""
-
-    protocol_version = "HTTP/1.1"
-    log: Counter[tuple[str, str]]
-    lock: threading.Lock
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        question = body["messages"][-1]["content"]
-        with self.lock:
-            self.log[self.headers["authorization"], question] += 1
-        time.sleep(0.02)
-        message = {"role": "assistant", "content": f"answer to {question}"}
-        reply = {
-            "id": "x", "object": "chat.completion", "created": 1, "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-        }  # fmt: skip
-        content = json.dumps(reply).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
-        """Keep the test output quiet."""
-
-
-@pytest.fixture
-def server() -> Iterator[tuple[str, Counter[tuple[str, str]]]]:
-    log: Counter[tuple[str, str]] = Counter()
-    handler = type("Handler", (Handler,), {"log": log, "lock": threading.Lock()})
-    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    running.daemon_threads = True
-    thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_address[1]}/v1", log
-    running.shutdown()
-    running.server_close()
 
 
 def open_place(place: str) -> ResponseCache:
@@ -105,7 +59,7 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
 
     async def ask(question: str) -> None:
         response = await client.complete(worker, [{"role": "user", "content": question}])
-        if response.text != f"answer to {question}":
+        if response.text != f"You asked:\n{question}":
             wrong.append(f"{question}: {response.text}")
         asked_questions.add(question)
 
@@ -162,17 +116,18 @@ def _run_together(place: str, ledger: Path, url: str, seconds: float) -> list[An
     ],
 )
 def test_eight_processes_share_a_cache(
-    kind: str, seconds: float, tmp_path: Path, server: Any, request: pytest.FixtureRequest
+    kind: str, seconds: float, tmp_path: Path, server: FaultServer, request: pytest.FixtureRequest
 ) -> None:
-    url, log = server
+    server.order(rate=1.0, faults=["echo"], latency_s=0.02)
     place = str(tmp_path / "cache")
     if kind == "shared":
         redis_server = request.getfixturevalue("redis_server")
         redis_server.client.flushall()
         place = redis_server.url
     seconds = float(os.environ.get("PODIUM_SOAK_S", seconds))
-    results = _run_together(place, tmp_path / "ledger.sqlite", url, seconds)
+    results = _run_together(place, tmp_path / "ledger.sqlite", f"{server.url}/v1", seconds)
 
+    log = Counter(entry["prompt"] for entry in server.log() if entry["event"] == "came")
     assert [wrong for *_, wrongs in results for wrong in wrongs] == []
     assert all(reads for _, _, reads, _, _ in results)
     cache = open_place(place)
@@ -186,8 +141,8 @@ def test_eight_processes_share_a_cache(
     questions = {question for *_, asked_questions, _ in results for question in asked_questions}
     # A row for each question, and no call that left none: what was paid for is stored.
     assert len(cache) == sum(written for _, written, *_ in results) + len(questions)
-    assert {question for _, question in log} == questions
-    assert max(Counter(question for _, question in log.elements()).values()) == 1, "a question was asked twice"
+    assert log.keys() == questions
+    assert max(log.values()) == 1, "a question was asked twice"
     spent = Ledger(tmp_path / "ledger.sqlite").by_run()["run"]
     assert spent.calls == log.total()
     print(

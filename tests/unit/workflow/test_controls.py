@@ -7,7 +7,6 @@ tokenizers are small and real, with the families' control tokens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from ops.conductor.policy import chat_text
 from ops.config import Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message
 from ops.precaching.precache import solo_messages
 from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
 from ops.workflow.execution import execute
@@ -27,6 +26,7 @@ from ops.workflow.grammar import Step, Workflow
 from ops.workflow.prompt import FewShot, recursive_messages
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
+from tests.builders import Answering, make_problem
 
 ALTERNATE = """{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{ raise_exception('roles must alternate, user first') }}{% endif %}{% endfor %}"""
@@ -200,7 +200,7 @@ WORDS = HOSTILE["every token"]
 
 
 def problem(question: str) -> Problem:
-    return Problem("p", "rlpr", "rlpr", "test", question, "42", "text", choices=(question, "B"))
+    return make_problem(question=question, choices=(question, "B"))
 
 
 SHOT = FewShot.model_validate(
@@ -223,27 +223,15 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
         assert boundaries(kind, chat_text(kind_tokenizer, calm)) == boundaries(kind, chat_text(kind_tokenizer, attack))
 
 
-class Mouth:
-    """A worker that always says the same; notes what it was asked."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.chats: list[list[Message]] = []
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.chats.append(list(messages))
-        return Response(self.text, 1, 1, 0.0, 0.0, "stop")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_workers_are_sent_keeps_its_boundaries_on_a_server_without_care(kind: str) -> None:
     """A worker's server applies the template itself, so nothing in the messages may be alive any more."""
 
     def chats(words: str) -> list[list[Message]]:
-        mouth, offered = Mouth(words), [Worker(name="w", model="local/w")]
+        mouth, offered = Answering(words), [Worker(name="w", model="local/w")]
         workflow = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
         asyncio.run(execute(workflow, words, Team(offered, mouth), scheduler=Scheduler()))
-        return [*mouth.chats, solo_messages(problem(words))]
+        return [*(chat for _, chat, _ in mouth.asked), solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template
     for calm, attack in zip(chats("Words."), chats(WORDS), strict=True):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ops.config import Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
 from ops.workflow.cards import WorkerCard
 from ops.workflow.execution import execute
 from ops.workflow.few_shots import load_few_shots
 from ops.workflow.grammar import FormatFailure, Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import Answering
 
 ROOT = Path(__file__).parents[3]
 PROBLEM = Problem("1", "rlpr", "rlpr", "train", "Why?", "Because.", "text")
@@ -23,20 +22,15 @@ NAMES = ("ada", "bob", "cid", "dora", "eve")
 CARDS = tuple(WorkerCard(accuracy={"math": share / 10}, cost_usd=0.001) for share in range(5))
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.asked.append(worker.name)
-        return Response("Because.", 10, 5, 0.001, 0.5, "stop")
-
-
 def team(**prompting: object) -> Team:
     workers = [Worker(name=name, model=f"local/{name}") for name in NAMES]
     shown = Prompting.model_validate(prompting)
     return Team(
-        workers, Recorder(), shown, load_few_shots(ROOT / "data", shown.few_shots), CARDS if shown.cards else ()
+        workers,
+        Answering("Because."),
+        shown,
+        load_few_shots(ROOT / "data", shown.few_shots),
+        CARDS if shown.cards else (),
     )
 
 
@@ -88,13 +82,13 @@ def test_a_worker_who_is_not_on_offer_is_no_workers_ordinal() -> None:
 
 def test_workers_that_are_not_on_offer_are_not_called() -> None:
     offered = team().offering([1, 3])
-    recorder = offered.client
-    assert isinstance(recorder, Recorder)
+    client = offered.client
+    assert isinstance(client, Answering)
     asyncio.run(execute(Workflow((Step(3, "Try."), Step(1, "Check.", "all"))), "Why?", offered))
-    assert recorder.asked == ["dora", "bob"]
+    assert [name for name, *_ in client.asked] == ["dora", "bob"]
     with pytest.raises(ValueError, match="worker 0 is not among the 2 offered"):
         asyncio.run(execute(Workflow.single(0), "Why?", offered))
-    assert len(recorder.asked) == 2
+    assert len(client.asked) == 2
 
 
 def test_what_a_run_on_model_writes_next_ends_its_turn_whatever_is_on_offer() -> None:

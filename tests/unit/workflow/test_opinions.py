@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from ops.config import Worker
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import Answering
 
 WORKERS = (Worker(name="a", model="local/solver"), Worker(name="b", model="local/scholar"))
 
 
-class Recorder:
-    """A client that says which sample it was asked for."""
-
-    def __init__(self) -> None:
-        self.samples: list[tuple[str, int | Sample]] = []
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
-        self.samples.append((worker.name, sample))
-        return Response(f"{sample}", 1, 1, 0.0, 0.0, "")
-
-
-def samples(*steps: Step, base: int | Sample = 0) -> list[tuple[str, int | Sample]]:
-    client = Recorder()
+def samples(*steps: Step, base: int | Sample = 0) -> list[tuple[str, Sample]]:
+    client = Answering("Yes.")
     asyncio.run(execute(Workflow(steps), "Why?", Team(WORKERS, client), sample=base))
-    return client.samples
+    return [(name, sample) for name, _, sample in client.asked]
 
 
 def test_a_step_that_asks_again_is_another_sample() -> None:

@@ -160,11 +160,6 @@ def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment() -> Non
         assert text.count("three Python lists") == 1
 
 
-def test_the_instance_in_the_instruction_names_only_offered_models() -> None:
-    alone = conductor_messages(CHOICE, 1, Prompting(), ())[0]["content"]
-    assert parse(alone, offered=1).workflow is not None
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_examples_parse_and_vary(name: str) -> None:
     shots = load_few_shots(DATA, name)

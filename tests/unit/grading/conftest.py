@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -45,6 +45,28 @@ def _run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
         return done
 
     patch.setattr(sandbox, "run", run)
+
+
+class Ran(NamedTuple):
+    """One run of a program in the sandbox."""
+
+    program: str
+    tests: int
+    limits: sandbox.ProgramLimits
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
+    """Every run, in their order."""
+    seen: list[Ran] = []
+    real = sandbox.run
+
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+        seen.append(Ran(program, len(tests), limits))
+        return real(kind, program, tests, limits, **more)
+
+    monkeypatch.setattr(sandbox, "run", noted)
+    return seen
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ class Anything:
     def __instancecheck__(self, other): return True
 """
 ANSWER = "def f(x): return None\n"
+RIGHT = "def f(x): return {1: 918273, 2: 465564}[x]"
 
 # ── what any program can try, whatever it is asked ────────────────────────────────
 READ_REPORT = """
@@ -212,12 +213,27 @@ SEARCHES = {
     "    return 918273 if '918273' in text else 0",
 }
 
+EXHAUSTING = {
+    "sleeps for ever": "import time\ntime.sleep(10**6)",
+    "fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "shell bomb": "import os\nos.system(':(){ :|:& };:')",
+    "memory hog": "x = []\nwhile True: x.append('a' * 10**6)",
+    "one huge list": "x = [0] * 10**11",
+    "prints 100 MB": f"for _ in range(100): print('x' * 10**6)\n{RIGHT}",
+    "reads stdin for ever": "import sys\nwhile True: sys.stdin.read()",
+    "endless recursion": "def f(x): return f(x)",
+    "signals everyone": "import os\nos.kill(-1, 9)",
+    "opens a socket": f"import socket\nsocket.create_connection(('127.0.0.1', 9))\n{RIGHT}",
+}
+"""Each is to be stopped, two of them although they are right."""
+
 CALL = {
     **{f"forges: {name}": text for name, text in FORGERIES.items()},
     **{f"leaves: {name}": text for name, text in LEAVING.items()},
     **{f"patches: {name}": text + ANSWER for name, text in PATCHES.items()},
     **{f"returns: {name}": text for name, text in LIARS.items()},
     **{f"searches: {name}": text for name, text in SEARCHES.items()},
+    **{f"exhausts: {name}": text for name, text in EXHAUSTING.items()},
 }
 
 # ── stdin ────────────────────────────────────────────────────────────────────────

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.problem import CodeTest, Problem
-from ops.grading import grade, isolation, sandbox
+from ops.core.problem import CodeTest
+from ops.grading import grade, sandbox
 from ops.grading.values import expected, same_output, same_value
+from tests.builders import fenced, make_code_problem
+from tests.unit.grading.hostile import EXHAUSTING
 
 DESCRIPTORS = Path("/proc/self/fd")
 SQUARE = "n = int(input())\nprint(n * n)"
@@ -26,17 +28,9 @@ CALL = (CodeTest("call", "f(2, 3)", "5"), CodeTest("call", "f([1], (2,)[:1] and 
 UNITTEST = (CodeTest("unittest", SUM_TESTS),)
 
 
-def problem(*tests: CodeTest, answer: str = "") -> Problem:
-    return Problem("p", "livecodebench", "code", "test", "Write it.", answer, "code", tests=tests)
-
-
-def fenced(program: str) -> str:
-    return f"Here it is:\n```python\n{program}\n```\nDone."
-
-
 @pytest.mark.parametrize(("tests", "program"), [(STDIN, SQUARE), (CALL, ADD), (UNITTEST, ADD)])
 def test_the_reference_program_scores_one(tests: tuple[CodeTest, ...], program: str) -> None:
-    case = problem(*tests, answer=program)
+    case = make_code_problem(*tests, answer=program)
     assert grade(case, fenced(program)).score == 1.0
     assert grade(case, case.answer).score == 1.0, "a bare program is read as one"
 
@@ -55,13 +49,13 @@ def test_the_reference_program_scores_one(tests: tuple[CodeTest, ...], program: 
     ],
 )
 def test_a_wrong_program_scores_zero(tests: tuple[CodeTest, ...], program: str) -> None:
-    assert grade(problem(*tests), fenced(program)).score == 0.0
+    assert grade(make_code_problem(*tests), fenced(program)).score == 0.0
 
 
 def test_all_tests_must_pass_and_kinds_may_be_mixed() -> None:
-    both = problem(*CALL, CodeTest("call", "f(1, 1)", "3"))
+    both = make_code_problem(*CALL, CodeTest("call", "f(1, 1)", "3"))
     assert grade(both, fenced(ADD)).score == 0.0
-    assert grade(problem(*CALL, *UNITTEST), fenced(ADD)).score == 1.0
+    assert grade(make_code_problem(*CALL, *UNITTEST), fenced(ADD)).score == 1.0
 
 
 @pytest.mark.parametrize(
@@ -77,25 +71,25 @@ def test_all_tests_must_pass_and_kinds_may_be_mixed() -> None:
     ids=["the last block", "a block of output after it", "never closed", "unmarked", "prose", "nothing"],
 )
 def test_which_block_is_the_program(response: str, score: float) -> None:
-    assert grade(problem(*CALL), response).score == score
+    assert grade(make_code_problem(*CALL), response).score == score
 
 
 def test_a_program_ends_as_the_interpreter_would_end_it() -> None:
     late = "import atexit, threading\nn = int(input())\nthreading.Thread(target=lambda: print(n * n)).start()"
-    assert grade(problem(*STDIN), fenced(late)).score == 1.0
+    assert grade(make_code_problem(*STDIN), fenced(late)).score == 1.0
     at_exit = "import atexit\nn = int(input())\natexit.register(lambda: print(n * n))"
-    assert grade(problem(*STDIN), fenced(at_exit)).score == 1.0
+    assert grade(make_code_problem(*STDIN), fenced(at_exit)).score == 1.0
 
 
 def test_a_program_may_leave_by_exit_and_by_quit() -> None:
     for leave in ("exit", "quit"):
-        assert grade(problem(*STDIN), fenced(f"{SQUARE}\n{leave}()\nprint('more')")).score == 1.0
+        assert grade(make_code_problem(*STDIN), fenced(f"{SQUARE}\n{leave}()\nprint('more')")).score == 1.0
 
 
 def test_a_solution_class_finds_its_usual_imports() -> None:
     method = "    def total(self, xs: List[int]) -> int:\n        return sum(xs) + pow(2, 3, 7) - 1"
     program = f"class Solution:\n{method}"
-    assert grade(problem(CodeTest("call", "Solution().total([1, 2])", "3")), fenced(program)).score == 1.0
+    assert grade(make_code_problem(CodeTest("call", "Solution().total([1, 2])", "3")), fenced(program)).score == 1.0
 
 
 @pytest.mark.parametrize(
@@ -134,7 +128,7 @@ def test_a_solution_class_finds_its_usual_imports() -> None:
 )
 def test_values_of_calls(literal: str, expression: str, same: bool) -> None:
     program = f"def f():\n    return {expression}"
-    assert grade(problem(CodeTest("call", "f()", literal)), fenced(program)).correct is same
+    assert grade(make_code_problem(CodeTest("call", "f()", literal)), fenced(program)).correct is same
 
 
 def test_output_is_compared_by_line_and_word() -> None:
@@ -161,43 +155,10 @@ def test_a_number_is_printed_in_ascii_digits_without_separators(printed: str, wa
     assert not same_output(printed, wanted) or printed == wanted
 
 
-HOSTILE = {
-    "sleeps for ever": "import time\ntime.sleep(10**6)",
-    "sys.exit": "import sys\nsys.exit()",
-    "os._exit": "import os\nos._exit(0)",
-    "fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-    "shell bomb": "import os\nos.system(':(){ :|:& };:')",
-    "memory hog": "x = []\nwhile True: x.append('a' * 10**6)",
-    "one huge list": "x = [0] * 10**11",
-    "prints 100 MB": f"for _ in range(100): print('x' * 10**6)\n{ADD}",
-    "reads stdin for ever": "import sys\nwhile True: sys.stdin.read()",
-    "endless recursion": "def f(a, b): return f(a, b)",
-    "signals everyone": "import os\nos.kill(-1, 9)",
-    "opens a socket": f"import socket\nsocket.create_connection(('127.0.0.1', 9))\n{ADD}",
-    "equal to everything": "class A:\n    def __eq__(self, o): return True\n"
-    "    def __repr__(self): return '5'\n"
-    "def f(a, b): return A()",
-    "forges a report": "import os\nfor d in range(3, 20):\n"
-    '    try: os.write(d, b\'[["ok", 5], ["ok", [1, 2]]]\')\n'
-    "    except OSError: pass\nos._exit(0)",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_program_scores_zero_and_ends(
-    name: str, monkeypatch: pytest.MonkeyPatch, late_programs_run_once: None
-) -> None:
-    limits = sandbox.ProgramLimits(cpu_s=1, wall_s=4, memory=512 << 20)
-    monkeypatch.setitem(__import__("ops.grading.code", fromlist=["LIMITS"]).LIMITS, "call", limits)
-    verdict = grade(problem(*CALL), fenced(HOSTILE[name]))
-    assert verdict.score == 0.0
-    assert verdict.reason
-
-
 @pytest.mark.parametrize("name", ["prints 100 MB", "reads stdin for ever", "fork bomb"])
 def test_a_hostile_main_program_scores_zero(name: str) -> None:
     limits = sandbox.ProgramLimits(cpu_s=1, wall_s=6, memory=512 << 20)
-    run = sandbox.run("stdin", HOSTILE[name], ["3\n"], limits, keep=[100])
+    run = sandbox.run("stdin", EXHAUSTING[name], ["3\n"], limits, keep=[100])
     assert run.results is None or run.results[0][0] == "error"
 
 
@@ -207,16 +168,16 @@ def test_a_program_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     writes = f"open({str(target)!r}, 'w').write('gone')\n{ADD}"
     deletes = f"import os\nos.remove({str(target)!r})\n{ADD}"
     for program in (writes, deletes):
-        assert grade(problem(*CALL), fenced(program)).score == 0.0
+        assert grade(make_code_problem(*CALL), fenced(program)).score == 0.0
     assert target.read_text(encoding="utf-8") == "keep me"
     own = f"open('mine.txt', 'w').write('fine')\n{ADD}"
-    assert grade(problem(*CALL), fenced(own)).score == 1.0
+    assert grade(make_code_problem(*CALL), fenced(own)).score == 1.0
 
 
 def test_a_program_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "do not tell")
     program = "import os\ndef f():\n    return os.environ.get('SECRET_KEY')"
-    assert grade(problem(CodeTest("call", "f()", "None")), fenced(program)).score == 1.0
+    assert grade(make_code_problem(CodeTest("call", "f()", "None")), fenced(program)).score == 1.0
 
 
 def test_set_order_is_the_same_in_every_run() -> None:
@@ -229,11 +190,7 @@ def test_set_order_is_the_same_in_every_run() -> None:
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     open_before = len(list(DESCRIPTORS.iterdir())) if DESCRIPTORS.is_dir() else 0
-    assert grade(problem(*CALL), fenced(f"open('x', 'w').write('y')\n{ADD}\n# left behind")).score == 1.0
+    assert grade(make_code_problem(*CALL), fenced(f"open('x', 'w').write('y')\n{ADD}\n# left behind")).score == 1.0
     assert list(tmp_path.iterdir()) == []
     if open_before:
         assert len(list(DESCRIPTORS.iterdir())) == open_before
-
-
-def test_isolation_says_which() -> None:
-    assert isolation() in ("bubblewrap", "resource_limits")

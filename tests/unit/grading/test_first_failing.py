@@ -10,9 +10,10 @@ import pytest
 
 from ops.benchmarks.registry import shown_reason
 from ops.benchmarks.store import write_problems
-from ops.core.problem import CodeTest, FailedTest, Grade, Problem
-from ops.grading import code, grade, sandbox
+from ops.core.problem import CodeTest, FailedTest, Grade
+from ops.grading import code, grade
 from ops.quality.gold import grade_gold
+from tests.builders import fenced, make_code_problem
 from tests.command import podium
 
 ADD = "def f(a, b):\n    return a + b"
@@ -26,12 +27,8 @@ class Cases(unittest.TestCase):
 STDIN = CodeTest("stdin", "1\n", "1\n2\n")
 
 
-def problem(*tests: CodeTest, answer: str = "", benchmark: str = "livecodebench") -> Problem:
-    return Problem("p1", benchmark, "code", "test", "Write it.", answer, "code", tests=tests)
-
-
 def failed(program: str, *tests: CodeTest) -> FailedTest:
-    verdict = grade(problem(*tests), f"```python\n{program}\n```")
+    verdict = grade(make_code_problem(*tests), fenced(program))
     assert verdict.score == 0.0
     assert verdict.failed is not None
     assert str(verdict.failed) in verdict.reason
@@ -72,55 +69,41 @@ def test_an_error_in_a_frame_and_in_colours_is_told_in_words() -> None:
     words = "LookupError: Resource punkt not found."
     inside = failed(f"def f(a, b):\n    {framed}", CodeTest("unittest", UNITS))
     assert str(inside) == f"test 1 of 3 (unittest): Cases.test_a: {words}"
-    assert grade(problem(CodeTest("unittest", UNITS)), f"```python\n{framed}\n```").reason == f"no test ran: {words}"
+    assert grade(make_code_problem(CodeTest("unittest", UNITS)), fenced(framed)).reason == f"no test ran: {words}"
 
 
 def test_a_right_program_fails_nothing_and_no_program_no_test() -> None:
-    assert grade(problem(CodeTest("call", "f(1, 2)", "3")), f"```python\n{ADD}\n```").failed is None
-    nothing = grade(problem(CodeTest("call", "f(1, 2)", "3")), "")
+    assert grade(make_code_problem(CodeTest("call", "f(1, 2)", "3")), fenced(ADD)).failed is None
+    nothing = grade(make_code_problem(CodeTest("call", "f(1, 2)", "3")), "")
     assert (nothing.score, nothing.failed) == (0.0, None)
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, sandbox.ProgramLimits]]:
-    """How many tests each run had, and its limits."""
-    seen: list[tuple[int, sandbox.ProgramLimits]] = []
-    real = sandbox.run
-
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
-        seen.append((len(tests), limits))
-        return real(kind, program, tests, limits, **more)
-
-    monkeypatch.setattr(sandbox, "run", noted)
-    return seen
-
-
 def squares(count: int, hidden: bool) -> tuple[CodeTest, ...]:
     return tuple(CodeTest("call", f"f({n})", str(n * n), hidden) for n in range(count))
 
 
-def test_public_tests_share_a_run_and_hidden_ones_run_by_few(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
-    case = problem(*squares(9, hidden=False), *squares(14, hidden=True))
+def test_public_tests_share_a_run_and_hidden_ones_run_by_few(runs: list[Any]) -> None:
+    case = make_code_problem(*squares(9, hidden=False), *squares(14, hidden=True))
     assert grade(case, "def f(n):\n    return n * n").correct
-    assert [count for count, _ in runs] == [9, code.HIDDEN_AT_ONCE, code.HIDDEN_AT_ONCE, 2]
-    public, *hidden = (limits.cpu_s for _, limits in runs)
-    assert hidden == [public * count for count, _ in runs[1:]], "each hidden call has the time that public ones share"
+    assert [run.tests for run in runs] == [9, code.HIDDEN_AT_ONCE, code.HIDDEN_AT_ONCE, 2]
+    public, *hidden = (run.limits.cpu_s for run in runs)
+    assert hidden == [public * run.tests for run in runs[1:]], "each hidden call has the time that public ones share"
 
 
-def test_a_program_that_fails_early_is_not_run_on_the_rest(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
-    case = problem(*squares(2, hidden=False), *squares(30, hidden=True))
+def test_a_program_that_fails_early_is_not_run_on_the_rest(runs: list[Any]) -> None:
+    case = make_code_problem(*squares(2, hidden=False), *squares(30, hidden=True))
     verdict = grade(case, "def f(n):\n    return n * n if n < 7 else 0")
     assert verdict.reason == "test 10 of 32 (call, hidden): f(7) gave 0, expected 49"
     assert len(runs) == 3
 
 
-def test_long_outputs_do_not_share_a_run(runs: list[tuple[int, sandbox.ProgramLimits]]) -> None:
+def test_long_outputs_do_not_share_a_run(runs: list[Any]) -> None:
     lines = "7\n" * (3 << 20)
     tests = [CodeTest("stdin", "", lines, hidden=True)] * 2
-    assert grade(problem(*tests), "```python\nprint('7\\n' * (3 << 20))\n```").correct
+    assert grade(make_code_problem(*tests), "```python\nprint('7\\n' * (3 << 20))\n```").correct
     assert len(runs) == 2
 
 
@@ -128,7 +111,7 @@ def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: 
     monkeypatch.setitem(code.LIMITS, "stdin", replace(code.LIMITS["stdin"], cpu_s=1))
     tests = (CodeTest("stdin", "1\n", "2\n"), CodeTest("stdin", "9\n", "9\n"))
     slow = "n = int(input())\nwhile n == 9: pass\nprint(n)"
-    verdict = grade(problem(*tests), f"```python\n{slow}\n```")
+    verdict = grade(make_code_problem(*tests), fenced(slow))
     assert verdict.reason == "test 1 of 2 (stdin): printed '1', expected '2'"
     assert code.is_final(verdict)
 
@@ -145,7 +128,9 @@ def test_of_a_confidential_benchmark_only_which_test_failed_is_shown() -> None:
 
 
 def test_the_gold_report_of_a_confidential_benchmark_tells_no_test() -> None:
-    secret = problem(CodeTest("call", "f(41)", "'secret'", hidden=True), answer="f = print", benchmark="gpqa_diamond")
+    secret = make_code_problem(
+        CodeTest("call", "f(41)", "'secret'", hidden=True), answer="f = print", benchmark="gpqa_diamond"
+    )
     [gold] = grade_gold([secret])
     assert (gold.score, gold.answer, gold.reason) == (0.0, "", "test 1 of 1 (call, hidden) failed (not shown)")
 
@@ -155,10 +140,10 @@ def test_a_person_grades_one_response(
 ) -> None:
     assert podium("init", str(tmp_path)) == 0
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    case = problem(CodeTest("call", "f(1, 2)", "3"), CodeTest("call", "f(2, 2)", "5"))
+    case = make_code_problem(CodeTest("call", "f(1, 2)", "3"), CodeTest("call", "f(2, 2)", "5"), id="p1")
     write_problems(tmp_path / "data" / "raw" / "livecodebench-test.jsonl", [case])
     file = tmp_path / "response.md"
-    file.write_text(f"```python\n{ADD}\n```", encoding="utf-8")
+    file.write_text(fenced(ADD), encoding="utf-8")
     capsys.readouterr()
     assert podium("data", "grade", "livecodebench/p1", str(file)) == 1
     assert capsys.readouterr().out == "✗  livecodebench/p1: test 2 of 2 (call): f(2, 2) gave 4, expected 5\n"

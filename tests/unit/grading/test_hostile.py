@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ops.core.problem import CodeTest, Grade, Problem
+from ops.core.problem import CodeTest, Grade
 from ops.grading import code, grade, grade_many
+from tests.builders import fenced, make_code_problem
 from tests.unit.grading import hostile
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,10 +35,6 @@ UNITTEST = (CodeTest("unittest", TESTS),)
 KINDS = {"call": (CALL, hostile.CALL), "stdin": (STDIN, hostile.STDIN), "unittest": (UNITTEST, hostile.UNITTEST)}
 
 
-def problem(tests: tuple[CodeTest, ...]) -> Problem:
-    return Problem("p", "livecodebench", "code", "test", "Write it.", "", "code", tests=tests)
-
-
 @pytest.fixture(scope="module")
 def verdicts(late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
     """Every hostile program's, graded side by side: most of the time is the start of interpreters."""
@@ -45,13 +42,13 @@ def verdicts(late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Gr
         for kind, limits in code.LIMITS.items():
             patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))
         keys = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
-        pairs = [(problem(KINDS[kind][0]), f"```python\n{KINDS[kind][1][name]}\n```") for kind, name in keys]
+        pairs = [(make_code_problem(*KINDS[kind][0]), fenced(KINDS[kind][1][name])) for kind, name in keys]
         return dict(zip(keys, grade_many(pairs, workers=4), strict=True))
 
 
 @pytest.mark.parametrize(("tests", "program"), [(CALL, HONEST), (STDIN, HONEST_MAIN), (UNITTEST, HONEST)])
 def test_honest_programs_pass(tests: tuple[CodeTest, ...], program: str) -> None:
-    assert grade(problem(tests), f"```python\n{program}\n```").score == 1.0
+    assert grade(make_code_problem(*tests), fenced(program)).score == 1.0
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs])

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ops.core.problem import CodeTest, Problem
+from ops.core.problem import CodeTest
 from ops.grading import calibration, code, grade, grade_many, sandbox
 from ops.grading.turns import Turns
+from tests.builders import fenced, make_code_problem
 
 # Use CPU time until a run allows as many seconds as they want.
 WANTS = "import resource as r\nwhile r.getrlimit(r.RLIMIT_CPU)[0] < {seconds}: pass\n"
@@ -22,14 +23,6 @@ UNIT = CodeTest(
 )
 
 
-def problem(test: CodeTest) -> Problem:
-    return Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(test,))
-
-
-def fenced(program: str) -> str:
-    return f"```python\n{program}\n```"
-
-
 @pytest.fixture(autouse=True)
 def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """One CPU second for every kind, on a machine as fast as the reference."""
@@ -38,47 +31,31 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "slowness", lambda: 1.0)
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[sandbox.ProgramLimits]:
-    """The limits of every run, in their order."""
-    seen: list[sandbox.ProgramLimits] = []
-    real = sandbox.run
-
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
-        seen.append(limits)
-        return real(kind, program, tests, limits, **more)
-
-    monkeypatch.setattr(sandbox, "run", noted)
-    return seen
-
-
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS), (UNIT, BURNS)])
 def test_out_of_cpu_time_is_said_and_never_remembered(
-    test: CodeTest, program: str, late_programs_run_once: None, runs: list[sandbox.ProgramLimits]
+    test: CodeTest, program: str, late_programs_run_once: None, runs: list[Any]
 ) -> None:
-    case, response = problem(test), fenced(program.format(seconds=1000))
+    case, response = make_code_problem(test), fenced(program.format(seconds=1000))
     first = grade(case, response)
     assert first.score == 0.0
     assert "out of CPU time" in first.reason
     assert code.NOT_FINAL in first.reason
     assert not code.is_final(first)
     once = len(runs)
-    assert {limits.cpu_s for limits in runs} == {1, code.GRACE}
+    assert {run.limits.cpu_s for run in runs} == {1, code.GRACE}
     assert grade(case, response) == first
     assert len(runs) > once, "it was run again, not remembered"
 
 
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS)])
-def test_a_program_near_the_limit_is_tried_again_by_itself(
-    test: CodeTest, program: str, runs: list[sandbox.ProgramLimits]
-) -> None:
-    verdict = grade(problem(test), fenced(program.format(seconds=2)))
+def test_a_program_near_the_limit_is_tried_again_by_itself(test: CodeTest, program: str, runs: list[Any]) -> None:
+    verdict = grade(make_code_problem(test), fenced(program.format(seconds=2)))
     assert verdict.score == 1.0, verdict.reason
-    assert [limits.cpu_s for limits in runs] == [1, code.GRACE]
+    assert [run.limits.cpu_s for run in runs] == [1, code.GRACE]
 
 
-def test_a_program_that_is_wrong_is_not_tried_again(runs: list[sandbox.ProgramLimits]) -> None:
-    verdict = grade(problem(CALL), fenced("def f(): return 41"))
+def test_a_program_that_is_wrong_is_not_tried_again(runs: list[Any]) -> None:
+    verdict = grade(make_code_problem(CALL), fenced("def f(): return 41"))
     assert (verdict.score, code.is_final(verdict), len(runs)) == (0.0, True, 1)
 
 
@@ -97,9 +74,10 @@ def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(sandbox, "run", noted)
     monkeypatch.setitem(code.LIMITS, "stdin", replace(code.LIMITS["stdin"], wall_s=1))
-    slow = [(problem(STDIN), fenced(f"import time\ntime.sleep(1000)\n# {i}")) for i in range(2)]
+    slow = [(make_code_problem(STDIN), fenced(f"import time\ntime.sleep(1000)\n# {i}")) for i in range(2)]
     quick = [
-        (problem(CALL), fenced(f"import time\ndef f():\n    time.sleep(0.2)\n    return 42\n# {i}")) for i in range(8)
+        (make_code_problem(CALL), fenced(f"import time\ndef f():\n    time.sleep(0.2)\n    return 42\n# {i}"))
+        for i in range(8)
     ]
     verdicts = grade_many([*slow, *quick], workers=4)
     assert [verdict.score for verdict in verdicts] == [0.0, 0.0] + [1.0] * 8
@@ -133,12 +111,10 @@ def test_turns_alone_begin_when_the_others_have_ended() -> None:
     assert order == ["beside", "alone"]
 
 
-def test_limits_grow_with_the_slowness_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, runs: list[sandbox.ProgramLimits]
-) -> None:
+def test_limits_grow_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch, runs: list[Any]) -> None:
     monkeypatch.setattr(code, "slowness", lambda: 3.0)
-    assert grade(problem(CALL), fenced(BURNS.format(seconds=3) + "\n# on a slow machine")).score == 1.0
-    assert [limits.cpu_s for limits in runs] == [3.0]
+    assert grade(make_code_problem(CALL), fenced(BURNS.format(seconds=3) + "\n# on a slow machine")).score == 1.0
+    assert [run.limits.cpu_s for run in runs] == [3.0]
 
 
 def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
     seen: list[Ran] = []
     real = sandbox.run
 
-    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.Run:
+    def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
         seen.append(Ran(program, len(tests), limits))
         return real(kind, program, tests, limits, **more)
 

@@ -75,12 +75,6 @@ def test_every_threshold_that_a_recipe_may_set_works(make: Make, threshold: floa
     assert [problem.id for problem in clean.kept] == ["other"]
 
 
-def test_signs_and_digits_make_another_question(make: Make) -> None:
-    questions = ["Solve $x+1=0$.", "Solve $x-1=0$.", "Solve $x+2=0$."]
-    clean = decontaminate([make(str(i), q) for i, q in enumerate(questions)], [], 0.8)
-    assert len(clean.kept) == 3
-
-
 def test_same_stem_with_other_choices_is_another_question(make: Make) -> None:
     stem = "Which of the following statements is true?"
     choices = [("a", "b"), ("b", "a"), ("c", "d")]

@@ -19,15 +19,14 @@ from ops.benchmarks.hub import HubChanged
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.rows import Row
 from ops.benchmarks.store import evaluation_questions, raw_file, training_candidates
-from ops.config import BenchmarkSource, Recipe, ScratchPolicy
-from ops.config.training import ColdStart
+from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 from ops.stages.problems import materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
-from tests.unit.data.upstream import HUB_ROWS
+from tests.unit.data.upstream import HUB_ROWS, make_recipe
 
 KINDS = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet")
 Rows = Sequence[Mapping[str, Any]]
@@ -163,17 +162,6 @@ def test_one_file_for_both_splits_is_cut_as_the_hub_is(workspace: Workspace, tmp
 # ── releases ─────────────────────────────────────────────────────────────────
 
 
-def recipe(**sources: BenchmarkSource) -> Recipe:
-    embedded = dict.fromkeys(("math500", "mmlu", "rlpr", "livecodebench"), BenchmarkSource(train=5, test=5))
-    return Recipe(
-        name="small",
-        pool="none",
-        benchmarks={**embedded, **sources},
-        policy=ScratchPolicy(kind="scratch"),
-        cold_start=ColdStart(),
-    )
-
-
 def released(release: str, first: int) -> Rows:
     return [{**row, "id": f"p{first + i}", "release": release} for i, row in enumerate(PROGRAM)]
 
@@ -181,7 +169,7 @@ def released(release: str, first: int) -> Rows:
 def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace, tmp_path: Path) -> None:
     files = {"train_file": write(tmp_path / "a.jsonl", released("release_v1", 0))}
     source = BenchmarkSource(source="file", **files, test_file=write(tmp_path / "b.jsonl", released("v6", 3)))
-    chosen = recipe(livecodebench=source)
+    chosen = make_recipe(livecodebench=source)
     raw = materialize_raw(without_workers(workspace, chosen), "livecodebench")
     assert [file.name for file in raw.files] == ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl"]
     assert raw.files[0] == raw_file(workspace, chosen, "livecodebench", "train")
@@ -191,7 +179,7 @@ def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace, t
     assert [p for p in training_candidates(workspace, chosen) if p.benchmark == "livecodebench"] == raw.train
     assert evaluation_questions(workspace, chosen)["livecodebench"] == raw.test
     # A recipe that asks for another release never finds this one's questions.
-    later = recipe(livecodebench=source.model_copy(update={"test_release": "v5"}))
+    later = make_recipe(livecodebench=source.model_copy(update={"test_release": "v5"}))
     with pytest.raises(DataError, match=r"livecodebench-v5-test\.jsonl: \(file\): does not exist"):
         evaluation_questions(workspace, later)
 
@@ -200,10 +188,10 @@ def test_the_training_release_cannot_be_held_out(workspace: Workspace, tmp_path:
     train, test = (write(tmp_path / name, released("v1", first)) for name, first in (("a.jsonl", 0), ("b.jsonl", 3)))
     source = BenchmarkSource(source="file", train_file=train, test_file=test)
     with pytest.raises(DataError, match="column 'release' is 'v1', but the test split is of 'v6'"):
-        materialize_raw(without_workers(workspace, recipe(livecodebench=source)), "livecodebench")
+        materialize_raw(without_workers(workspace, make_recipe(livecodebench=source)), "livecodebench")
     same = source.model_copy(update={"test_release": "v1"})
     with pytest.raises(ConfigError, match=r"benchmarks\.livecodebench\.test_release: is 'v1', the training release"):
-        materialize_raw(without_workers(workspace, recipe(livecodebench=same)), "livecodebench")
+        materialize_raw(without_workers(workspace, make_recipe(livecodebench=same)), "livecodebench")
 
 
 def test_a_cumulative_release_that_holds_the_training_questions_is_refused(
@@ -216,7 +204,7 @@ def test_a_cumulative_release_that_holds_the_training_questions_is_refused(
         test_file=write(tmp_path / "release_v6.jsonl", [*unstated[1:], {**unstated[0], "id": "p9"}]),
     )
     with pytest.raises(DataError, match=r"share 2 questions, p1, p2 among them\. .*cumulative releases"):
-        materialize_raw(without_workers(workspace, recipe(livecodebench=source)), "livecodebench")
+        materialize_raw(without_workers(workspace, make_recipe(livecodebench=source)), "livecodebench")
 
 
 def test_exports_of_two_releases_say_theirs_in_every_id(workspace: Workspace, tmp_path: Path) -> None:
@@ -226,12 +214,12 @@ def test_exports_of_two_releases_say_theirs_in_every_id(workspace: Workspace, tm
         train_file=write(tmp_path / "test.jsonl", exported[:2]),
         test_file=write(tmp_path / "test6.jsonl", exported[2:]),
     )
-    raw = materialize_raw(without_workers(workspace, recipe(livecodebench=source)), "livecodebench")
+    raw = materialize_raw(without_workers(workspace, make_recipe(livecodebench=source)), "livecodebench")
     assert [problem.id for problem in (*raw.train, *raw.test)] == ["v1/abc0_a", "v1/abc1_a", "v6/abc2_a", "v6/abc3_a"]
     assert {problem.source for problem in raw.test} == {"lighteval/code_generation_lite v6"}
     again = source.model_copy(update={"test_file": write(tmp_path / "release_v6.jsonl", exported)})
     with pytest.raises(DataError, match="share 2 questions, abc0_a, abc1_a among them"):
-        materialize_raw(without_workers(workspace, recipe(livecodebench=again)), "livecodebench")
+        materialize_raw(without_workers(workspace, make_recipe(livecodebench=again)), "livecodebench")
 
 
 def test_a_hub_recipe_names_the_release_as_configuration() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from ops.core.problem import CodeTest, Problem
-from ops.core.response import NO_RESPONSE, Response
+from ops.core.response import NO_RESPONSE
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.grading import unreadable
 from ops.quality import HeldOut, check_gold, check_problems, check_responses
 from ops.quality.gold import Golds, gold_report, grade_gold
 from ops.quality.suite import docs_folder
+from tests.builders import make_response
 
 Make = Callable[..., Problem]
 CANARY = "canary-4f1d"
@@ -114,9 +115,8 @@ def test_the_report_lists_every_miss_and_groups_what_a_library_would_correct(mak
 
 
 def answers(problems: list[Problem], worker: str = "w", samples: int = 2) -> list[ResponseRow]:
-    response = Response("text", 10, 5, 0.001, 0.5, "")
     return [
-        ResponseRow(worker, problem.benchmark, problem.id, sample, "ok", response, 1.0, "2")
+        make_response(worker=worker, benchmark=problem.benchmark, problem_id=problem.id, sample=sample)
         for problem in problems
         for sample in range(samples)
     ]

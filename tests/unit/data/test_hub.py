@@ -23,15 +23,14 @@ from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, UpstreamSplit
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import raw_file
-from ops.config import BenchmarkSource, Recipe, ScratchPolicy
-from ops.config.training import ColdStart
+from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 from ops.stages.problems import materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
-from tests.unit.data.upstream import HUB_ROWS
+from tests.unit.data.upstream import HUB_ROWS, make_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED, OTHER = "a" * 40, "c" * 40
@@ -299,13 +298,7 @@ def test_after_a_failure_the_last_good_files_are_untouched(
     entry = at(BENCHMARKS["aime25"], folder({(None, "test"): good}))
     monkeypatch.setitem(BENCHMARKS.entries, "aime25", entry)
     hub = BenchmarkSource(source="hub", revision=PINNED)
-    recipe = Recipe(
-        name="hub",
-        pool="none",
-        benchmarks={**dict.fromkeys(("math500", "mmlu", "rlpr", "livecodebench"), BenchmarkSource()), "aime25": hub},
-        policy=ScratchPolicy(kind="scratch"),
-        cold_start=ColdStart(),
-    )
+    recipe = make_recipe(aime25=hub)
     assert len(materialize_raw(without_workers(workspace, recipe), "aime25").test) == 3
     before = raw_file(workspace, recipe, "aime25", "test").read_bytes()
     changed = at(entry, folder({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))

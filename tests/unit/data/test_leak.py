@@ -15,11 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.loading import sound_problems
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
@@ -28,6 +25,8 @@ from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
+from tests.loading import sound_problems
+from tests.unit.data.upstream import lines, parquet
 
 WORD = "zephyr"
 GPQA = BENCHMARKS["gpqa_diamond"]
@@ -58,16 +57,6 @@ def table(rows: Sequence[Sequence[Any]], delimiter: str = ",") -> bytes:
 
 def export(rows: Sequence[dict[str, Any]], *, head: Sequence[str] | None = None) -> bytes:
     return table([head or list(rows[0]), *(list(row.values()) for row in rows)])
-
-
-def lines(rows: Sequence[Any]) -> bytes:
-    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows).encode()
-
-
-def parquet(rows: Sequence[dict[str, Any]]) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(list(rows)), sink)
-    return bytes(sink.getvalue())
 
 
 def exchanged(row: dict[str, Any], left: str, right: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import evaluation_questions, raw_file, read_problems
+from ops.benchmarks.store import evaluation_questions, read_problems
 from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, response_file
@@ -20,6 +20,7 @@ from ops.curation.signal import Tally, tallies
 from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
+from tests.builders import make_response
 from tests.command import podium
 from tests.setups import without_workers
 
@@ -82,11 +83,7 @@ def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
 
 
 def answered(worker: str, benchmark: str, problem: str, **fields: Any) -> ResponseRow:
-    values = {
-        "sample": 0, "text": "t", "score": 1.0, "extracted": "t", "prompt_tokens": 1, "completion_tokens": 1,
-        "cost_usd": 0.0, "latency_s": 0.1, "status": "ok", "finish_reason": "", **fields,
-    }  # fmt: skip
-    return ResponseRow.from_columns({"worker": worker, "benchmark": benchmark, "problem_id": problem, **values})
+    return make_response(worker=worker, benchmark=benchmark, problem_id=problem, **fields)
 
 
 def respond(workspace: Workspace) -> None:
@@ -183,17 +180,6 @@ def test_commands_run_the_same_stages(
     assert "training mix: 16 problems" in capsys.readouterr().out
     assert podium("data", "mix", "--recipe", "absent") == 1
     assert "absent.yaml: (file): does not exist" in capsys.readouterr().err
-
-
-def test_a_bad_benchmark_file_changes_nothing(workspace: Workspace, recipe: Recipe) -> None:
-    materialize_raw(without_workers(workspace, recipe), "mmlu")
-    before = raw_file(workspace, recipe, "mmlu", "train").read_bytes()
-    test_file = recipe.benchmarks["mmlu"].test_file
-    assert test_file is not None
-    (workspace.root / test_file).write_bytes(b"")
-    with pytest.raises(DataError, match="mmlu-b"):
-        materialize_raw(without_workers(workspace, recipe), "mmlu")
-    assert raw_file(workspace, recipe, "mmlu", "train").read_bytes() == before
 
 
 def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recipe: Recipe) -> None:

@@ -1,4 +1,4 @@
-"""One row of each benchmark in the columns and types of its dataset on the hub."""
+"""One row of each benchmark in the columns and types of its dataset on the hub, files of rows, and recipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import base64
 import json
 import pickle
 import zlib
+from collections.abc import Iterable
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ops.config import BenchmarkSource, Recipe
 
 
 def packed(tests: list[dict[str, str]]) -> str:
@@ -36,3 +42,22 @@ HUB_ROWS: dict[str, dict[str, Any]] = {
         "code_prompt": "def task_func():\n", "canonical_solution": "    return 1", "test": "class T: ...",
     },
 }  # fmt: skip
+
+
+def make_recipe(**sources: BenchmarkSource) -> Recipe:
+    """A recipe with a few embedded problems of each training benchmark, but for `sources`."""
+    names = ("math500", "mmlu", "rlpr", "livecodebench")
+    benchmarks = dict.fromkeys(names, BenchmarkSource(train=5, test=5)) | sources
+    values = {"name": "small", "pool": "none", "benchmarks": benchmarks, "policy": {"kind": "scratch"}}
+    return Recipe.model_validate(values | {"cold_start": {}})
+
+
+def lines(rows: Iterable[object], end: str = "\n") -> bytes:
+    """JSON lines; text is a line as it stands."""
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + end for row in rows).encode()
+
+
+def parquet(rows: Iterable[dict[str, Any]]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(rows)), sink)
+    return bytes(sink.getvalue())

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ops.benchmarks.store import write_problems
-from ops.config import ColdStart, Setup, Worker, load_pool, load_recipe
+from ops.config import ColdStart, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
-from ops.core.rows import ResponseRow, response_file
+from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.workflow.team import NO_CLIENT, Team
+from tests.builders import make_response
 from tests.unit.training.tiny import ROOT
 
 RECIPE = load_recipe(ROOT / "config", "quickstart")
@@ -24,17 +24,6 @@ RIGHT, WRONG = 0, 1
 """Ordinals: who is right on every second problem, and who never is."""
 PROBLEMS = generate("math500", "train", 40, 1)
 QUESTIONS = {problem.question: problem for problem in PROBLEMS}
-
-
-class Workers:
-    """A client without answers."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.calls += 1
-        return Response(f"{worker.name} has no idea.", 1, 1, 0.0, 0.0, "stop")
 
 
 def said(worker: int, problem: Problem) -> str:
@@ -50,10 +39,9 @@ def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length:
     for worker in workers:
         name = POOL.names[worker]
         rows = [
-            ResponseRow(
-                name, each.benchmark, each.id, 0, "ok",
-                Response(" ".join([said(worker, each)] * length), 1, 1, 0.0, 0.0, "stop"),
-                float(solved(worker, each)),
+            make_response(
+                worker=name, benchmark=each.benchmark, problem_id=each.id, score=float(solved(worker, each)),
+                text=" ".join([said(worker, each)] * length),
             )
             for each in PROBLEMS
         ]  # fmt: skip

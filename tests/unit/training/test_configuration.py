@@ -13,30 +13,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ops.config import Grpo, Recipe, load_pool, load_recipe
+from ops.config import Grpo, Recipe
 from ops.core.workspace import Workspace
 from ops.training.grpo.configuration import configuration, longest_sequence, patience
-from ops.training.run.plan import RunPlan
+from tests.unit.training.plans import quick_plan
 
 CONFIG = Workspace.find().config
 
 
-def plan(**grpo: Any) -> RunPlan:
-    quick = load_recipe(CONFIG, "quickstart")
-    recipe = Recipe.model_validate(quick.model_dump() | {"grpo": quick.grpo.model_dump() | grpo})
-    return RunPlan(
-        root=CONFIG.parent, recipe=recipe, pool=load_pool(CONFIG, quick.pool), offered=("a",),
-        base_policy=Path("base"), problems=Path("mix"), few_shots=Path("data"),
-    )  # fmt: skip
-
-
 def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: Path) -> None:
     engine = {"vllm": True, "vllm_memory": 0.45, "vllm_max_model_length": 10_240, "vllm_sleep": True}
-    made = configuration(plan(**engine), tmp_path)
+    made = configuration(quick_plan(**engine), tmp_path)
     assert (made.use_vllm, made.vllm_mode, made.vllm_server_base_url) == (True, "colocate", None)
     assert (made.vllm_gpu_memory_utilization, made.vllm_max_model_length) == (0.45, 10_240)
     assert (made.vllm_enable_sleep_mode, made.vllm_tensor_parallel_size) == (True, 1)
-    alone = plan(**engine)
+    alone = quick_plan(**engine)
     # Two ranks without their launcher: as one of them sees it.
     spread = alone.recipe.grpo.model_copy(update={"vllm_tensor_parallel": 2, "processes": 2})
     of_two = alone.model_copy(update={"recipe": alone.recipe.model_copy(update={"grpo": spread})})
@@ -45,7 +36,7 @@ def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: P
 
 def test_a_server_is_asked_at_its_address(tmp_path: Path) -> None:
     made = configuration(
-        plan(vllm=True, vllm_mode="server", vllm_server_url="http://10.0.0.2:8000"),
+        quick_plan(vllm=True, vllm_mode="server", vllm_server_url="http://10.0.0.2:8000"),
         tmp_path,
     )
     assert (made.vllm_mode, made.vllm_server_base_url) == ("server", "http://10.0.0.2:8000")
@@ -53,23 +44,24 @@ def test_a_server_is_asked_at_its_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"])
 def test_the_correction_of_vllms_probabilities_is_the_recipes(tmp_path: Path, mode: str) -> None:
-    made = configuration(plan(vllm=True, vllm_correction=mode, vllm_correction_max=2.0), tmp_path)
+    made = configuration(quick_plan(vllm=True, vllm_correction=mode, vllm_correction_max=2.0), tmp_path)
     assert made.vllm_importance_sampling_correction is True
     assert (made.vllm_importance_sampling_mode, made.vllm_importance_sampling_clip_max) == (mode, 2.0)
 
 
 def test_without_a_correction_there_is_none_and_unsaid_it_is_trls_own(tmp_path: Path) -> None:
-    assert configuration(plan(vllm=True, vllm_correction="none"), tmp_path).vllm_importance_sampling_correction is False
-    ours, theirs = configuration(plan(vllm=True), tmp_path), type(configuration(plan(), tmp_path))
+    uncorrected = configuration(quick_plan(vllm=True, vllm_correction="none"), tmp_path)
+    assert uncorrected.vllm_importance_sampling_correction is False
+    ours, theirs = configuration(quick_plan(vllm=True), tmp_path), type(configuration(quick_plan(), tmp_path))
     for field in ("correction", "mode", "clip_max", "clip_min"):
         name = f"vllm_importance_sampling_{field}"
         assert getattr(ours, name) == theirs.__dataclass_fields__[name].default
 
 
 def test_patience_and_the_number_of_checkpoints_are_the_recipes(tmp_path: Path) -> None:
-    made = configuration(plan(keep_checkpoints=1, collective_timeout_s=7200), tmp_path)
+    made = configuration(quick_plan(keep_checkpoints=1, collective_timeout_s=7200), tmp_path)
     assert (made.save_total_limit, made.ddp_timeout_delta) == (1, timedelta(hours=2))
-    unsaid = configuration(plan(), tmp_path)
+    unsaid = configuration(quick_plan(), tmp_path)
     assert (unsaid.save_total_limit, unsaid.ddp_timeout_delta) == (2, timedelta(hours=4))
 
 
@@ -102,11 +94,11 @@ def test_what_could_not_start_is_refused(settings: dict[str, Any], words: str) -
 
 
 def test_a_run_waits_for_workers_that_may_come_back_and_ranks_wait_longer() -> None:
-    asking = plan(max_unscorable=0.3, outage_s=600.0)
+    asking = quick_plan(max_unscorable=0.3, outage_s=600.0)
     assert (patience(asking).max_unscorable, patience(asking).total_s) == (0.3, 600.0)
     rehearsal = Recipe.model_validate(asking.recipe.model_dump() | {"replay": {"on_miss": "unscorable"}})
     assert patience(asking.model_copy(update={"recipe": rehearsal})).max_unscorable == 1.0
     ranks = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}
     with pytest.raises(ValidationError, match="outage_s = 900 is not less than collective_timeout_s = 900"):
-        plan(**ranks, outage_s=900.0, collective_timeout_s=900.0)
-    assert plan(**ranks, outage_s=600.0, collective_timeout_s=900.0).recipe.grpo.outage_s == 600.0
+        quick_plan(**ranks, outage_s=900.0, collective_timeout_s=900.0)
+    assert quick_plan(**ranks, outage_s=600.0, collective_timeout_s=900.0).recipe.grpo.outage_s == 600.0

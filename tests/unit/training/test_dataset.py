@@ -18,6 +18,7 @@ from ops.training.run.plan import RunPlan
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
+from tests.unit.training.plans import plan_of
 
 ROOT = Path(__file__).parents[3]
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"), Worker(name="b", model="local/b")))
@@ -43,10 +44,7 @@ def plan(steps: int = 1, questions: int = 1, window: int = 1, **prompting: objec
         recipe="quickstart", pool=POOL, offered=POOL.names, prompting=recipe.prompting, max_completion_tokens=56,
         cards=cards if recipe.prompting.cards else (),
     )  # fmt: skip
-    made = RunPlan(
-        root=ROOT, recipe=recipe, pool=POOL, offered=POOL.names,
-        base_policy=ROOT, problems=ROOT, few_shots=ROOT / "data",
-    )  # fmt: skip
+    made = plan_of(recipe, pool=POOL, offered=POOL.names)
     return made, card.team(POOL, ROOT / "data", recipe.execution)
 
 

@@ -21,8 +21,7 @@ from ops.planning.text import describe
 from ops.training.grpo.__main__ import train
 from ops.training.run import lifeline
 from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, run_key, write_run
-
-CONFIG = Workspace.find().config
+from tests.unit.training.plans import CONFIG, plan_of, quick_plan
 
 
 def test_the_paper_recipe_is_appendix_a1() -> None:
@@ -89,20 +88,6 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str)
         load(Recipe, tmp_path / "absent.yaml")
 
 
-def _plan(**changes: object) -> RunPlan:
-    recipe = load_recipe(CONFIG, "quickstart")
-    grpo = recipe.grpo.model_copy(update=changes)
-    return RunPlan(
-        root=CONFIG.parent,
-        recipe=recipe.model_copy(update={"grpo": grpo}),
-        pool=load_pool(CONFIG, "quickstart"),
-        offered=("a",),
-        base_policy=Path("base"),
-        problems=Path("mix"),
-        few_shots=Path("data"),
-    )
-
-
 def _trainable(root: Path, recipe: Recipe, pool: Pool) -> tuple[Setup, Path]:
     """A recipe's setup below `root` with an empty mix, and the folder of its base policy: what `write_run` reads."""
     setup, base = Setup(Workspace(root), recipe, pool), root / "base"
@@ -115,8 +100,8 @@ def _trainable(root: Path, recipe: Recipe, pool: Pool) -> tuple[Setup, Path]:
 
 
 def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) -> None:
-    assert command(_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
-    launched = command(_plan(deepspeed="zero3.json", processes=2), tmp_path)
+    assert command(quick_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
+    launched = command(quick_plan(deepspeed="zero3.json", processes=2, micro_batch=64), tmp_path)
     assert "--use_deepspeed" in launched and launched[launched.index("--num_processes") + 1] == "2"
     assert launched[-2:] == ["--run", str(tmp_path)]
 
@@ -137,7 +122,7 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
 
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
-    plan = _plan()
+    plan = quick_plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     with pytest.raises(DataError, match=r"run\.json"):
@@ -147,11 +132,7 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
 def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED", raising=False)
     recipe = load_recipe(CONFIG, "paper")
-    pool = load_pool(CONFIG, recipe.pool)
-    plan = RunPlan(
-        root=tmp_path, recipe=recipe, pool=pool, offered=pool.names,
-        base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
-    )  # fmt: skip
+    plan = plan_of(recipe, root=tmp_path)
     (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"ops\.training\.run\.launcher --use_deepspeed") as caught:
         train(tmp_path)
@@ -191,10 +172,10 @@ def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_on
 
 def test_a_trainer_ends_with_who_started_it_and_waits_for_no_lock_of_the_dead(tmp_path: Path) -> None:
     mine = name_of(os.getpid())
-    assert environment(_plan(), tmp_path) == {lifeline.ENV: mine}
+    assert environment(quick_plan(), tmp_path) == {lifeline.ENV: mine}
     lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    variables = environment(_plan(deepspeed="zero3.json"), tmp_path)
+    variables = environment(quick_plan(deepspeed="zero3.json"), tmp_path)
     assert variables == {lifeline.ENV: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
     assert not lock.exists()

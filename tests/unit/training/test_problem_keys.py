@@ -9,7 +9,7 @@ from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, Setup, Worker, load_recipe
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
@@ -19,23 +19,20 @@ from ops.training.cold_start.sampling import Subtask, WorkflowSampler
 from ops.training.rewards.reward import reward_function
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import Team
+from tests.builders import Answering, make_response
 
 SUM = Problem("7", "math500", "math", "train", "What is 3 + 4?", "7", "math", subject="sums")
 CAPITAL = Problem("7", "mmlu", "mmlu", "train", "Capital city?", "B", "choice", ("Rome", "Paris"), subject="capitals")
 OFFERED = [Worker(name="adder", model="local/adder"), Worker(name="atlas", model="local/atlas")]
 
 
-class Tools:
+def says(worker: Worker, _: Sequence[Message]) -> str:
     """Each worker is right on its own benchmark only."""
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        text = "Answer: 7" if worker.name == "adder" else "Answer: B"
-        return Response(text, 10, 5, 0.0, 0.1, "stop")
+    return "Answer: 7" if worker.name == "adder" else "Answer: B"
 
 
 def row(worker: str, problem: Problem, score: float) -> ResponseRow:
-    text = f"{worker} on {problem.benchmark}"
-    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", Response(text, 1, 1, 0.0, 0.1, "stop"), score)
+    return make_response(worker=worker, benchmark=problem.benchmark, problem_id=problem.id, text="x", score=score)
 
 
 ROWS = [row("adder", SUM, 1.0), row("adder", CAPITAL, 0.0), row("atlas", SUM, 0.0), row("atlas", CAPITAL, 1.0)]
@@ -60,7 +57,7 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
         prompting=Prompting(style="compact", few_shots="none"), max_completion_tokens=64,
     )  # fmt: skip
     sure = settings.model_copy(update={"success_share": 1.0, "attempts": 0})
-    team = card.team(card.pool, project.data, recipe.execution, Tools())
+    team = card.team(card.pool, project.data, recipe.execution, Answering(says))
     examples = asyncio.run(sample_examples(Setup(project, recipe, card.pool), team, sure, 200))
     last_workers: dict[bool, set[int]] = {True: set(), False: set()}
     for example in examples:
@@ -72,7 +69,7 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(project: Wo
 
 def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
     sampler = WorkflowSampler(("adder", "atlas"), [], (Subtask("x", "x"),), success_share=0.0, max_steps=5, seed=1)
-    team = Team(OFFERED, Tools(), Prompting(style="compact"))
+    team = Team(OFFERED, Answering(says), Prompting(style="compact"))
     worked = asyncio.run(explore([SUM, CAPITAL], sampler, 12, team)).taught
     assert {key: {flow.steps[-1].worker for flow in flows} for key, flows in worked.items()} == {
         "math500/7": {0},
@@ -82,7 +79,7 @@ def test_exploration_credits_each_problem_with_its_own_workflows() -> None:
 
 def test_training_rewards_an_answer_by_the_problem_that_was_asked() -> None:
     problems = {problem.key: problem for problem in (SUM, CAPITAL)}
-    reward = reward_function(problems, Team(OFFERED, Tools(), Prompting(style="compact")), lambda _: None)  # type: ignore[arg-type]
+    reward = reward_function(problems, Team(OFFERED, Answering(says), Prompting(style="compact")), lambda _: None)  # type: ignore[arg-type]
     adder = Workflow.single(0).render()
     rewards = asyncio.run(reward(completions=[adder, adder], problem=["math500/7", "mmlu/7"], epoch=[0]))  # type: ignore[arg-type]
     assert rewards == [1.0, 0.5]

@@ -11,15 +11,17 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.config import ColdStart, Recipe, Recursive, RoundLimits, Setup
+from ops.config import ColdStart, Recipe, Recursive, RoundLimits, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.core.response import Message
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
 from ops.training.cold_start.validation import Lesson
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import NO_CLIENT, Team
+from tests.builders import Answering
 from tests.unit.training import taught
 from tests.unit.training.taught import (
     POOL,
@@ -28,13 +30,17 @@ from tests.unit.training.taught import (
     RECIPE,
     RIGHT,
     WRONG,
-    Workers,
     laid_out,
     said,
     solved,
     store,
 )
 from tests.unit.training.tiny import GRPO, SCRATCH
+
+
+def clueless(worker: Worker, _: Sequence[Message]) -> str:
+    return f"{worker.name} has no idea."
+
 
 KEPT = Workflow(()).render()
 
@@ -120,10 +126,10 @@ def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) 
 
 def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setup) -> None:
     store(setup.workspace, workers=(WRONG,))
-    plain, asked = Workers(), Workers()
+    plain, asked = Answering(clueless), Answering(clueless)
     lessons(setup, 0.0, 10, attempts=1, client=plain)
     rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked))
-    assert asked.calls == plain.calls > 0
+    assert len(asked.asked) == len(plain.asked) > 0
     explored = [each for each in rounds if len(each.tried.steps) > 1]
     assert len(explored) > len(rounds) / 4
     for each in explored:
@@ -135,7 +141,7 @@ def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setu
 def test_what_is_held_out_is_in_no_round(setup: Setup) -> None:
     store(setup.workspace)
     unseen = {problem.key for problem in PROBLEMS[:30]}
-    asked = Workers()
+    asked = Answering(clueless)
     rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked, held_out=unseen))
     assert {each.problem.key for each in rounds} == {problem.key for problem in PROBLEMS[30:]}
 

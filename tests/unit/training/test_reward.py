@@ -9,20 +9,20 @@ import pytest
 
 from ops.config import Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Message
 from ops.training.rewards.reward import StepStatistics, WorkerSamples, reward_function
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
 from ops.workflow.team import Team
+from tests.builders import Answering
 
 OFFERED = [Worker(name="knows", model="local/knows"), Worker(name="lies", model="local/lies")]
 ALONE, WRONG = Workflow.single(0).render(), Workflow.single(1).render()
 CHECKED = Workflow((Step(1, "Guess."), Step(0, "Check it.", "all"))).render()
 
 
-class Tool:
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
-        return Response(f"\\boxed{{{7 if worker.name == 'knows' else 8}}}", 10, 5, 0.001, 0.5, "stop")
+def says(worker: Worker, _: Sequence[Message]) -> str:
+    return "\\boxed{7}" if worker.name == "knows" else "\\boxed{8}"
 
 
 def problem(name: str, domain: str) -> Problem:
@@ -32,7 +32,7 @@ def problem(name: str, domain: str) -> Problem:
 def step(completions: list[str], names: list[str]) -> tuple[list[float | None], StepStatistics]:
     seen: list[StepStatistics] = []
     problems = {"math500/a": problem("a", "math"), "math500/b": problem("b", "code")}
-    function = reward_function(problems, Team(OFFERED, Tool(), Prompting(style="compact")), seen.append)  # type: ignore[arg-type]
+    function = reward_function(problems, Team(OFFERED, Answering(says), Prompting(style="compact")), seen.append)  # type: ignore[arg-type]
     rewards = asyncio.run(function(completions=completions, problem=[f"math500/{name}" for name in names], epoch=[0]))  # type: ignore[arg-type]
     return rewards, seen[0]
 
@@ -79,23 +79,17 @@ ON_THE_SECOND_RANK = EVERY._replace(rank=1)
 def test_epochs_or_rollouts_draw_the_workers_anew(
     worker_samples: WorkerSamples, epoch: int, expected: list[int]
 ) -> None:
-    samples = []
-
-    class Recorder:
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
-            samples.append(Sample.of(sample).index)
-            return Response("\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
-
-    team = Team(OFFERED, Recorder(), Prompting(style="compact"))
+    client = Answering(says)
+    team = Team(OFFERED, client, Prompting(style="compact"))
     function = reward_function({"math500/a": problem("a", "math")}, team, lambda _: None, None, worker_samples)
     asyncio.run(function(completions=[ALONE] * 2, problem=["math500/a"] * 2, epoch=[epoch] * 2))  # type: ignore[arg-type]
-    assert samples == expected
+    assert [sample.index for *_, sample in client.asked] == expected
 
 
 def test_a_completion_that_was_cut_off_is_no_workflow_whatever_stands_in_it() -> None:
     end, other = 7, 8
     seen: list[StepStatistics] = []
-    team = Team(OFFERED, Tool(), Prompting(style="compact"))  # type: ignore[arg-type]
+    team = Team(OFFERED, Answering(says), Prompting(style="compact"))  # type: ignore[arg-type]
     function = reward_function({"math500/a": problem("a", "math")}, team, seen.append, ends=[end])
     ids = [[other, end], [other, end, other], []]
     named = ["math500/a"] * len(ids)

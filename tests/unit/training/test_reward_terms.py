@@ -12,12 +12,13 @@ import pytest
 from ops.config import Prompting, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message
 from ops.planning.text import describe
 from ops.training.rewards.reward import StepStatistics, merged, reward_function
 from ops.training.run.plan import CURVE
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import Answering
 from tests.unit.training.tiny import tiny_plan
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("knows", "lies", "away")]
@@ -27,18 +28,17 @@ COMPLETIONS = [ALONE, CHECKED, WRONG, "no", AWAY]
 PLAIN = [1.0, 1.0, 0.5, 0.0, None]
 
 
-class Tool:
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        if worker.name == "away":
-            raise WorkerUnreachable("away")
-        return Response(f"\\boxed{{{7 if worker.name == 'knows' else 8}}}", 10, 5, 0.002, 0.5, "stop")
+def says(worker: Worker, _: Sequence[Message]) -> str:
+    if worker.name == "away":
+        raise WorkerUnreachable("away")
+    return "\\boxed{7}" if worker.name == "knows" else "\\boxed{8}"
 
 
 def step(weights: Mapping[str, float] | None) -> tuple[list[float | None], StepStatistics]:
     seen: list[StepStatistics] = []
     problems = {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")}
     prompting = Prompting(style="compact")
-    function = reward_function(problems, Team(OFFERED, Tool(), prompting), seen.append, weights)
+    function = reward_function(problems, Team(OFFERED, Answering(says), prompting), seen.append, weights)
     rewards = asyncio.run(function(completions=COMPLETIONS, problem=["math500/a"] * len(COMPLETIONS), epoch=[0]))  # type: ignore[arg-type]
     return rewards, seen[0]
 
@@ -53,7 +53,7 @@ def test_without_weights_nothing_is_added_or_logged(weights: Mapping[str, float]
 @pytest.mark.parametrize(
     ("term", "weight", "added"),
     [
-        ("cost", -20.0, (-0.04, -0.08, -0.04)),
+        ("cost", -40.0, (-0.04, -0.08, -0.04)),
         ("latency", -0.1, (-0.05, -0.1, -0.05)),
         ("steps", 0.01, (0.01, 0.02, 0.01)),
     ],
@@ -67,7 +67,7 @@ def test_a_weight_acts_on_executed_workflows(term: str, weight: float, added: tu
 
 
 def test_terms_add_up_and_those_of_several_ranks_are_one_mean() -> None:
-    rewards, found = step({"cost": -20.0, "steps": 0.01})
+    rewards, found = step({"cost": -40.0, "steps": 0.01})
     assert rewards[0] == pytest.approx(0.97)
     both = merged([found, found])
     assert both.values["term/cost"] == pytest.approx(found.values["term/cost"]) == pytest.approx(-0.04)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ops.conductor.rollout import Rollout, roll_out
 from ops.config import Prompting, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Message
 from ops.training.rewards.outage import Patience, roll_out_patiently
 from ops.training.rewards.reward import counted, shares
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import Answering
 
 PROBLEM = Problem("p", "math500", "math", "train", "What is 6 · 7?", "42", "math")
 KEEP = Workflow(()).render()
@@ -21,65 +23,58 @@ RIGHT, WRONG = (Workflow.single(ordinal, "Solve.") for ordinal in range(2))
 CHECK = Workflow((Step(1, "Check it.", "all"),))
 
 
-class Tool:
+def right_or_wrong(worker: Worker, _: Sequence[Message]) -> str:
     """`right` answers rightly, `wrong` wrongly."""
-
-    def __init__(self) -> None:
-        self.chats: list[list[Message]] = []
-
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        self.chats.append(list(messages))
-        return Response("\\boxed{42}" if worker.name == "right" else "\\boxed{41}", 10, 5, 0.1, 1.0, "stop")
+    return "\\boxed{42}" if worker.name == "right" else "\\boxed{41}"
 
 
-def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], Tool]:
-    """A first round and what each of the texts makes of it."""
-    tool = Tool()
+def team_of(says: Callable[[Worker, Sequence[Message]], str] = right_or_wrong) -> Team:
     workers = [Worker(name=name, model=f"local/{name}") for name in ("right", "wrong")]
-    team = Team(workers, tool, Prompting(style="compact", few_shots="none"))
+    return Team(workers, Answering(says), Prompting(style="compact", few_shots="none"))
+
+
+def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], list[list[Message]]]:
+    """A first round and what each of the texts makes of it, and what workers were sent."""
+    client = Answering(right_or_wrong)
+    team = replace(team_of(), client=client)
     [begun] = asyncio.run(roll_out([first.render()], [PROBLEM], team))
     later = asyncio.run(roll_out(texts, [PROBLEM] * len(texts), team, after=[begun] * len(texts)))
-    return [begun, *later], tool
+    return [begun, *later], [messages for _, messages, _ in client.asked]
 
 
 def test_an_answer_that_is_kept_is_worth_what_it_was_and_calls_no_worker() -> None:
     for first, reward in ((RIGHT, 1.0), (WRONG, 0.5)):
-        made, tool = rounds(first, KEEP, first.render())
+        made, chats = rounds(first, KEEP, first.render())
         assert [rollout.reward for rollout in made] == [reward] * 3
         assert [rollout.keeps for rollout in made] == [False, True, True]
-        assert len(tool.chats) == 1 and made[1].trace is None
+        assert len(chats) == 1 and made[1].trace is None
 
 
 def test_another_workflow_is_executed_and_sees_the_answer_where_it_sees_all() -> None:
-    made, tool = rounds(RIGHT, CHECK.render(), WRONG.render(), "I am content.")
+    made, chats = rounds(RIGHT, CHECK.render(), WRONG.render(), "I am content.")
     assert [rollout.outcome for rollout in made] == ["right", "wrong", "wrong", "invalid"]
-    check, alone = tool.chats[1:]
+    check, alone = chats[1:]
     assert check[1] == {"role": "assistant", "content": "\\boxed{42}"} and len(alone) == 1
 
 
 def test_three_empty_lists_are_no_first_round() -> None:
     made, _ = rounds(RIGHT, KEEP)
     assert made[1].after is made[0]
-    workers = [Worker(name="right", model="local/right")]
-    team = Team(workers, Tool(), Prompting(style="compact", few_shots="none"))
-    [empty] = asyncio.run(roll_out([KEEP], [PROBLEM], team))
+    [empty] = asyncio.run(roll_out([KEEP], [PROBLEM], team_of()))
     assert (empty.outcome, empty.keeps) == ("invalid", False)
 
 
 def test_workers_that_come_back_answer_the_round_that_was_asked() -> None:
-    class Late(Tool):
-        failures = 4
+    failures = iter(range(4))
 
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-            if worker.name == "wrong" and self.failures:
-                self.failures -= 1
-                raise WorkerUnreachable("away")
-            return await super().complete(worker, messages, sample=sample)
+    def late(worker: Worker, messages: Sequence[Message]) -> str:
+        if worker.name == "wrong" and next(failures, None) is not None:
+            raise WorkerUnreachable("away")
+        return right_or_wrong(worker, messages)
 
     async def sleep(_: float) -> None: ...
 
-    workers = [Worker(name=name, model=f"local/{name}") for name in ("right", "wrong")]
-    team = Team(workers, Late(), Prompting(style="compact", few_shots="none"))
+    team = team_of(late)
     [begun] = asyncio.run(roll_out([RIGHT.render()], [PROBLEM], team))
     texts = [Workflow((Step(1, f"Check {number}.", "all"),)).render() for number in range(3)]
     patience = Patience(max_unscorable=0.0, total_s=60.0, sleep=sleep)

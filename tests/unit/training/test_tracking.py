@@ -14,25 +14,20 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from ops.config import hyperparameters, load_pool, load_recipe
-from ops.core.workspace import Workspace
+from ops.config import hyperparameters
 from ops.training.run.plan import RESULT, RunPlan, read_curve
 from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_run
 from ops.workflow.grammar import Workflow
+from tests.unit.training.plans import quick_plan
 from tests.unit.training.tiny import tiny_plan
 
-CONFIG = Workspace.find().config
 RIGHT = Workflow.single(0).render()
 LOGS = {"reward": 0.75, "completions/max_length": 31.0, "kl": None, "reward_std": float("nan")}
 
 
 def plan(uri: str) -> RunPlan:
-    recipe = load_recipe(CONFIG, "quickstart")
-    recipe = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={"checkpoint_every": 2, "steps": 3})})
-    return RunPlan(
-        root=CONFIG.parent, recipe=recipe, pool=load_pool(CONFIG, recipe.pool), offered=("solver", "scholar"),
-        base_policy=Path("base"), problems=Path("mix"), few_shots=Path("data"), mlflow_uri=uri,
-    )  # fmt: skip
+    made = quick_plan(checkpoint_every=2, steps=3)
+    return made.model_copy(update={"offered": ("solver", "scholar"), "mlflow_uri": uri})
 
 
 def row(step: int) -> dict[str, Any]:

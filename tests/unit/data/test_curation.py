@@ -186,7 +186,8 @@ def test_selectors_without_responses_ignore_them(make: Make, selector: Any) -> N
     rates = rated(problems, lambda i: {"a": float(i % 2)})
     curation = Curation(per_domain=10, selector=selector)
     assert not SELECTORS[selector].reads_responses
-    assert choose_mix(problems, SelectionEvidence(curation, 0, rates)) == choose_mix(problems, SelectionEvidence(curation, 0, {}))
+    with_rates, without = (SelectionEvidence(curation, 0, known) for known in (rates, {}))
+    assert choose_mix(problems, with_rates) == choose_mix(problems, without)
 
 
 def test_unmeasured_problems_are_named_so_and_kept(make: Make) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.loading import sound_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
-from ops.quality import HeldOut, check_gold, check_problems
 from ops.core.workspace import Workspace
+from ops.quality import HeldOut, check_gold, check_problems
+from tests.loading import sound_problems
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -128,7 +128,7 @@ def test_benchmarks_that_hide_nothing_say_nothing(workspace: Workspace) -> None:
 
 
 def test_hidden_tests_that_are_no_text_are_a_malformed_row(workspace: Workspace, write_rows: Any) -> None:
-    with pytest.raises(DataError, match="private_test_cases.*list, not text"):
+    with pytest.raises(DataError, match=r"private_test_cases.*list, not text"):
         load(workspace, write_rows, {"private_test_cases": [1]})
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -164,7 +164,7 @@ class StandIn(BaseHTTPRequestHandler):
     """Serves the dataset `org/good` at one revision; other names fail, each in its own way."""
 
     protocol_version = "HTTP/1.1"
-    asked: Counter[str] = Counter()
+    asked: ClassVar[Counter[str]] = Counter()
     good = b"".join(json.dumps({"id": str(i), "problem": f"Q{i}", "answer": i}).encode() + b"\n" for i in range(3))
 
     def log_message(self, *_: Any) -> None: ...
@@ -250,7 +250,9 @@ def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[t
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-c", ASK, *names]
-    process = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=240)
+    process = subprocess.run(
+        command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=240
+    )
     assert process.returncode == 0, process.stderr
     return [(kind, said) for kind, said in map(json.loads, process.stdout.splitlines())]
 

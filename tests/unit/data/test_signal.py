@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.curation.signal import JEFFREYS, Beta, Tally, fit_prior, group_signals, group_signal, pooled, rescue
+from ops.curation.signal import JEFFREYS, Beta, Tally, fit_prior, group_signal, group_signals, pooled, rescue
 
 COUNTS = st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 GROUPS = st.integers(2, 64)

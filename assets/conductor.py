@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import dagster as dg
-from dagster._core.errors import DagsterPipesExecutionError
 from dagster_pipes import DagsterPipesError
 
 from assets import gate, metadata, placement
 from assets.base_policy import base_policy
+from assets.dagster_private import DagsterPipesExecutionError
 from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool

@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.events import EngineEventData
-from dagster._core.execution.api import ExecuteRunWithPlanIterable, create_execution_plan, job_execution_iterator
-from dagster._core.execution.context_creation_job import (
-    PlanOrchestrationContextManager,
-    orchestration_context_event_generator,
-)
-from dagster._core.remote_origin import (
+
+from assets.dagster_private import (
+    MAX_RETRIES_TAG,
+    EngineEventData,
+    ExecuteRunWithPlanIterable,
+    InMemoryJob,
+    LoadableTargetOrigin,
     ManagedGrpcPythonEnvCodeLocationOrigin,
+    PlanOrchestrationContextManager,
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
+    create_execution_plan,
+    job_execution_iterator,
+    orchestration_context_event_generator,
 )
-from dagster._core.storage.tags import MAX_RETRIES_TAG
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-
 from pipelines.home import CODE_LOCATION
 
 MODULE, REPOSITORY = "pipelines.definitions", "__repository__"

@@ -16,13 +16,20 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from dagster import DagsterRun, DagsterRunStatus, IntSource, RunsFilter
-from dagster._core.errors import DagsterUserCodeUnreachableError
-from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, LaunchRunContext, WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
-from dagster._grpc.client import DagsterGrpcClient
-from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
-from dagster._serdes import ConfigurableClassData, deserialize_value
 
+from assets.dagster_private import (
+    GRPC_INFO_TAG,
+    CanCancelExecutionRequest,
+    CanCancelExecutionResult,
+    CheckRunHealthResult,
+    ConfigurableClassData,
+    DagsterGrpcClient,
+    DagsterUserCodeUnreachableError,
+    DefaultRunLauncher,
+    LaunchRunContext,
+    WorkerStatus,
+    deserialize_value,
+)
 from ops.core.errors import ConfigError
 
 WORKERS = "PODIUM_RUN_WORKERS"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
 
+from assets.dagster_private import BulkActionsFilter, BulkActionStatus, PartitionBackfill
 from ops.core.errors import PodiumError
 
 LIFE = "podium/life"

@@ -5,7 +5,8 @@ beside any other run: the move holds the store's own lock (`ops/release/lock.py`
 """
 
 from dagster import DagsterRun, DagsterRunStatus
-from dagster._core.run_coordinator import QueuedRunCoordinator, SubmitRunContext
+
+from assets.dagster_private import QueuedRunCoordinator, SubmitRunContext
 
 AT_ONCE = ("promote", "rollback")
 """The jobs that start when they are launched, whatever runs, and without the daemon."""

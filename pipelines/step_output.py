@@ -17,9 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from dagster._core.storage.compute_log_manager import CapturedLogContext
-from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
-from dagster._serdes import ConfigurableClassData
+from assets.dagster_private import CapturedLogContext, ConfigurableClassData, LocalComputeLogManager
 
 SHOWN_EVERY_S = 0.5
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
-from dagster._core.execution.backfill import PartitionBackfill
 
 from assets import partitions
+from assets.dagster_private import AssetGraphSubset, PartitionBackfill
 from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Recipe, Setup

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from collections.abc import Mapping
 from datetime import date
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
+from ops.workers.litellm_private import models
 from ops.workers.providers import is_remote
 
-_MAP = "model_prices_and_context_window_backup.json"
-"""LiteLLM's table of models, the copy that its package carries."""
 _CATALOGUED = ("anthropic", "gemini", "openai")
 """Providers all of whose models LiteLLM's map is meant to list."""
 
@@ -34,17 +29,6 @@ def is_unknown(worker: Worker) -> bool:
     """Whether the map lists this provider's models and not this one: it may be retired, or newer than the map."""
     provider = worker.model.partition("/")[0]
     return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _entry(worker) is None
-
-
-@cache
-def models() -> Mapping[str, Mapping[str, Any]]:
-    """LiteLLM's map, read without importing it; empty where it is not installed or lies elsewhere."""
-    spec = importlib.util.find_spec("litellm")
-    file = Path(spec.origin).with_name(_MAP) if spec is not None and spec.origin is not None else None
-    if file is None or not file.is_file():
-        return {}
-    table: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-    return table
 
 
 def _entry(worker: Worker) -> Mapping[str, Any] | None:

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
+WRITTEN_AGAINST = {"mlflow": "3.17.2"}
+"""The version whose private names this module uses: the attributes below, and `TracingClient`."""
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
 _TRACE, _TYPE, _INPUTS, _OUTPUTS = (
     "mlflow.traceRequestId", "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs",
 )  # fmt: skip
 _TAG = "mlflow.traceTag."
 _NAME = "mlflow.traceName"
-"""MLflow 3.17's own attributes (mlflow.tracing.constant): what its UI adds up and shows as columns."""
+"""MLflow's own attributes (mlflow.tracing.constant): what its UI adds up and shows as columns."""
 _SHORT_S = 0.001
 """A shorter wait is no span."""
 
@@ -71,7 +73,7 @@ def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -
     """Write the traces in one transaction, or one request to a server; their ids in MLflow. Raises what MLflow does.
 
     MLflow's own exporter writes each span for itself, at seven times the work, and drops those that its queue has no
-    place for without counting them. `TracingClient` is what it writes with (MLflow 3.17).
+    place for without counting them. `TracingClient` is what it writes with.
     """
     need_mlflow()
     from mlflow.tracing.client import TracingClient

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ops.workers.litellm_private import kept_clients
 from ops.workers.providers import litellm
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ async def _closing(session: ClientSession) -> AsyncGenerator[None, None]:
     try:
         yield  # asyncio.run ends its loop's generators here, while the loop still runs
     finally:
-        kept = litellm().in_memory_llm_clients_cache.cache_dict
+        kept = kept_clients()
         suffix = f"-{id(asyncio.get_running_loop())}"
         for key in [key for key in kept if str(key).endswith(suffix)]:
             await kept.pop(key).close()

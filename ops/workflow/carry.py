@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ops.workers.litellm_private import encoding
+
 
 class Carried(NamedTuple):
     """A response as later steps see it; `cut` tokens of it are left out."""
@@ -24,12 +26,11 @@ def carried(text: str, limit: int | None) -> Carried:
     """
     if limit is None or len(text.encode(errors="replace")) <= limit:  # a token is at least one byte
         return Carried(text)
-    from litellm.litellm_core_utils.default_encoding import encoding
-
-    tokens = encoding.encode_ordinary(text)
+    tokenizer = encoding()
+    tokens = tokenizer.encode_ordinary(text)
     if len(tokens) <= limit:
         return Carried(text)
-    whole, offsets = encoding.decode_with_offsets(tokens)
+    whole, offsets = tokenizer.decode_with_offsets(tokens)
     head, tail = offsets[limit // 2], offsets[len(tokens) - (limit - limit // 2)]
     mark = f"[… cut: {limit} of {len(tokens)} tokens shown]"
     return Carried(f"{whole[:head].rstrip()}\n{mark}\n{whole[tail:].lstrip()}", len(tokens) - limit)

@@ -80,11 +80,10 @@ class AgentServerApp:
 def _agent_server() -> ASGIApp:
     import mlflow
     from mlflow.genai import agent_server
-    from mlflow.genai.agent_server import server
 
     mlflow.tracing.disable()  # its own traces are lost behind a full queue; `Routes.keep` traces these requests too
 
-    if cast("Any", server).get_invoke_function() is None:  # once a process
+    if cast("Any", agent_server).get_invoke_function() is None:  # once a process
         agent_server.invoke()(_invoke)
         agent_server.stream()(_stream)
     app = agent_server.AgentServer("ResponsesAgent").app

@@ -42,7 +42,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _whole(checkpoint: Path) -> bool:
-    """Whether the checkpoint's last file exists and is complete (`TimedTrainer._save_rng_state` makes it the last)."""
+    """Whether the checkpoint's last file exists and is complete (`TimedTrainer.save_rng_state` makes it the last)."""
     file = checkpoint / "trainer_state.json"
     try:
         if not file.is_file():  # not the device of a test of full disks, either, which has no end

@@ -31,9 +31,10 @@ class InRounds:
         """The rows of this rank's rollouts, those of a question together."""
         self.rollout_func = self._write_rounds
 
-    def _generate_and_score_completions(self: Any, inputs: list[Row]) -> Any:
+    def score_rollouts(self: Any, inputs: list[Row]) -> Any:
+        """Remember the rows of this rank's rollouts."""
         self._asked = inputs
-        return super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        return super().score_rollouts(inputs)  # type: ignore[misc]
 
     def _round(self: Any, rows: Sequence[Row]) -> Any:
         """A step that asks other questions than the data set's, once or again (`refill.py`)."""
@@ -49,10 +50,10 @@ class InRounds:
         questions = [row["problem"] for row in self._asked]
         rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
-        ids, _, _ = self._tokenize_prompts(list(prompts))
+        ids = self.tokenize_prompts(list(prompts))
         # `alike` consecutive rows have one prompt, on every rank: vLLM's server is sent it once.
         alike = math.gcd(self._together, rows // 2)
-        written, said = self._generate_single_turn([ids[place] for place in first], None, {}, alike)
+        written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
         chats = asyncio.run_coroutine_threadsafe(
             self._recursive.begin(
@@ -69,9 +70,9 @@ class InRounds:
         going = [place for place in others if place in chats]
         if going:
             shown = [plain_messages(self.processing_class, chats[place]) for place in going]
-            for place, tokens in zip(going, self._tokenize_prompts(shown)[0], strict=True):
+            for place, tokens in zip(going, self.tokenize_prompts(shown), strict=True):
                 ids[place] = tokens
-        again, said_again = self._generate_single_turn([ids[place] for place in others], None, {}, 1)
+        again, said_again = self.generate_turn([ids[place] for place in others], None, {}, 1)
         places = [*first, *others]
         completions = dict(zip(places, [*written, *again], strict=True))
         logps = None if said is None else dict(zip(places, [*said, *said_again], strict=True))
@@ -81,12 +82,12 @@ class InRounds:
             "logprobs": None if logps is None else [logps[place] for place in range(rows)],
         }
 
-    def _get_per_token_logps_and_entropies(
+    def score_tokens(
         self: Any, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
         """Rows whose prompt others share, and then those with one of their own: packed together, each of these would
         be padded to the length of a whole group."""
-        score = super()._get_per_token_logps_and_entropies  # type: ignore[misc]
+        score = super().score_tokens  # type: ignore[misc]
         parts = _by_company(input_ids, attention_mask, logits_to_keep) if self.packs else []
         if len(parts) < 2:
             return score(model, input_ids, attention_mask, logits_to_keep, **others)

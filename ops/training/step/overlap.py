@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from trl.trainer.utils import pad
 
 from ops.training.rewards.reward import StepStatistics
 from ops.training.step.timed_trainer import Landed, TimedTrainer
+from ops.training.step.trl_private import pad
 
 Rows = list[dict[str, Any]]
 
@@ -71,24 +71,26 @@ class OverlappedTrainer(TimedTrainer):
             if self._coming is not None:
                 self._coming.rewards.cancel()
 
-    def _generate_and_score_completions(self, inputs: Rows) -> dict[str, Any]:
+    def score_rollouts(self, inputs: Rows) -> dict[str, Any]:
+        """Of the rollouts that were written a step ago."""
         flight, self._coming = self._coming or self._start(inputs), None
         assert flight.rows == inputs, "rollouts land in the order in which they started"
         if self._ahead is not None:
             self._coming = self._start(self._ahead)
         self._landing = flight
-        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        scored = super().score_rollouts(inputs)
         self._landing = None
         if flight.logps is not None:
             scored["old_per_token_logps"] = flight.logps
         return scored
 
-    def _generate(self, prompts: list[Any]) -> Any:
-        return super()._generate(prompts) if self._landing is None else self._landing.generated
+    def generate_rollouts(self, prompts: list[Any]) -> Any:
+        """Those that were written a step ago."""
+        return super().generate_rollouts(prompts) if self._landing is None else self._landing.generated
 
     def _start(self, rows: Rows) -> Flight:
         """Write with the policy as it is, and ask the workers without waiting for them."""
-        generated = super()._generate([row["prompt"] for row in rows])
+        generated = super().generate_rollouts([row["prompt"] for row in rows])
         prompts, written, _, completions, *_ = generated
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         statistics: list[StepStatistics] = []
@@ -102,10 +104,10 @@ class OverlappedTrainer(TimedTrainer):
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
         """Log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
-        fill, columns = self._tokenizer.pad_token_id, [(prompts, "left"), (written, "right")]
+        fill, columns = self.pad_token_id, [(prompts, "left"), (written, "right")]
         ids = [self._padded(rows, fill, side) for rows, side in columns]
         shown = [self._padded([[1] * len(row) for row in rows], 0, side) for rows, side in columns]
-        logps: torch.Tensor = self._get_per_token_logps_and_entropies(
+        logps: torch.Tensor = self.score_tokens(
             self.model, torch.cat(ids, dim=1), torch.cat(shown, dim=1), ids[1].size(1),
             batch_size=self.args.per_device_train_batch_size,
         )[0]  # fmt: skip

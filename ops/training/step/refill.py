@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
-from trl import GRPOTrainer
 
 from ops.core.problem import Problem
 from ops.training.step.order import Order
+from ops.training.step.trl_private import ExportableState, HookedTrainer
 
 Row = dict[str, Any]
 """A question as the data set has it: prompt, problem's key, epoch, and in the adaptive stage its offer."""
@@ -87,7 +86,7 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.order.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
 
 
-class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
+class RefillTrainer(HookedTrainer):
     """GRPO that generates a step in rounds where `asking` is set; else TRL's own."""
 
     asking: StepQuestions | None = None
@@ -96,21 +95,22 @@ class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
     _rewards: torch.Tensor | None = None
     """The rewards of the rollouts of all ranks."""
 
-    def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
+    def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
+        """Of the questions that `asking` chooses."""
         if self.asking is None:
-            return super()._generate_and_score_completions(inputs)  # type: ignore[no-any-return]
+            return super().score_rollouts(inputs)
         asked, groups, every = self._rounds(self.asking, gather_object(inputs)[:: self.num_generations])
         self._chosen = self._own([(group.row, rollout) for group in groups for rollout in group.rollouts])
         self._rewards = torch.cat([group.rewards for group in groups])
-        output = super()._generate_and_score_completions([row for row, _ in self._chosen])
+        output = super().score_rollouts([row for row, _ in self._chosen])
         self._chosen = self._rewards = None
         if self.asking.refills:
-            metrics = self._metrics["train"]
+            metrics = self.step_metrics
             metrics["reward"][-1] = torch.cat([group.rewards for group in every]).nanmean().item()
             metrics[DEAD][-1] = _share(asked)
             metrics[DEAD_LEFT].append(_share(groups))
             metrics[REFILLS].append(len(every) - len(asked))
-        return output  # type: ignore[no-any-return]
+        return output
 
     @property
     def _together(self) -> int:
@@ -140,8 +140,8 @@ class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
         """What all ranks together write for these questions, and its rewards."""
         mine = self._own([row for row in rows for _ in range(self.num_generations)])
         prompts = [row["prompt"] for row in mine]
-        prompt_ids, ids, _, messages, probabilities, *_ = super()._generate(prompts)
-        rewards = self._calculate_rewards(mine, prompts, messages, ids).split(self.num_generations)
+        prompt_ids, ids, _, messages, probabilities, *_ = super().generate_rollouts(prompts)
+        rewards = self.rewards_of(mine, prompts, messages, ids).split(self.num_generations)
         written = zip(prompt_ids, ids, messages, probabilities or [None] * len(ids), strict=True)
         rollouts = gather_object([TrlCompletion(*parts) for parts in written])
         starts = range(0, len(rollouts), self.num_generations)
@@ -155,17 +155,19 @@ class RefillTrainer(GRPOTrainer):  # type: ignore[misc]
         size = len(everyones) // self.accelerator.num_processes
         return everyones[size * self.accelerator.process_index :][:size]
 
-    def _generate(self, prompts: list[Any]) -> Any:
+    def generate_rollouts(self, prompts: list[Any]) -> Any:
+        """Those that were chosen already, where `asking` is set."""
         if self._chosen is None:
-            return super()._generate(prompts)
+            return super().generate_rollouts(prompts)
         rollouts = [rollout for _, rollout in self._chosen]
         prompt_ids, ids, messages, probabilities = map(list, zip(*rollouts, strict=True))
         return prompt_ids, ids, None, messages, None if None in probabilities else probabilities, {}, None, []
 
-    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+    def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        """Those of the rollouts that were chosen already."""
         if self._rewards is not None:
             return self._rewards
-        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        return super().rewards_of(inputs, prompts, completions, completion_ids_list)
 
 
 def _share(groups: Sequence[RolloutGroup]) -> float:

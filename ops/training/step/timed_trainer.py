@@ -33,32 +33,35 @@ class TimedTrainer(RefillTrainer):
     """This step's rollouts, where they were not waited for from their start."""
     guard: DivergenceGuard
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+    def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """One row for rollouts that are the same, where that does not change the gradient; guarded."""
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
-        return self.guard.loss(super()._compute_loss(model, inputs), self.state.global_step + 1)
+        return self.guard.loss(super().loss_of(model, inputs), self.state.global_step + 1)
 
-    def _save_rng_state(self, output_dir: str) -> None:
-        super()._save_rng_state(output_dir)
+    def save_rng_state(self, output_dir: str) -> None:
+        """Wait for all ranks' files."""
+        super().save_rng_state(output_dir)
         # The first rank writes trainer_state.json next, which marks the checkpoint of all ranks as complete.
         self.accelerator.wait_for_everyone()
 
-    def _get_per_token_logps_and_entropies(
+    def score_tokens(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
+        """By groups in one sequence where `packs`."""
         given = {name for name, value in others.items() if value is not None and value is not False}
         if self.packs and given <= {"batch_size", "compute_entropy"}:
             packed = pack(input_ids, attention_mask, logits_to_keep)
             if packed is not None:
                 return *score(model, packed), None
-        return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **others)
+        return super().score_tokens(model, input_ids, attention_mask, logits_to_keep, **others)
 
     @property
     def packs(self) -> bool:
         """Whether a group is processed as one sequence: on CPUs, in one process (not tried
         on GPUs), by a model whose attention takes a mask of its own and is full in every layer."""
         config = self.model.config
-        full = set(getattr(config, "layer_types", None) or FULL) == FULL and config._attn_implementation == "sdpa"
+        full = set(getattr(config, "layer_types", None) or FULL) == FULL and self.attention == "sdpa"
         return full and self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
 
     @property
@@ -72,19 +75,20 @@ class TimedTrainer(RefillTrainer):
     @property
     def merges(self) -> bool:
         """Whether the gradient is linear in the advantages and the rows of this process are all that there are."""
-        plain = self.beta == 0 and not self._entropy_bonus_enabled and not self.use_vllm
+        plain = self.beta == 0 and not self.rewards_entropy and not self.use_vllm
         return plain and self.loss_type in AVERAGED and self.accelerator.num_processes == 1
 
-    def _generate_single_turn(
+    def generate_turn(
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
+        """By groups side by side where `packs`; timed."""
         started = time.perf_counter()
         with self.guard.drawing(self.state.global_step + 1):
             if self.packs and self.samples_plainly and images is None and not fields:
                 prompts = prompt_ids[::num_generations]
                 result = self._write(prompts, num_generations), None
             else:
-                result = super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
+                result = super().generate_turn(prompt_ids, images, fields, num_generations, **others)
         self.generation_seconds += time.perf_counter() - started
         return result
 

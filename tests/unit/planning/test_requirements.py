@@ -22,8 +22,9 @@ from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
 from ops.planning.plan import make_plan
 from ops.planning.requirements import missing
-from ops.planning.retirement import is_unknown, models, retirement
+from ops.planning.retirement import is_unknown, retirement
 from ops.spending.ledger import Bill, Ledger
+from ops.workers.litellm_private import models
 from tests.unit.planning.conftest import MACHINE, NOTHING, TODAY, Sound
 
 HUB = ("math500", "mmlu", "rlpr", "livecodebench", "aime25", "gpqa_diamond", "bigcodebench")

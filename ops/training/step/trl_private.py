@@ -1,0 +1,106 @@
+"""Every private name of TRL and of transformers' trainer that Podium overrides or reads, under a public name.
+
+TRL has no public hooks between the writing of a rollout and its loss. `HookedTrainer` gives them one each; our trainers
+override those. A new version of TRL is checked here and nowhere else: `WRITTEN_AGAINST` names the versions that this
+module was compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.trainer_callback import ExportableState as ExportableState
+from trl import GRPOTrainer
+from trl.trainer.utils import pad as pad
+
+WRITTEN_AGAINST = {"trl": "1.16.0", "transformers": "5.17.0"}
+
+
+class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's GRPO trainer, whose private steps call public methods that a subclass may override."""
+
+    def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """The loss of one forward pass."""
+        return super()._compute_loss(model, inputs)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        return self.loss_of(model, inputs)
+
+    def save_rng_state(self, output_dir: str) -> None:
+        """Write this rank's random state to a checkpoint; trainer_state.json is written next, by the first rank."""
+        super()._save_rng_state(output_dir)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        self.save_rng_state(output_dir)
+
+    def score_tokens(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
+    ) -> Any:
+        """(log-probabilities, entropies, auxiliary loss) of the last `logits_to_keep` tokens of each row."""
+        return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **others)
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
+    ) -> Any:
+        return self.score_tokens(model, input_ids, attention_mask, logits_to_keep, **others)
+
+    def generate_turn(
+        self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
+    ) -> Any:
+        """(completions' tokens, vLLM's log-probabilities) of tokenized prompts, each there `num_generations` times."""
+        return super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
+
+    def _generate_single_turn(
+        self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
+    ) -> Any:
+        return self.generate_turn(prompt_ids, images, fields, num_generations, **others)
+
+    def generate_rollouts(self, prompts: list[Any]) -> Any:
+        """What TRL makes of a completion of each prompt: tokens, messages, log-probabilities and more."""
+        return super()._generate(prompts)
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        return self.generate_rollouts(prompts)
+
+    def score_rollouts(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a step's update reads: rollouts are written, executed, rewarded and given their advantages."""
+        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        return scored
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        return self.score_rollouts(inputs)
+
+    def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        """(rollouts of all ranks, reward functions): the rewards, NaN where there is none."""
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        return self.rewards_of(inputs, prompts, completions, completion_ids_list)
+
+    def tokenize_prompts(self, prompts: list[Any]) -> list[list[int]]:
+        """The tokens of each prompt."""
+        tokens: list[list[int]] = self._tokenize_prompts(prompts)[0]
+        return tokens
+
+    @property
+    def step_metrics(self) -> dict[str, list[float]]:
+        """What is logged of the steps of training."""
+        metrics: dict[str, list[float]] = self._metrics["train"]
+        return metrics
+
+    @property
+    def pad_token_id(self) -> int:
+        """The token that TRL pads rows with."""
+        return int(self._tokenizer.pad_token_id)
+
+    @property
+    def rewards_entropy(self) -> bool:
+        """Whether the loss has a bonus for entropy."""
+        return bool(self._entropy_bonus_enabled)
+
+    @property
+    def attention(self) -> str:
+        """The implementation of the model's attention ("sdpa")."""
+        return str(self.model.config._attn_implementation)

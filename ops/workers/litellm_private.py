@@ -1,0 +1,43 @@
+"""What Podium uses of LiteLLM beside its documented interface; a new version of LiteLLM is checked here.
+
+LiteLLM documents neither where it keeps its HTTP clients, nor the tokenizer that it falls back to, nor the table of
+models in its package.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, MutableMapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ops.workers.providers import litellm
+
+WRITTEN_AGAINST = {"litellm": "1.106.2"}
+_MODELS = "model_prices_and_context_window_backup.json"
+
+
+def kept_clients() -> MutableMapping[str, Any]:
+    """The HTTP clients that LiteLLM keeps; the key of one ends with the `id` of its event loop."""
+    clients: MutableMapping[str, Any] = litellm().in_memory_llm_clients_cache.cache_dict
+    return clients
+
+
+def encoding() -> Any:
+    """The tokenizer that LiteLLM counts with where it has no model's own (tiktoken's `Encoding`)."""
+    from litellm.litellm_core_utils.default_encoding import encoding
+
+    return encoding
+
+
+@cache
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """LiteLLM's table of models, read without importing LiteLLM; empty where it is not installed or lies elsewhere."""
+    spec = importlib.util.find_spec("litellm")
+    file = Path(spec.origin).with_name(_MODELS) if spec is not None and spec.origin is not None else None
+    if file is None or not file.is_file():
+        return {}
+    table: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return table

@@ -281,7 +281,7 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
     ticking.change(without_the_last)
     found = due(ticking.podium, ticking.workspace, ticking.instance)
     before, change, setup = estimated(found), found.snapshot.change, found.podium.load()
-    assert [part.name for part in before.parts] == ["evaluation", "fine-tuning", "its evaluation"]
+    assert [part.name for part in before.parts] == ["every worker alone", "evaluation", "fine-tuning", "its evaluation"]
     assert change is not None and before.usd.expected > 0
     policy = ticking.workspace.runs / change.policy / "policy"
     decided = ticking.workspace.outcome / "retraining"
@@ -290,12 +290,12 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
             file = score_file(ticking.workspace, CONDUCTOR, policy, name)
             save_rows([], file, origin=scores_origin(setup.asked_on(name), policy, questions))
         scored = estimated(found)
-        assert scored.parts[0].usd == Range.of(0.0)
-        assert scored.parts[1:] == before.parts[1:], "nothing is known of the training yet"
+        assert scored.parts[1].usd == Range.of(0.0)
+        assert scored.parts[2:] == before.parts[2:], "nothing is known of the training yet"
         key = found.snapshot.model_copy(update={"conductor": "champion"}).key
         holds = Decision(fine_tune=False, why="the champion holds", standing=GateDecision(True, ()))
         write_text(decided / f"{key}.json", json.dumps(holds.as_dict()))
-        assert [(part.name, part.usd.high) for part in estimated(found).parts] == [("evaluation", 0.0)]
+        assert [(part.name, part.usd.high) for part in estimated(found).parts[1:]] == [("evaluation", 0.0)]
     finally:
         shutil.rmtree(ticking.workspace.scores)
         shutil.rmtree(decided, ignore_errors=True)

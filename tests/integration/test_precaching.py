@@ -146,7 +146,7 @@ def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(sho
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     poor = recipe.model_copy(update={"budget": recipe.budget.model_copy(update={"run_usd": 0.01})})
     client = open_client(Setup(shortlisted, poor, pool), "precache")
-    before = estimate_responses(Setup(shortlisted, poor, pool), client).total
+    before = estimate_responses(Setup(shortlisted, poor, pool), client)
     assert (before.to_make, before.measured) == (2 * COLUMN, 0)
     notes: list[tuple[int, int, str]] = []
     with pytest.raises(OverBudget, match=rf"of {2 * COLUMN} calls are done.*would cost about \$"):
@@ -159,7 +159,7 @@ def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(sho
     assert not list((shortlisted.data / "responses").rglob("*.parquet"))
 
     client = open_client(Setup(shortlisted, recipe, pool), "precache")
-    assert estimate_responses(Setup(shortlisted, recipe, pool), client).total.cached == done
+    assert estimate_responses(Setup(shortlisted, recipe, pool), client).cached == done
     materialize_responses(Setup(shortlisted, recipe, pool), client)
     assert (client.counts.live, client.counts.cached) == (2 * COLUMN - done, done)
 

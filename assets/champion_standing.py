@@ -28,6 +28,7 @@ def champion_standing(podium: Podium) -> dg.MaterializeResult:
         for check in made.checks
     ]
     failed = [check.name for check in made.standing.failed]
+    unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
             "fine_tune": made.fine_tune,
@@ -41,7 +42,7 @@ def champion_standing(podium: Podium) -> dg.MaterializeResult:
                 check_name="holds",
                 passed=not failed,
                 severity=dg.AssetCheckSeverity.WARN,
-                description=made.why if not failed else f"{made.why} (not passed: {', '.join(failed)})",
+                description=f"{made.why} (not passed: {', '.join(unsaid)})" if unsaid else made.why,
             )
         ],
     )

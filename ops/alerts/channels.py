@@ -24,7 +24,7 @@ class NotDelivered(PodiumError):
 
 
 class TryAgain(NotDelivered):
-    """It may take it at the next attempt; `after_s` seconds, where the channel said so."""
+    """A transient failure of delivery; `after_s`: the pause that the channel asked for, in seconds."""
 
     def __init__(self, message: str, after_s: float = 0.0) -> None:
         super().__init__(message)

@@ -21,7 +21,7 @@ from ops.core.workspace import Workspace
 EVALUATION_SEED = 0
 """Evaluation questions do not change with a recipe's seed: scores of all seeds and versions stay paired."""
 EMBEDDED_TRAIN, EMBEDDED_TEST = 1000, 100
-"""How many problems the embedded families make where the recipe does not say."""
+"""The default number of problems of the embedded families."""
 
 
 def as_it_is(row: Row) -> Row:
@@ -30,10 +30,10 @@ def as_it_is(row: Row) -> Row:
 
 
 class Upstream(NamedTuple):
-    """Which upstream item a problem is: a pattern of ids (case folded) whose group names the item in `dataset`.
+    """The upstream item of a problem: a pattern of ids (case folded) whose group names the item in `dataset`.
 
-    An id alone says little: `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. A
-    pattern matches only ids that name their item whatever the split; every other id names nothing.
+    An id alone is not enough: `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. A
+    pattern matches only ids that identify their item in every split.
     """
 
     dataset: str
@@ -71,14 +71,14 @@ class Benchmark:
     hub: Hub
     from_hub: Callable[[Row], Row]
     place: int = 1000
-    """Its order among those trained on, or among those that are not; by name where it is equal."""
+    """The benchmark's order among those that are trained on, or among the others; by name where it is equal."""
     adapt: Callable[[Row], Row] = as_it_is
     confidential: bool = False
-    """Its questions are never printed or republished: see `privacy`."""
+    """Confidential: the questions are never printed or republished (see `privacy`)."""
     hides_tests: bool = False
-    """Its scores are of hidden tests: on public ones alone they are another, higher figure (`registry.graded_on`)."""
+    """Scores are of hidden tests; on public tests alone they would be higher (`registry.graded_on`)."""
     upstream: Upstream | None = None
-    """None: ids do not tell which upstream item a problem is."""
+    """None: ids do not identify the upstream item."""
     releases: Mapping[Split, str] = field(default_factory=dict)
     """Which release each split is, for benchmarks that are published as dated releases."""
 
@@ -106,7 +106,7 @@ class Benchmark:
         return releases[split]
 
     def read(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> LoadedSplit:
-        """The split's problems beside its malformed rows; `source` says from where and how many.
+        """The split's problems and its malformed rows; `source`: where they come from, and how many.
 
         The same arguments give the same problems. A cap takes a seeded sample, in file order; the seed moves
         training candidates only (`EVALUATION_SEED`). Raises `DataError` naming file, place and remedy where a

@@ -1,6 +1,6 @@
-"""Benchmark files as rows: JSON lines, CSV and Parquet, told apart by their suffix.
+"""Benchmark files as rows: JSON lines, CSV and Parquet, distinguished by their suffix.
 
-Rows come one at a time, so that a malformed one stands beside its neighbours instead of ending them.
+Rows are read one at a time, so a malformed row does not stop the others.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _parquet(file: Path) -> Iterator[Scanned]:
                     number += 1
                     yield Row(str(file), number, values, part=_part(file), unit="row")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # Arrow's messages can hold contents of the file: its first words say enough.
+        # Arrow's messages can quote the file: only their first words are shown.
         reason = str(error).partition(".")[0].partition(":")[0][:120]
         remedy = "Fetch the file again: it is incomplete or no Parquet file"
         raise DataError(file, f"after row {number}", f"cannot be read ({reason})", remedy) from None

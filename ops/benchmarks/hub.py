@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut one upstream split into ours.
+"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut upstream splits into Podium's.
 
 Tested against local folders and a stand-in server on loopback; not tried against the live hub.
 """
@@ -32,7 +32,7 @@ class HubChanged(DataError):
 
 @dataclass(frozen=True)
 class UpstreamSplit:
-    """Where one of our splits lies upstream: configuration and split, and whether it is only a share of it.
+    """The upstream source of one split: configuration, split, and the share of it.
 
     `first` and `count` cut a fixed, seedless shuffle of the rows, so that the held-out part of a
     benchmark with a single upstream split is the same for everyone and for ever. `count` None: all.
@@ -60,10 +60,10 @@ class UpstreamSplit:
 
 @dataclass(frozen=True)
 class Hub:
-    """A dataset on the hub: its id, where each of our splits lies, and the columns that are read.
+    """A dataset on the hub: its id, the source of each split, and the columns that are read.
 
-    `read_from` says where id and columns were read, since the hub itself could not be asked. Of a `veiled`
-    dataset (a confidential benchmark's) no error tells the names of columns: without a header they are its rows.
+    `read_from`: the source of id and columns, since they were not tried against the hub. For a `veiled` dataset
+    (a confidential benchmark's) no error names columns: in a file without a header these are a row.
     """
 
     id: str

@@ -32,7 +32,7 @@ def graded_on(problems: Iterable[Problem]) -> str:
     """Whether scores on problems of benchmarks that hide tests are of hidden tests; "" where there are none such.
 
     "public tests only (3 in 2 problems)", or "hidden tests (40, and 3 public ones, in 2 problems)". Embedded
-    problems tell and hide nothing: they are graded on all that there is.
+    problems have no hidden tests: they are graded on all tests.
     """
     rows = [problem.tests for problem in problems if not problem.family and BENCHMARKS[problem.benchmark].hides_tests]
     if not rows:

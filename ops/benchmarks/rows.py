@@ -177,7 +177,7 @@ class Row:
             raise self.error(column, f"is text but not JSON ({reason})", "Write the list as JSON") from None
 
     def having(self, **values: Any) -> Row:
-        """The same row with columns replaced or added."""
+        """The row with columns replaced or added."""
         return replace(self, values={**self.values, **values})
 
 

@@ -31,7 +31,7 @@ def read_problems(file: Path) -> list[Problem]:
 
 
 def _veiled(row: Row) -> Row:
-    """The row, its values never told where it is a confidential benchmark's or says no benchmark's name."""
+    """The row; no message shows its values if its benchmark is confidential or not named."""
     entry = BENCHMARKS.get(str(row.values.get("benchmark")))
     return replace(row, veiled=entry is None or entry.confidential)
 
@@ -58,7 +58,7 @@ def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split)
 
 
 def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Split, Path]:
-    """The file of each split that the recipe gives `benchmark`, whether it lies there or not."""
+    """The file of each split that the recipe has for `benchmark`, whether it exists or not."""
     source = recipe.benchmarks[benchmark]
     splits = [
         split

@@ -56,7 +56,7 @@ def fingerprint(text: str) -> int:
 
 
 class CacheRow(NamedTuple):
-    """One entry as a backend keeps it: bytes as they were found, so that damage can be told."""
+    """One entry as a backend keeps it: the bytes as read, so that damage can be detected."""
 
     key: str
     body: bytes
@@ -67,7 +67,7 @@ class CacheRow(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What of an entry is read when all of them are looked at."""
+    """The fields of an entry that a scan reads."""
 
     key: str
     worker: int

@@ -51,11 +51,11 @@ def draw(
 
 
 POOL = 20
-"""Candidates looked at for each place; of more, an even draw over the strata."""
+"""Candidates that are examined for each place; more are sampled evenly over the strata."""
 LEAST = 1e-3
 """What a problem without any weight still counts, so that places can be filled."""
 REPEATED = 0.5
-"""What a problem is still worth of its weight when it says nothing new: many differ in their numbers only."""
+"""Share of its weight that a problem without new features keeps: many differ in their numbers only."""
 COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
 """What `choose` does beside weighing, in the data card's words."""
 OUTLIER = 5

@@ -18,7 +18,7 @@ from ops.curation.sketch import Sketch, Sketcher
 
 
 def upstream_item(problem: Problem) -> str | None:
-    """`DATASET:ITEM`, equal for every copy of one upstream item; None where the id does not tell."""
+    """`DATASET:ITEM`, equal for every copy of one upstream item; None where the id does not identify it."""
     entry = BENCHMARKS.get(problem.benchmark)
     rule = entry.upstream if entry else None
     match = rule.pattern.match(problem.id.strip().casefold()) if rule else None
@@ -52,7 +52,7 @@ class Decontaminated(NamedTuple):
 class Seen:
     """Questions seen so far, by every way in which another can repeat them.
 
-    A threshold of 1 asks for equal texts only: rewordings are then not looked for.
+    With a threshold of 1 only equal texts count, and rewordings are not searched for.
     """
 
     def __init__(self, threshold: float, worn: frozenset[str] = frozenset()) -> None:
@@ -61,7 +61,7 @@ class Seen:
         self._rewordings = Rewordings(worn) if threshold < 1 else None
 
     def add(self, problem: Problem, sketch: Sketch, cause: Cause) -> None:
-        """Remember `problem`; `cause` says what it would be to repeat it."""
+        """Add `problem`; `cause`: the reason for which a repetition of it is dropped."""
         known = SeenQuestion(problem.key, cause)
         if item := upstream_item(problem):
             self._items.setdefault(item, known)
@@ -84,7 +84,7 @@ def decontaminate(
 
     The same upstream item is "id"; the same text but for case, spacing and punctuation, or the same long
     question above other choices, is "exact"; word 5-grams with a Jaccard similarity of at least `threshold`
-    are "near"; a light rewording is "reworded" (not looked for at a threshold of 1). Linear in the number
+    are "near"; a light rewording is "reworded" (not searched for at a threshold of 1). Linear in the number
     of texts as long as few of them are alike. Earlier is by name, so the order of the candidates does not
     matter to what is kept.
     """

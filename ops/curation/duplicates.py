@@ -69,7 +69,7 @@ class Buckets:
 
 
 class NearDuplicates:
-    """Texts seen so far; `find` says which of them, if any, a problem repeats."""
+    """Texts seen so far; `find` returns the one that a problem repeats, if any."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -102,7 +102,7 @@ class NearDuplicates:
 
 
 def best_of(kind: str, scored: Sequence[tuple[SeenQuestion, float]]) -> Match | None:
-    """The most telling of the questions found, with their similarities: contamination first, then the most similar."""
+    """The best match among the questions found, with similarities: contamination first, then the most similar."""
     if not scored:
         return None
     known, similarity = max(scored, key=lambda pair: (pair[0].cause == "contamination", pair[1], pair[0].reference))
@@ -144,7 +144,7 @@ class _Worded(NamedTuple):
 
 
 class Rewordings:
-    """Questions seen so far; `find` says which of them, if any, a problem rewords. `worn` words weigh less."""
+    """Questions seen so far; `find` returns the one that a problem rewords, if any. `worn` words weigh less."""
 
     def __init__(self, worn: frozenset[str] = frozenset()) -> None:
         self._worn = worn

@@ -40,7 +40,7 @@ Choose = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
 
 @dataclass(frozen=True)
 class Selector:
-    """How the problems of a domain are chosen, for the shortlist (without tallies) and for the mix."""
+    """A method that chooses the problems of a domain, for the shortlist (without tallies) and for the mix."""
 
     name: str
     choose: Choose

@@ -1,17 +1,17 @@
-"""What stored responses say of a problem: how often workers were right, whether they agree, and the training signal.
+"""Statistics of stored responses to a problem: pass rates, agreement of workers, and the training signal.
 
 The signal is how likely a group of rollouts on the problem is to disagree.
 
 GRPO normalises rewards within a group of G rollouts of one problem: a group in which all are right, or all
 wrong, has no advantage and teaches nothing about answers. Each rollout picks its worker independently, so
-given the workers' pass rates p_1 … p_W its chance to be right is the mean rate p, whichever it picks, and
+with the workers' pass rates p_1 … p_W the probability that it is right is the mean rate p, and
 
     P(disagree | p) = 1 - p^G - (1 - p)^G.
 
 p is known only from a few samples. Pooled over workers they are s right of n; with a Beta(a, b) prior, p is
 Beta(a + s, b + n - s), whose moments give the expectation in closed form. The prior is fitted to all problems
 of the benchmark (empirical Bayes): hard problems are hard for every worker, so rates pile up at 0 and 1, and
-a prior that treats each worker's rate as news of its own would promise disagreement nearly everywhere.
+a prior that treats each worker's rate as independent would forecast disagreement nearly everywhere.
 
 Rollouts also chain workers, and a chain can solve what no worker solves alone. That is a second chance u,
 with a Beta prior of its own (`rescue`), for a rollout that would fail: it is right with 1 - (1 - p)(1 - u).
@@ -82,7 +82,7 @@ def pooled(tallies: Iterable[Tally]) -> Tally:
 
 
 def fit_prior(tallies: Iterable[Tally]) -> Beta:
-    """The Beta prior under which these pooled tallies are likeliest; Jeffreys's where they say little."""
+    """The Beta prior under which these pooled tallies are likeliest; Jeffreys's where there is too little data."""
     counts: defaultdict[Tally, int] = defaultdict(int)
     for tally in tallies:
         counts[tally] += 1

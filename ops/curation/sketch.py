@@ -22,7 +22,7 @@ LONG_QUESTION = 60
 FORMULA = 6
 """Different fixed tokens that make a question a formula, which can stand in for content words."""
 TELLING = 4
-"""Fixed tokens from which they tell questions apart by themselves."""
+"""Number of fixed tokens that is enough to distinguish questions."""
 FEW_WORDS = 8
 PROBES = 8
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15 ** (i + 1) % 2**64 | 1 for i in range(SHINGLE)], dtype=np.uint64)
@@ -129,7 +129,7 @@ def _mixed(rows: Hashes, start: Hashes) -> list[int]:
 def _probes(fixed_tokens: tuple[str, ...], words: Hashes) -> list[int]:
     """MinHashes of the content words, each joined with all the fixed tokens.
 
-    Questions whose fixed tokens tell little need two MinHashes in common, or the buckets of common
+    Questions with few fixed tokens need two MinHashes in common, or the buckets of common
     words would grow with the square of the data.
     """
     fixed = np.uint64(hash(fixed_tokens) & 0xFFFF_FFFF_FFFF_FFFF)

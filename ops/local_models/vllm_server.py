@@ -36,7 +36,7 @@ START_S = 600.0
 """How long a server may take until it answers: a CPU under load needs a minute, a large model on a GPU several."""
 GRACE_S = 20.0
 GPU_SHARE = 0.9
-"""Of each GPU that serves a policy: weights, activations, and the rest is cache. Training has ended by then."""
+"""Share of each GPU's memory for a served policy: weights, activations and cache. Training has ended by then."""
 _POLL_S = 0.5
 _TAIL = 15
 
@@ -57,7 +57,7 @@ def vllm_python(workspace: Workspace) -> Path:
 
 
 def command(worker: Worker, workspace: Workspace) -> list[str]:
-    """What is executed for this worker. Raises `ConfigError` where its settings do not say enough."""
+    """The command line of this worker's server. Raises `ConfigError` for incomplete settings."""
     assert worker.serve is not None
     serve, (host, port) = worker.serve, _address(worker)
     folder = workspace.root / serve.model_path
@@ -222,7 +222,7 @@ def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
 
 def _environment(*, offline: bool) -> dict[str, str]:
     defaults = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if offline:  # the model is here: nothing is looked for on a hub
+    if offline:  # the model is a local folder: no access to a hub
         defaults["HF_HUB_OFFLINE"] = "1"
     if not _has_gpu():
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB; its default takes half of the machine's memory

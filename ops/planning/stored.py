@@ -86,7 +86,7 @@ def stored_measurements(setup: Setup) -> tuple[list[ResponseRow], Measured]:
     """The precached responses, and what they and the ledger's calls took."""
     try:
         rows = load_responses(setup.workspace.data / "responses")
-    except DataError:  # precaching says so, and makes them again
+    except DataError:  # precaching reports them, and makes them again
         rows = []
     with ledger_of(setup) as ledger:
         return rows, Measured.of(rows, ledger)

@@ -25,7 +25,7 @@ PASSED_BEFORE = "passed before"
 
 
 class GoldGrade(NamedTuple):
-    """What the grader said of one gold answer. `score` is None where there is no gold answer to give."""
+    """The grader's verdict on one gold answer. `score` is None where there is no gold answer."""
 
     row: str
     benchmark: str
@@ -166,12 +166,12 @@ class Golds(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the gold answers, how many score 1; 1 where there is none."""
+        """Share of gold answers that score 1; 1 where there is none."""
         return 1 - len(self.missed) / len(self.given) if self.given else 1.0
 
 
 def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
-    """A table of the sets, then the misses of each, in markdown. `sandbox` says where programs ran."""
+    """A table of the sets, then the misses of each, in markdown. `sandbox`: the isolation of programs."""
     head = ("set", "problems", "malformed rows", "with a gold answer", "score 1", "share", "s")
     rows = [
         (

@@ -17,7 +17,7 @@ from ops.quality.suite import QualityReport, Rule, among, between, gallery, run,
 MAX_QUESTION_CHARS = 20_000
 MAX_ANSWER_CHARS = 20_000
 MAX_TESTS_CHARS = 20_000_000
-"""Of one problem together: hidden tests run to megabytes, and beyond this a row is damaged."""
+"""Limit for one problem's texts: hidden tests can have megabytes, and a larger row is damaged."""
 
 
 @dataclass(frozen=True)

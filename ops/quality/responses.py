@@ -23,10 +23,10 @@ def check_responses(
     name: str = "worker_responses",
     workspace: Workspace | None = None,
 ) -> QualityReport:
-    """Whether the responses are whole: every shortlisted problem answered, or said to be unreachable or refused.
+    """Check that responses are complete: every shortlisted problem is answered, unreachable or refused.
 
-    Asked of each worker and benchmark that `responses` speaks of: what has not been asked yet is
-    another partition's work. With a workspace, Data Docs get the page `name`.
+    Covers the workers and benchmarks in `responses`; others are checked with their own partitions. With a workspace,
+    Data Docs get the page `name`.
     """
     wanted = {problem.key for problem in shortlist}
     rows = [_facts(row, wanted) for row in responses]

@@ -99,7 +99,7 @@ def training_mix_gold(workspace: Workspace) -> QualityReport:
 
 
 class _Raw(NamedTuple):
-    """What lies in `data/raw`, and a sentence for each file that should and does not."""
+    """The problems in `data/raw`, and a sentence for each missing file."""
 
     problems: list[Problem]
     missing: list[str]

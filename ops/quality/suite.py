@@ -57,7 +57,7 @@ class SuiteResult(NamedTuple):
 
 
 def read_results(validations: Path) -> list[SuiteResult]:
-    """What lies in Great Expectations' store of results: one file a suite."""
+    """The files of Great Expectations' store of results, one a suite."""
     results = []
     for file in sorted(validations.glob("*/*/*/*.json")):
         validation = json.loads(file.read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def unique(column: str) -> Any:
 
 
 def docs_folder(workspace: Workspace) -> Path:
-    """Where Data Docs lie: open `index.html` in a browser."""
+    """The folder of Data Docs; open `index.html` in a browser."""
     return workspace.state / "data_docs"
 
 

@@ -79,14 +79,13 @@ def decision(
     gate: PromotionGate,
     settings: Retraining,
 ) -> Decision:
-    """What a plan's evidence asks for.
+    """Decide whether to train, from a plan's measurements.
 
     *Below*: on the pool as it is now the champion does not pass the gate that a challenger of it would have to pass
-    (checks of cost and latency aside: a price is no reason to train). *Pays*: with the newcomers on offer the
-    champion gains, or the oracle over single workers gains `min_oracle_rise`, on the training problems; in both cases
-    the lower end of the interval counts. To a champion without worker descriptions newcomers are not on offer: the
-    oracle alone tells whether they pay, and training from the champion cannot use them. Raises `ValueError` without
-    rows.
+    (checks of cost and latency aside: a price is no reason to train). *Pays*: with the newcomers on offer the champion
+    gains, or the oracle over single workers gains `min_oracle_rise`, on the training problems; in both cases the lower
+    end of the interval counts. A champion without worker descriptions is not offered newcomers: then the oracle alone
+    decides whether they pay, and training from the champion cannot use them. Raises `ValueError` without rows.
     """
     standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
     pays = _pays(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
@@ -158,9 +157,9 @@ def _by_question(rows: Iterable[ScoreRow]) -> dict[tuple[str, str], list[float]]
 def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict[str, list[float]]:
     """Benchmark → by how much the best worker's score rises on each problem when the newcomers may be chosen too.
 
-    Of the problems that others and newcomers were asked alike, sample 0 alone: more samples of a worker would be more
-    chances. Luck raises it as well: a guesser among four letters by a quarter of what no other worker answers, which
-    `min_oracle_rise` has to cover.
+    Uses sample 0 of the problems that both others and newcomers answered: more samples would give a worker more
+    chances. Luck raises the value as well: a guesser among four letters by a quarter of what no other worker answers,
+    which `min_oracle_rise` has to cover.
     """
     best: dict[tuple[str, str], dict[bool, float]] = defaultdict(dict)
     for row in rows:

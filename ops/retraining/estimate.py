@@ -51,9 +51,9 @@ class Estimate:
 
 
 def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
-    """What executing the plan costs beyond what is stored: no call is made. Raises `DataError`, `ConfigError`.
+    """Estimate the cost of the plan beyond stored results; no call is made. Raises `DataError`, `ConfigError`.
 
-    `snapshot`: of the change, which says whose scores, decision and training may be stored; None: none of them is.
+    `snapshot`: of the change, which identifies stored scores, decisions and trainings; None: nothing is stored.
     """
     if not plan.evaluate:
         return Estimate()

@@ -17,11 +17,11 @@ DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion 
 
 @dataclass(frozen=True)
 class RetrainingPlan:
-    """What to do, and why in words. Every field False or empty: nothing is to be done.
+    """Required work, with reasons in words. Every field False or empty: there is none.
 
     `precache` names the workers whose column of responses must be made; `evaluate` scores the champion on the pool as
-    it is now; `costs` computes what recorded tokens cost at the new prices and judges by them; `fine_tune` says when
-    training goes on from the champion.
+    it is now; `costs` computes what recorded tokens cost at the new prices and judges by them; `fine_tune`: the
+    condition for training that starts from the champion.
     """
 
     precache: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class RetrainingPlan:
 
     @property
     def offers_newcomers(self) -> bool:
-        """Whether new workers are on offer to the champion, and to a training that goes on from it."""
+        """Whether new workers are offered to the champion, and to a training that starts from it."""
         return self.fine_tune in (PAYS, BELOW_OR_PAYS)
 
     @property

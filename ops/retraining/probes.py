@@ -1,7 +1,7 @@
-"""Probes: a few questions that every worker is asked again each night, and what is known of it from them.
+"""Probes: ask every worker a few questions again each night, and test whether it has changed.
 
-A probe's two answers lie in the response cache in a namespace of their own, so that a round that was cut short goes
-on without paying twice, and nothing else ever draws on them.
+A probe's two answers have a namespace of their own in the response cache, so an interrupted round continues without
+paying twice, and no other operation uses them.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
     """The folder of what the champion's training began with, where its scores on the pool as it is are stored."""
     folder = setup.workspace.runs / change.policy
     try:
-        while (folder / PLAN).is_file():  # of a later stage, a fine-tuning: each goes on from the policy of another
+        while (folder / PLAN).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
             if start.name != "policy" or not (start.parent / PLAN).is_file():
                 stored_scores(setup, start, COLD_START, [name for name, own in evaluation_questions(

@@ -31,13 +31,14 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
 
 
 def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
-    """The champion's card for training on `pool`: every worker keeps its ordinal and what the champion sees is offered.
+    """The champion's card for training on `pool`: every worker keeps its ordinal, and the workers that the champion can
+    use are offered.
 
-    To a champion with worker descriptions newcomers are offered by the next ordinals. One without cannot tell a new
-    ordinal from another, and forgets its format on meeting one: newcomers are left out, as where it is evaluated
-    (`PolicyCard.with_newcomers`). Workers that the pool lacks stay known by their ordinals and are never offered. The
-    descriptions of newcomers, and of workers that answer otherwise now, are read from `data/profiles.json`; the
-    others' stay what the policy learned with. Raises `DataError`.
+    A champion with worker descriptions is offered newcomers at the next ordinals. One without knows nothing of a new
+    ordinal, and loses its format when it sees one: newcomers are left out, as in evaluation
+    (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered. The
+    descriptions of newcomers, and of workers whose answers have changed, are read from `data/profiles.json`; the
+    others are those of the policy's training. Raises `DataError`.
     """
     new = tuple(name for name in pool.names if name not in card.offered) if card.cards else ()
     others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
@@ -84,7 +85,7 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
 
 
 def _start_of(setup: Setup, champion: Path, card: PolicyCard) -> Path:
-    """Where the policy that fine-tuning starts from lies or will lie. `card`: `known_card`."""
+    """The folder of the policy from which fine-tuning starts; it need not exist. `card`: `known_card`."""
     shown = [each.model_dump(exclude={"cost_usd"}) for each in card.cards]
     key = digest(["from a champion", policy_key(champion), setup.pool.answers_key, card.offered, shown])
     return setup.workspace.policies / f"{setup.recipe.policy_name}-{key}"
@@ -99,10 +100,10 @@ def _link(source: str, target: str) -> str:
 
 
 def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None) -> Path:
-    """The folder of the run that fine-tunes the champion on the pool; its plan is written unless it is there.
+    """The folder of the run that fine-tunes the champion on the pool; writes the run's plan unless it exists.
 
-    It is the recipe's last stage of training once more (in rounds, on subsets, or plain), with what
-    `fine_tune` says differently. Its key holds where it starts. Raises as `write_run` does.
+    The run repeats the recipe's last training stage (in rounds, on subsets, or plain) with the settings of
+    `fine_tune`. Its key includes the starting policy. Raises the exceptions of `write_run`.
     """
     return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
 

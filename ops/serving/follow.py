@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 AGAIN_S = 60.0
 """After so long a version that could not be loaded is tried once more: what it lacked may be there now."""
 Swap = Literal["loaded", "failed", "unreachable", "missing"]
-"""What came of a look at the champion that did not find the version in service; "missing": there is no champion."""
+"""The result of a check that found another champion than the version in service; "missing": there is none."""
 
 
 class Source(Protocol):
@@ -32,12 +32,12 @@ class Source(Protocol):
         ...
 
     def files(self, version: str) -> VersionFiles:
-        """Its files, on this machine."""
+        """The version's files, on this machine."""
         ...
 
 
 class Follower:
-    """Keeps an engine at the source's current version. `told` is called with every attempt at a change, and once when
+    """Keep an engine at the source's current version. `told` is called with every attempt at a change, and once when
     there is no current version any more."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Follower:
         try:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""
-        except PodiumError as error:  # a registry that is away: the one in service goes on
+        except PodiumError as error:  # the registry is unavailable: the version in service stays
             self._told("unreachable", "")
             self._complain(str(error))
             return False
@@ -85,7 +85,7 @@ class Follower:
             return False
         try:
             loaded = await asyncio.to_thread(self._load, version, served is not None)
-        except Exception as error:  # noqa: BLE001  (whatever a broken version raises, the one that works goes on)
+        except Exception as error:  # noqa: BLE001  (a broken version may raise anything; the present one stays)
             self._broken[version] = time.monotonic() + AGAIN_S
             self._told("failed", version)
             self._complain(f"version {version} cannot be served: {type(error).__name__}: {error}")

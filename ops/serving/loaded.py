@@ -29,7 +29,7 @@ _PROBES = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the sym
 
 
 class VersionFiles(NamedTuple):
-    """Where a version's parts lie on this machine."""
+    """The paths of a version's parts on this machine."""
 
     version: str
     policy: Path
@@ -55,7 +55,7 @@ class LoadedVersion:
     """USD per prompt token and per completion token, at most."""
     batch_writer: BatchWriter
     calls: CallBudget | None
-    """Of all rounds since it was loaded; None: it works in one."""
+    """The call budget of all rounds since loading; None: the version writes one round."""
     in_use: int = 0
     """Requests that still need it."""
 
@@ -64,7 +64,7 @@ class LoadedVersion:
         cls, files: VersionFiles, settings: Serving, workspace: Workspace,
         *, on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
-        """Load a version; `$PODIUM_WRITER` says who writes for it.
+        """Load a version; `$PODIUM_WRITER` selects the backend of its policy.
 
         Raises `DataError` when the folder is not a policy's or the pool has none of its workers, `ConfigError` when
         the pool cannot be read or used, or the writer cannot write.

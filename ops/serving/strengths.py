@@ -1,4 +1,4 @@
-"""How good and how dear each worker was found to be: whom to ask when the Conductor cannot say."""
+"""Measured accuracy and price of each worker: the choice of a fallback when there is no workflow."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Strengths:
         return {"accuracy": dict(self.accuracy), "cost_usd": dict(self.cost_usd)}
 
     def best(self, workers: Sequence[Worker], domain: str) -> tuple[Worker, Source]:
-        """The worker with the best measured accuracy on the domain, the cheaper of equals; of none measured the dearest
-        by price, which is a guess and says so."""
+        """The worker with the best measured accuracy on the domain, the cheaper of equals; without measurements the
+        most expensive by price, which is marked as a guess."""
         measured = [worker for worker in workers if worker.name in self.accuracy]
         if not measured:
             return max(workers, key=self.usd), "price"

@@ -1,5 +1,5 @@
-"""What an asset or a DVC stage calls: read files, do one operation, write files.
+"""Functions for assets and DVC stages: read files, do one operation, write files.
 
-What belongs here: one function a stage. What does not: the operations themselves, which are lower floors', and
-Dagster, which is `assets`'.
+What belongs here: one function a stage. What does not: the operations themselves (lower packages), and Dagster
+(`assets`).
 """

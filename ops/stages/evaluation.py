@@ -43,8 +43,8 @@ def score_policy(
 ) -> dict[str, list[ScoreRow]]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    A policy that was trained to work in rounds does so, within what its card says; one that was shown cards is offered
-    workers of the pool that it does not know. Benchmarks without questions are
+    A policy that was trained in rounds works in rounds, within the limits of its card; one that was trained with cards
+    is offered workers of the pool that it was not trained with. Benchmarks without questions are
     left out. A sample of the executions goes to MLflow as traces.
     Raises `DataError`, `OverBudget`, `ConfigError`;
     then no file of `name` changes.
@@ -174,7 +174,7 @@ def _team(setup: Setup, client: WorkerClient) -> Team:
 
 
 def _detail(method: Method, rows: Sequence[ScoreRow]) -> str:
-    """What the column's head says; of a model that writes workflows also how many of its completions are any."""
+    """The head of the column; for a model that writes workflows with its share of valid ones."""
     if method.author is None or not rows:
         return method.detail
     return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

@@ -39,7 +39,7 @@ class Making:
     clients: list[WorkerClient] = field(default_factory=list)
     """Those that were opened, with what each has asked."""
     results: list[RunResult] = field(default_factory=list)
-    """Of the runs that were trained."""
+    """The results of the runs that were trained."""
     _began: bool = False
 
     def client(self, setup: Setup, purpose: str, beside: str = "") -> WorkerClient:

@@ -18,7 +18,7 @@ from ops.quality.gold import GoldGrade, grade_gold
 
 
 class Raw(NamedTuple):
-    """What one benchmark gave: its problems by split (empty where it has none) and the files they lie in.
+    """One benchmark's problems by split (empty where it has none) and their files.
 
     `quarantined` malformed rows were left out, and `failing_gold` rows whose gold answer their grader misses;
     `quarantine` are the files that name them.
@@ -39,7 +39,7 @@ class Raw(NamedTuple):
 
 
 def materialize_raw(setup: Setup, benchmark: str) -> Raw:
-    """Load `benchmark` as the recipe says and write its splits; files of benchmarks the recipe lacks go.
+    """Load `benchmark` by the recipe and write its splits; delete files of benchmarks that the recipe lacks.
 
     A file source without a test file gives no test questions (and the other way round for benchmarks
     that are not trained on). Malformed rows are quarantined, and a few whose gold answer fails. Raises `DataError`

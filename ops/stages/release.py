@@ -51,7 +51,7 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
 
 
 def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
-    """Make a version (None: the challenger) champion in spite of the gate; who decided so and why is recorded.
+    """Make a version (None: the challenger) champion in spite of the gate; records the name and the reason.
 
     Raises `RegistryError` when there is no such version, `Refused`, `Overtaken`, `ConfigError` when the name or the
     reason is blank.
@@ -72,7 +72,7 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
 
 
 def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> registry.Registered:
-    """Make the version before champion again and say so on the page of the one that goes; by one `run` once.
+    """Make the previous version champion again and note it on the page of the replaced one; once for one `run`.
 
     Raises `RegistryError`, `Refused`, `ConfigError` when no reason is given.
     """

@@ -58,10 +58,10 @@ def materialize_responses(
 ) -> dict[Cell, list[ResponseRow]]:
     """`data/shortlist.jsonl` → `data/responses/WORKER/BENCHMARK.parquet` for the `cells` (None: all).
 
-    Of two processes that write the same cell one waits, and finds the answers in the cache. Files of workers that the
-    pool lacks go. A rehearsal (`recipe.replay`) fills in what is not there and
-    replaces nothing. Raises `DataError`, `ConfigError` and `OverBudget`, which says what is done and what
-    the rest would cost; then no file changes, and what was answered is in the cache.
+    Of two processes with the same cell one waits, and finds the answers in the cache. Deletes the files of workers that
+    the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces none. Raises `DataError`,
+    `ConfigError` and `OverBudget`, whose message has the progress and the cost of the rest; then no file changes, and
+    the answers so far are in the cache.
     """
     wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):

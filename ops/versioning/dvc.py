@@ -1,4 +1,4 @@
-"""Calls of DVC: commit, push; and what dvc.lock says.
+"""Call DVC (commit, push), and read dvc.lock.
 
 DVC is a program in an environment of its own (`.venv-dvc`): Hydra and OmegaConf, which it needs, ask for a
 version of antlr4's runtime that Dagster's selections cannot be parsed with.
@@ -83,7 +83,7 @@ def _needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
 
 
 def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
-    """Copy what dvc.lock says of `stages` from DVC's cache to the remote; what is there already is skipped.
+    """Copy the outputs of `stages` in dvc.lock from DVC's cache to the remote; existing files are skipped.
 
     Raises `DataError` when there is no such remote or it cannot be written: the data and dvc.lock stay as they are.
     """
@@ -117,7 +117,7 @@ def recorded_revision(workspace: Workspace) -> str:
 
 
 def _without_git(workspace: Workspace) -> bool:
-    """Whether DVC was told to do without git here, as `podium init` does outside of a repository."""
+    """Whether DVC is configured to work without git, as `podium init` does outside of a repository."""
     file, configuration = workspace.root / ".dvc" / "config", ConfigParser(interpolation=None)
     try:
         configuration.read_string(read_text(file), source=file.name)

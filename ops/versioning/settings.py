@@ -1,9 +1,9 @@
-"""Which recipe the recorded data belongs to: params.yaml and `data/settings.yaml`.
+"""The recipe of the recorded data: params.yaml and `data/settings.yaml`.
 
-`params.yaml` says which recipe the commands of dvc.yaml read. `data/settings.yaml` is what of recipe and
-pool changes data, resolved: the stages name its sections as parameters, so an edit elsewhere (a learning
+`params.yaml` names the recipe for the commands of dvc.yaml. `data/settings.yaml` has the resolved settings of
+recipe and pool that change data: the stages name its sections as parameters, so an edit elsewhere (a learning
 rate, a worker's limits) leaves the data current, and a default written out changes nothing. No stage depends
-on a file in `config/`: a run works from its snapshot, and dvc.lock must not say that it read a later edit.
+on a file in `config/`: a run works from its snapshot, and dvc.lock must not record a later edit as its input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "rep
 
 
 def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
-    """Record what `stage` has just written in a run of this snapshot; push it if the recipe says so.
+    """Record what `stage` has just written in a run of this snapshot; push it if the recipe asks for that.
 
     Returns its version: without DVC, a hash of what was written. Raises `DataError`.
     """

@@ -1,5 +1,5 @@
 """The benchmarks: one file each, named as the benchmark, that holds one `Benchmark`.
 
-What belongs here: where a benchmark's rows are, how they become ours, what to beware of. What does not: what
-several benchmarks share (`ops.benchmarks`). Nothing else names one: `ops.benchmarks.registry` lists this folder.
+What belongs here: the source of a benchmark's rows, their conversion to problems, caveats. What does not: code that
+several benchmarks share (`ops.benchmarks`). No other module names one: `ops.benchmarks.registry` lists this folder.
 """

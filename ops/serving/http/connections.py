@@ -2,8 +2,8 @@
 
 uvicorn bounds neither (only an idle connection that has had a response ends), accepts sockets without TCP_NODELAY where
 they were made by `socket.create_server`, and asyncio logs a traceback for every socket that it cannot accept. This is
-the one place that relies on the insides of its protocols (uvicorn 0.54: `cycle.more_body`, `cycle.response_started`,
-`cycle.response_complete`, `on_response_complete`).
+the one place that relies on private attributes of its protocols (uvicorn 0.54: `cycle.more_body`,
+`cycle.response_started`, `cycle.response_complete`, `on_response_complete`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUEUED = 2048
 SAID_AGAIN_S = 60.0
 
 Phase = Literal["new", "idle", "body", "working"]
-"""Of a connection: waiting for its first request; for another one; for the rest of a body; for the response."""
+"""A connection's phase: waiting for its first request, another request, the rest of a body, or the response."""
 
 
 def raise_open_files() -> int:
@@ -77,7 +77,7 @@ class ConnectionLimits:
 
     def make_room(self) -> bool:
         """Make room for the newest connection: close those that have waited longest without a complete request, first
-        those that never sent one. Whether that was possible."""
+        those that never sent one. Returns whether that was possible."""
         if self.open <= self.most:
             return True
         self.warn(f"there are more than {self.most} connections: idle ones are closed, and others refused")
@@ -163,7 +163,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self._enter("idle", self._limits.head_s if head else KEEP_ALIVE_S, (cycle, head))
 
     def _enter(self, phase: Phase | None, seconds: float | None = None, waits_for: Any = None) -> None:
-        """Enter a phase, which may take so long; in the phase that it is in already, the time goes on."""
+        """Enter a phase with its time limit; within the same phase, the time continues."""
         if phase == self._phase and waits_for == self._waits_for:
             return
         self._limits.move(self, self._phase, phase)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REQUEST_ID = "x-request-id"
 OPEN = ("/health",)
-"""Routes that need no token: they say only whether requests are answered."""
+"""Routes that need no token: they only report whether the server answers."""
 ROUTES = frozenset(
     {"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics", "/invocations", "/responses",
      "/agent/info"}

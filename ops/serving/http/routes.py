@@ -40,7 +40,7 @@ class RequestRecord(NamedTuple):
     """A request that has ended, as it is traced; times in seconds since the epoch."""
 
     request: str
-    """Its id."""
+    """The request's id."""
     route: str
     answer: Answer
     texts: bool

@@ -36,7 +36,7 @@ class Exchange:
 
     @staticmethod
     def failed(reason: str, code: str, outputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A response that says why there is no answer."""
+        """A response with the reason why there is no answer."""
         told = outputs or {"status": code, "workflow": ""}
         return _response(reason, "failed", told) | {"error": {"code": code, "message": reason}}
 

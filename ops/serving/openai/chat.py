@@ -54,7 +54,7 @@ class ChatShape:
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` says how the answer was made."""
+        """The response object; `podium` describes how the answer was made."""
         message = {"role": "assistant", "content": answer.text, "refusal": None}
         return self._object("chat.completion", answer.version) | {
             "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}],

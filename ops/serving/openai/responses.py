@@ -71,7 +71,7 @@ class ResponseShape:
         self._items: list[dict[str, Any]] = []
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` says how the answer was made."""
+        """The response object; `podium` describes how the answer was made."""
         if not self._items:
             self._items = [step_item(step, texts=self._request.options.workflow) for step in answer.steps]
         cut = answer.finish_reason == "length"

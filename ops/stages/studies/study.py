@@ -26,10 +26,10 @@ def check_study(study: Study, setup: Setup) -> None:
 
 
 def run_study(study: Study, lab: Lab, making: Making) -> Findings:
-    """What the study finds on this seed; made now unless it is stored whole.
+    """The study's findings for this seed; computed unless they are stored.
 
-    Every arm is stored once it is made, so that a study that was cut short goes on. Raises as `check_study` does,
-    `DataError` where a policy was not trained or scored, and as trainings and evaluations do.
+    Every finished arm is stored, so an interrupted study continues. Raises the exceptions of `check_study`, of
+    trainings and of evaluations, and `DataError` where a policy was not trained or scored.
     """
     check_study(study, lab.setup)
     shelf = StudyStore(study, lab)

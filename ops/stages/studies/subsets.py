@@ -104,13 +104,13 @@ def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[],
 
 
 def _with(setup: Setup, workers: Sequence[str]) -> Setup:
-    """The same with these workers of the pool alone."""
+    """The setup with only these workers of the pool."""
     chosen = tuple(worker for worker in setup.pool.workers if worker.name in workers)
     return Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": chosen}))
 
 
 def _taught_whole(setup: Setup) -> Setup:
-    """The same without lessons on subsets of the pool."""
+    """The setup without SFT examples on subsets of the pool."""
     recipe = setup.recipe
     lessons = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
     return replace(setup, recipe=recipe.model_copy(update={"cold_start": lessons}))

@@ -16,7 +16,7 @@ from ops.workflow.team import Team
 
 
 class InvalidFirstStep(PodiumError):
-    """Most completions of the first step are no workflows: says which share, why, and what to do."""
+    """Most completions of the first step are invalid; the message has the share, the reasons and the remedy."""
 
 
 class FirstStep:

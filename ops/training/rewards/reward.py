@@ -59,14 +59,14 @@ class WorkerSamples(NamedTuple):
 
     @classmethod
     def wanted(cls, grpo: Grpo) -> WorkerSamples:
-        """What the settings say, in this process."""
+        """The number of this process, from the settings."""
         return cls(grpo.worker_samples, grpo.rollouts_per_question, int(os.environ.get("RANK", "0")))
 
     def of(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
         """The sample index of the rollouts at these places of this process's `rows` (None: these are all of them).
 
-        A problem is asked once an epoch, so that a rollout's place in its group makes its index its own. Groups stand
-        together, over all ranks, and may lie on two of them.
+        A problem is used once an epoch, so a rollout's place in its group gives a unique index. The rows of a group are
+        consecutive over all ranks, and may be on two of them.
         """
         here = list(places)
         if self.answers != "every":

@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 class StepBox(NamedTuple):
-    """A step: where it lies (its top left corner) and what stands in it."""
+    """A step's box: its top left corner and its text."""
 
     x: float
     y: float

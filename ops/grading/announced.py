@@ -100,7 +100,7 @@ def announcements(text: str) -> list[Announcement]:
 
 
 def statements(text: str) -> list[Statement]:
-    """What the announcements in `text` state, in its order; sentences only where no form holds them.
+    """The statements of the announcements in `text`, in order; sentences only where no form has them.
 
     Of each kind the last `MOST` are returned.
     """

@@ -272,7 +272,7 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
 def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
     """The text with `(B) …` for each label that is beside its own choice's text.
 
-    What a choice says ("Not wrong", "both A and C") is no statement about the choice.
+    The text of a choice ("Not wrong", "both A and C") is not a statement about the choice.
     """
     texts = [[word.casefold() for word in _WORD.findall(_unwrapped(choice))] for choice in choices]
     pieces: list[str] = []

@@ -45,8 +45,8 @@ def judge(problem: Problem, program: str) -> Grade:
     """Run `program` on the problem's tests. 1.0 when all pass, else 0.0 and the first reason.
 
     A program that runs out of time beside others runs again by itself; if it runs out of time again, the reason
-    says that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no wall
-    that the recipe accepts works on this machine.
+    says that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no
+    isolation that the recipe accepts works on this machine.
     """
     if not program.strip():
         return Grade(0.0, "", "no program found")

@@ -72,7 +72,7 @@ def _parsed(code: str) -> ast.Module:
     try:
         tree: ast.Module = parse(code)
         return tree
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the sandbox will say so
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the sandbox reports it
         return ast.Module([], [])
 
 

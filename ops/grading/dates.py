@@ -25,7 +25,7 @@ _FORMS = tuple(
 
 
 class Date(NamedTuple):
-    """A date; 0 where the text does not say the day or the year."""
+    """A date; 0 where the text lacks the day or the year."""
 
     year: int
     month: int

@@ -74,7 +74,7 @@ def boxed(response: str) -> str | None:
 
 
 def last_line(response: str) -> str:
-    """The last line that says something."""
+    """The last line with content."""
     for line in reversed(tail(response).splitlines()):
         if bare := line.strip().strip("*_`").strip():
             return bare

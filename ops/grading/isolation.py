@@ -20,7 +20,7 @@ from ops.grading.system_calls import filter_descriptors
 
 Wall = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
-"""Size of a run's own /tmp, and of its own /dev/shm: both lie in memory and end with the run."""
+"""Size of a run's own /tmp, and of its own /dev/shm: both are in memory and end with the run."""
 INSIDE = "/tmp/podium-program"
 """A program's own folder in bubblewrap, in its own /tmp: nothing that it writes reaches the machine's disk."""
 _USERS = range(61_184, 65_520)
@@ -50,7 +50,7 @@ class _Chosen:
     wall: Wall = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
     root: Path | None = None
-    """The project's folder, where environments lie that no setting names."""
+    """The project's folder, which may hold environments that no setting names."""
     noted: bool = False
     noted_root: bool = False
 
@@ -59,7 +59,7 @@ _CHOSEN = _Chosen()
 
 
 class GradingSettings(Protocol):
-    """What a recipe says about grading (`ops.config.Grading`)."""
+    """A recipe's grading settings (`ops.config.Grading`)."""
 
     @property
     def isolation(self) -> Wall: ...

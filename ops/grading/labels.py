@@ -100,11 +100,11 @@ _UNREAL = re.compile(
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 MOST = 100
-"""How many groups of a text, the last ones, are looked at."""
+"""How many groups of a text, the last ones, are examined."""
 
 
 class LetterGroup(NamedTuple):
-    """Letters that a text names together ("A", "A or B"), and what its clause says of them."""
+    """Letters that a text names together ("A", "A or B"), and the clause's stance on them."""
 
     letters: str
     start: int

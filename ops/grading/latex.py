@@ -225,7 +225,7 @@ def _in_signs(text: str) -> str:
 
 
 def _without_braces(text: str) -> str:
-    """`{3, -3}` in plain text is a set; braces around anything else say nothing."""
+    """`{3, -3}` in plain text is a set; braces around anything else are dropped."""
     if not text.startswith("{") or not text.endswith("}"):
         return text
     depth = 0
@@ -313,7 +313,7 @@ def _split_unit(text: str) -> tuple[str, str]:
 
 
 def _is_plain_unit(value: str, unit: str) -> bool:
-    """Whether `unit`, in plain letters behind `value`, says what is counted or measured."""
+    """Whether `unit`, in plain letters behind `value`, is a unit or a counted noun."""
     known = units.parse(unit) is not None
     if words(value) is not None or not _MEASURED.search(value) or _NO_UNIT.search(unit):
         return False

@@ -273,7 +273,7 @@ def _values_by_name(node: MathNode) -> dict[str, MathNode]:
 
 
 def _names_value(side: MathNode) -> bool:
-    r"""Whether a side only says what the value is called: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
+    r"""Whether a side is only the name of the value: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
 
     `2x` and `x^2` are no names: such an equation is not solved yet.
     """

@@ -234,7 +234,7 @@ def _ray(sign: str, bound: str) -> str:
 
 
 def _without(interval: str, points: str) -> str | None:
-    r"""`\mathbb{R} \setminus \{2\}` as `(-\infty,2)\cup(2,\infty)`; None where a point may lie outside."""
+    r"""`\mathbb{R} \setminus \{2\}` as `(-\infty,2)\cup(2,\infty)`; None where a point may be outside."""
     if interval == "\\mathbb{R}":
         interval = "(-\\infty,\\infty)"
     ends, excluded = split(interval[1:-1], (",",)), [p for part in split(points, (",", ";")) for p in _both_signs(part)]

@@ -94,7 +94,7 @@ def equal(gold: str, answer: str) -> str:
 
 
 def _verified(left: Any, right: Any) -> bool:
-    """What math-verify says: of sets, matrices, and decimals rounded to six places."""
+    """math-verify's verdict, for sets, matrices, and decimals rounded to six places."""
     from math_verify import verify
 
     return bool(verify(left, right, timeout_seconds=None)) and _as_close(left[0], right[0])
@@ -399,7 +399,7 @@ def _kind(relation: Any) -> str:
 
 
 def _as_zero(relation: Any) -> Any:
-    """What the relation says to be zero, or more than zero."""
+    """The expression that the relation states to be zero, or positive."""
     difference = _prepared(relation.lhs) - _prepared(relation.rhs)
     return -difference if relation.rel_op in ("<", "<=") else difference
 

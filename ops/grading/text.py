@@ -112,7 +112,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str) -> bool:
-    """Whether two short answers say the same."""
+    """Whether two short answers are equal in meaning."""
     gold, answer = _tidy(gold), _tidy(answer)
     if not gold or not answer:
         return False

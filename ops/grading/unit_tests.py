@@ -19,7 +19,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Report(NamedTuple):
-    """What one fork said of one module of tests."""
+    """One fork's report on one module of tests."""
 
     became: Mapping[str, tuple[str, str]]
     """Test to (status, why)."""

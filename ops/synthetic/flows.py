@@ -1,4 +1,4 @@
-"""Workflows of the synthetic pool that need no look at the question, as plain data by workers' names."""
+"""Workflows of the synthetic pool that do not depend on the question, as plain data by workers' names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def chain(kind: Kind, *steps: tuple[str, str]) -> Flow:
 
 
 def ballot(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> Flow:
-    """Every worker alone, then a judge who sees all their answers."""
+    """Every worker alone, then a judge that sees all their answers."""
     return Flow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
 
 

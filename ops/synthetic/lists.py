@@ -54,7 +54,7 @@ class ListExample(NamedTuple):
 
 
 def apply(steps: Sequence[str], xs: Numbers) -> Numbers:
-    """What a chain of operations makes of a list."""
+    """Apply a chain of operations to a list."""
     for step in steps:
         xs = _MEANINGS[step](xs)
     return xs

@@ -73,7 +73,7 @@ OPERATIONS = {
 
 
 def readings(text: str, phrases: dict[str, str]) -> list[str]:
-    """The phrases' readings in the order in which the text says them."""
+    """The phrases' readings in the order of the text."""
     spoken = [
         (match.start(), reading.format(*match.groups()))
         for pattern, reading in phrases.items()

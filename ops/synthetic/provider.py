@@ -17,7 +17,7 @@ NAMES = (*TOOLS, *SKILLS)
 def answer(
     messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = 0, temperature: float = 1.0, **_: Any
 ) -> SimpleNamespace:
-    """What the tool or the generalist of that name says, in the shape of OpenAI's chat completions.
+    """The response of the tool or generalist of that name, in the format of OpenAI's chat completions.
 
     Raises `KeyError` for a name that is not among `NAMES`.
     """

@@ -18,7 +18,7 @@ FORBIDDEN = {
     "pipelines": {"tests"},
 }
 
-FLOORS = (
+OPS_LAYERS = (
     {"core"},
     {"grading", "spending", "synthetic", "config"},
     {"benchmarks", "local_models", "alerts"},
@@ -33,10 +33,10 @@ FLOORS = (
     {"stages"},
     {"retraining"},
 )
-"""The rooms of `ops`, from the ground up: a room imports only rooms on lower floors."""
+"""The packages of `ops` by layer, lowest first: a package imports only packages of lower layers."""
 
-TRAINING_FLOORS = ({"run"}, {"rewards", "cold_start"}, {"step"}, {"stages"}, {"grpo"})
-"""The same of the rooms in `ops/training`, whose own modules stand on the first of them."""
+TRAINING_LAYERS = ({"run"}, {"rewards", "cold_start"}, {"step"}, {"stages"}, {"grpo"})
+"""The layers of the packages in `ops/training`; its own modules are above the first of them."""
 
 
 def sources(layer: str) -> list[Path]:
@@ -88,8 +88,8 @@ def test_a_layer_imports_nothing_above_it(layer: str) -> None:
     assert wrong == []
 
 
-def rooms_imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """The rooms of `ops` that are imported anywhere under `tree`, with the line."""
+def packages_imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The packages of `ops` that are imported anywhere under `tree`, with the line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "ops":
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -98,39 +98,39 @@ def rooms_imported(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield module.split(".")[1], line
 
 
-def test_every_room_stands_on_a_floor() -> None:
-    rooms = {file.parent.name for file in (ROOT / "ops").glob("*/__init__.py")}
-    assert rooms == set().union(*FLOORS)
+def test_every_package_has_a_layer() -> None:
+    packages = {file.parent.name for file in (ROOT / "ops").glob("*/__init__.py")}
+    assert packages == set().union(*OPS_LAYERS)
     assert [file.name for file in (ROOT / "ops").glob("*.py")] == ["__init__.py"]
 
 
-def test_a_room_imports_only_rooms_on_lower_floors() -> None:
-    floor = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
+def test_a_package_imports_only_packages_of_lower_layers() -> None:
+    layer_of = {package: number for number, packages in enumerate(OPS_LAYERS, start=1) for package in packages}
     wrong = [
-        f"{file}:{line} (floor {floor[file.parts[1]]}) imports ops.{room} (floor {floor[room]})"
+        f"{file}:{line} (layer {layer_of[file.parts[1]]}) imports ops.{package} (layer {layer_of[package]})"
         for file in sources("ops")
         if len(file.parts) > 2
-        for room, line in rooms_imported(tree_of(file))
-        if room != file.parts[1] and floor[room] >= floor[file.parts[1]]
+        for package, line in packages_imported(tree_of(file))
+        if package != file.parts[1] and layer_of[package] >= layer_of[file.parts[1]]
     ]
     assert wrong == []
 
 
-def test_a_room_of_training_imports_only_rooms_on_lower_floors() -> None:
-    floor = {room: number for number, rooms in enumerate(TRAINING_FLOORS, start=1) for room in rooms}
+def test_a_package_of_training_imports_only_packages_of_lower_layers() -> None:
+    layer_of = {package: number for number, packages in enumerate(TRAINING_LAYERS, start=1) for package in packages}
     files = sources("ops/training")
-    assert {file.parts[2] for file in files if len(file.parts) > 3} == set(floor)
+    assert {file.parts[2] for file in files if len(file.parts) > 3} == set(layer_of)
     wrong = [
         f"{file}:{line} imports {module}"
         for file in files
         for module, line in imported(tree_of(file))
-        if module.startswith("ops.training.") and (room := module.split(".")[2]) != file.parts[2]
-        if floor.get(room, len(floor)) >= floor.get(file.parts[2], 2)
+        if module.startswith("ops.training.") and (package := module.split(".")[2]) != file.parts[2]
+        if layer_of.get(package, len(layer_of)) >= layer_of.get(file.parts[2], 2)
     ]
     assert wrong == []
 
 
-def test_only_the_room_of_training_imports_its_libraries_at_module_level() -> None:
+def test_only_training_imports_its_libraries_at_module_level() -> None:
     wrong = [
         f"{file}:{line} imports {module}"
         for layer in FORBIDDEN
@@ -142,7 +142,7 @@ def test_only_the_room_of_training_imports_its_libraries_at_module_level() -> No
     assert wrong == []
 
 
-def test_only_the_room_of_training_speaks_with_dagster_pipes() -> None:
+def test_only_training_uses_dagster_pipes() -> None:
     wrong = [
         f"{file}:{line}"
         for file in sources("ops")
@@ -175,4 +175,4 @@ def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
     assert [top(module) for module, _ in imported(tree)] == ["dagster", "assets"]
     assert list(at_import(tree)) == []
     lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.problems import x\n")
-    assert [room for room, _ in rooms_imported(lazy)] == ["training", "stages"]
+    assert [package for package, _ in packages_imported(lazy)] == ["training", "stages"]

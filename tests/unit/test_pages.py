@@ -21,7 +21,7 @@ from pipelines.commands.main import podium
 from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.reference import FILES, PLANNED, models_of, pages
 from pipelines.studies import every_study
-from tests.unit.test_architecture import FLOORS
+from tests.unit.test_architecture import OPS_LAYERS
 
 ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
@@ -253,4 +253,4 @@ def test_the_layers_are_those_that_the_code_has() -> None:
     text = " ".join(read(ROOT / "docs" / "extend.md").split())
     found = re.search(r"lowest first: (.+?)\. Only", text)
     assert found is not None
-    assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(FLOORS)
+    assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(OPS_LAYERS)

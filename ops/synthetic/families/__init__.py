@@ -1,4 +1,4 @@
-"""Seeded problem families: who asks in the embedded world.
+"""Seeded problem families of the synthetic environment.
 
 What belongs here: generators of questions whose answer is known by construction and
 proved a second way. One module per training domain, one for the unseen benchmarks.

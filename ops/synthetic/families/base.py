@@ -1,4 +1,4 @@
-"""What a family is, and the parts that several families share."""
+"""The base of problem families, and helpers that several share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Family:
     make: Callable[[Random], ProblemDraft]
     hard: bool = False
     sure: bool = True
-    """Its known solution consists of tools alone, and so cannot fail; else of generalists, which can."""
+    """Whether the known solution uses tools alone, which cannot fail; else it uses generalists, which can."""
 
 
 def look_up(attribute: str) -> tuple[str, str]:

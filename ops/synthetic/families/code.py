@@ -114,7 +114,7 @@ _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Give
 
 
 def described(random: Random) -> ProblemDraft:
-    """Three steps told in words."""
+    """Three steps described in words."""
     names = pick(random, 3)
     words = ", ".join(STEPS[name][0] for name in names)
     return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))

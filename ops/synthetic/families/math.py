@@ -67,7 +67,7 @@ def polynomial(random: Random) -> ProblemDraft:
 
 
 def number_words(random: Random) -> ProblemDraft:
-    """A question of number theory told in words."""
+    """A question of number theory in words."""
     a, b, c = random.randint(12, 400), random.randint(12, 400), random.randint(3, 12)
     kind = random.randrange(4)
     if kind == 0:

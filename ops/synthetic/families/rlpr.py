@@ -132,7 +132,7 @@ _RIDES = ("bus", "ferry", "coach", "tram")
 
 
 def arrival(random: Random) -> ProblemDraft:
-    """A time of day after several stretches of time: no tool tells the time."""
+    """A time of day after several durations; no tool computes times."""
     hour, minute = random.randint(6, 14), random.randint(0, 59)
     stretches = [random.randint(5, 140) for _ in range(random.choice((4, 5)))]
     verbs = ("drives for", "waits", "drives another", "stops for", "goes on for")

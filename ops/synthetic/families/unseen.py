@@ -66,7 +66,7 @@ def amount(random: Random) -> ProblemDraft:
 
 
 def odd_one(random: Random) -> ProblemDraft:
-    """Which of four substances a described property singles out, told as an experiment."""
+    """Which of four substances has a described property; the text is an experiment."""
     rows = knowledge_table("materials")
     names = random.sample(sorted(rows), 4)
     attribute, side, words = random.choice((

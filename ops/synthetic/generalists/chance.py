@@ -31,11 +31,11 @@ class Misstep(NamedTuple):
 
 @dataclass
 class Chance:
-    """One request's draws.
+    """Random draws of one request.
 
     A misstep has a part that belongs to the question (`TREACHERY`), one that belongs to the worker and the question
     (it happens again at every attempt), and one that is drawn anew for each request and sample index. `temperature`
-    is the last one's share of what the question leaves, so it tells how independent samples are, not how good: at 0
+    is the last one's share of what the question leaves, so it controls how independent samples are, not how good: at 0
     all samples are the same. Above 1 missteps also grow more frequent.
     """
 
@@ -89,6 +89,6 @@ def drawn(sample: Sample) -> str:
 
 
 def memory(worker: str, name: str, attribute: str) -> float:
-    """How far into a worker's memory a fact lies, in (0, 1): the same for every request, alike for all workers."""
+    """How hard a fact is to remember, in (0, 1): equal for all requests and workers."""
     fame = _NORMAL.inv_cdf(_uniform(name, attribute)) * FAME**0.5
     return _NORMAL.cdf(fame + _NORMAL.inv_cdf(_uniform(worker, name, attribute)) * (1 - FAME) ** 0.5)

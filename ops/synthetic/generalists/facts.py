@@ -19,7 +19,7 @@ _ATTRIBUTES = (
     (r"people", "population"),
     (r"atoms", "molar mass"),
 )
-"""What a question says of an attribute that it does not name; the first that fits."""
+"""Phrases for an attribute that a question does not name; the first match counts."""
 _SMALLEST = re.compile(r"lightest|lighter|floats|fewest|turns liquid|smallest", re.IGNORECASE)
 
 

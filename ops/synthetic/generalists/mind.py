@@ -18,7 +18,7 @@ CLAUSES_PER_DOUBLED_ERROR = 6
 
 
 class MethodResult(NamedTuple):
-    """What a method makes of a question."""
+    """A method's result for a question."""
 
     value: str
     """The answer before it has the form that is asked for, or a program."""
@@ -26,7 +26,7 @@ class MethodResult(NamedTuple):
     notes: tuple[str, ...] = ()
     """What was read and done, for the response."""
     proven: bool = False
-    """It was put to the test and holds."""
+    """The result was verified."""
 
 
 @dataclass(frozen=True)

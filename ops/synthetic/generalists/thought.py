@@ -82,7 +82,7 @@ def _finding(mind: Mind, shown: Sequence[str]) -> MethodResult:
     if mind.task.form == "program":
         return programs.write(mind) or MethodResult("print(input())")
     if shown and not _is_final(mind.task, shown[-1]):
-        return MethodResult(shown[-1])  # a value without its form: it goes on from there
+        return MethodResult(shown[-1])  # a value without its form: continue from it
     for method in _METHODS:
         if (finding := method(mind)) is not None:
             return finding
@@ -139,7 +139,7 @@ def _final(task: Task, answer: str) -> str:
 
 
 def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
-    """The shown answer that holds; else what most voices say, its own attempts among them."""
+    """The shown answer that can be verified; else the majority, its own attempts included."""
     for answer in reversed(shown):
         if _holds(task, answer):
             return Thought(f"I put it to the test: it holds.\n{_final(task, answer)}", ())

@@ -1,7 +1,7 @@
 """The tool workers: one file each, one function `answer(task) -> str` each.
 
-What belongs here: tools that read a `Task` and write text. A tool knows its trade and
-says so when a request lies outside it; it never sees a gold answer.
+What belongs here: tools that read a `Task` and write text. A tool has one skill and
+reports a request outside it; it never sees a gold answer.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ops.planning.stages import Stages
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell
 from ops.retraining.estimate import Cost, estimate, slice_of
-from ops.retraining.plan import BELOW, Plan
+from ops.retraining.plan import BELOW, RetrainingPlan
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.stages.responses import estimate_responses
@@ -65,7 +65,7 @@ def planned(setup: Setup) -> Stages:
 
 
 def parts(setup: Setup, client: WorkerClient, **plan: Any) -> dict[str, Cost]:
-    return {part.name: part for part in estimate(setup, Plan(evaluate=True, **plan), client).parts}
+    return {part.name: part for part in estimate(setup, RetrainingPlan(evaluate=True, **plan), client).parts}
 
 
 def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerClient) -> None:

@@ -118,7 +118,7 @@ class MailChannel:
                 smtp.send_message(self._message(notice))
         except smtplib.SMTPAuthenticationError as error:
             what = f"refused user {self.settings.user} ({error.smtp_code})"
-            raise NotDelivered(f"mail: {server} {what}. Mend mail.user or {self.settings.password_env}") from None
+            raise NotDelivered(f"mail: {server} {what}. Correct mail.user or {self.settings.password_env}") from None
         except smtplib.SMTPResponseException as error:
             kind = TryAgain if 400 <= error.smtp_code < 500 else NotDelivered
             raise kind(f"mail: {server} answered {error.smtp_code} {_words(error.smtp_error)}") from None
@@ -191,7 +191,7 @@ class SlackChannel:
             raise NotDelivered(f"slack: the URL in {variable} cannot be read. Copy it again") from None
         if answer.status_code == 429 or answer.status_code >= 500:
             raise TryAgain(f"slack: the webhook answered {answer.status_code}", _seconds(answer.headers))
-        if not answer.is_success:  # a redirection, too: nobody has read it
+        if not answer.is_success:  # a redirection, too: the message was not delivered
             remedy = f"Look whether the webhook in {variable} still exists"
             raise NotDelivered(f"slack: the webhook answered {answer.status_code}. {remedy}")
 
@@ -205,7 +205,7 @@ def text_of(notice: Notice) -> str:
 def _is_url(text: str) -> bool:
     try:
         return urlsplit(text).scheme in ("http", "https")
-    except ValueError:  # an address that is none: [::1
+    except ValueError:  # not an address, for example [::1
         return False
 
 

@@ -267,7 +267,7 @@ class WorkerCost:
     """Of them, those whose answers are taken to be as long as those of other workers of its kind."""
 
     def take(self, call: Call, calls: Range) -> None:
-        """Add so many calls like this one."""
+        """Add calls of this kind."""
         self.calls = self.calls.plus(calls)
         self.tokens = self.tokens.plus(call.tokens.times(calls))
         self.usd = self.usd.plus(call.usd.times(calls))

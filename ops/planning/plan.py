@@ -109,7 +109,7 @@ class Plan:
         return made.host if self.gpu_gib is None else made.peak
 
     def _work(self, grpo: Grpo, prompt: int, turns: int = 1) -> Workload | None:
-        """Of a stage whose prompts have up to so many tokens, and whose steps write so many times."""
+        """The workload of a stage; `prompt`: the longest prompt in tokens, `turns`: generations in a step."""
         if self.known is None:
             return None
         shape, longest = self.known.shape, self.context or 1 << 20

@@ -179,7 +179,7 @@ class Stages:
         return self._stage("every worker alone", f"{self._asked()} × {len(names)} workers", costs)
 
     def _baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, Prices]) -> Cost:
-        """So many calls a question, at most, of which each sees none, half or all of those before.
+        """At most `calls` calls a question, of which each sees none, half or all of those before.
 
         Any worker alike, between the cheapest and the dearest: which is best is known when the mix was answered.
         """
@@ -226,7 +226,7 @@ class Stages:
         return f"{sum(self._questions.values()):,} questions × {times}"
 
     def _spread(self, problems: float) -> dict[str, float]:
-        """So many problems over the benchmarks that are trained on: domains weigh the same."""
+        """Spread problems over the benchmarks that are trained on: domains weigh the same."""
         domains = [BENCHMARKS[name].domain for name in self._trained]
         return {
             name: problems / len(set(domains)) / domains.count(domain)

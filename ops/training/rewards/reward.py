@@ -51,7 +51,7 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 class WorkerSamples(NamedTuple):
-    """How many answers a prompt has ("every": each rollout its own), for groups of so many rollouts."""
+    """How many answers a prompt has ("every": each rollout its own), for groups of `group` rollouts."""
 
     answers: int | Literal["every"] = 1
     group: int = 1

@@ -17,7 +17,7 @@ from ops.workflow.trace import StepTrace, Trace
 PER_ROW = 4
 """Boxes side by side; more of one layer go into rows below each other."""
 CROWDED = 12
-"""From so many steps on boxes are smaller."""
+"""From this number of steps on, boxes are smaller."""
 WIDTH, GAP, MARGIN, SIDE, LINE, COLUMNS = 254.0, 22.0, 24.0, 44.0, 15.0, 32
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold."""

@@ -10,6 +10,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import leaderboard_table, systems_table
 from ops.release import registry
+from ops.reports.made import folder
 from ops.spending.money import usd
 from ops.stages.guards import guard_run
 from ops.training.run.plan import RunResult
@@ -86,8 +87,8 @@ def _reach(console: Console, comparison: Comparison, full: bool) -> None:
 
 
 def _training(console: Console, podium: Podium) -> None:
-    for asset, folder in training_runs(podium).items():
-        if (trained := RunResult.read(folder)) is None:
+    for asset, run in training_runs(podium).items():
+        if (trained := RunResult.read(run)) is None:
             continue
         _line(
             console,
@@ -97,7 +98,7 @@ def _training(console: Console, podium: Podium) -> None:
         )
         if trained.stopped:
             _line(console, "", trained.stopped, "yellow")
-        for finding in guard_run(podium.load(), folder):
+        for finding in guard_run(podium.load(), run):
             if not finding.passed:
                 _line(console, "Guard", f"{finding.guard}: {finding.saw} (threshold: {finding.threshold})", "yellow")
 
@@ -108,7 +109,10 @@ def print_promotion(console: Console, workspace: Workspace) -> None:
     if challenger is not None and (champion is None or champion.version != challenger.version):
         verdict = challenger.tags.get("verdict", "not judged")
         _line(console, "Promotion", f"version {challenger.version} {verdict}", "yellow")
-        _line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   promotes it in spite of that")
+        page = folder(workspace) / f"verdict-version-{challenger.version}.html"
+        if page.is_file():
+            _line(console, "", f"{page.relative_to(workspace.root)}   has every check")
+        _line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   overrides the gate")
     elif champion is not None and champion.tags.get("replaced"):
         _line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
         _line(console, "", "podium rollback --reason WHY   goes back to it")

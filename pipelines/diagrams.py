@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ops.spending.money import usd
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 
 WIDTH, MARGIN, LINE = 520, 10, 19
 _STYLE = """
@@ -75,7 +75,7 @@ def _document(height: float, label: str, parts: Sequence[str]) -> str:
     )
 
 
-def question_way(trace: Trace) -> str:
+def question_way(trace: WorkflowTrace) -> str:
     """A question, the workflow that the Conductor writes for it, the workers' steps (all but the last independent), and
     the answer."""
     wide, gap = WIDTH - 2 * MARGIN, 34.0

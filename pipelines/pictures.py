@@ -15,7 +15,7 @@ from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from pipelines.diagrams import pipeline, question_way
 
 AGGREGATE = Workflow((
@@ -69,7 +69,7 @@ class Script:
         return Response(text, sum(len(m["content"].split()) for m in messages), len(text.split()), usd, seconds, "stop")
 
 
-def traced() -> Trace:
+def traced() -> WorkflowTrace:
     """`RUN`, executed."""
     offered = [Worker(name=name, model=f"local/{name}") for name in NAMES]
     return asyncio.run(execute(RUN, QUESTION, Team(offered, Script(SAID))))

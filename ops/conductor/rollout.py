@@ -1,23 +1,21 @@
 """A rollout: one text of the Conductor, read, executed, graded and rewarded.
 
-Training and evaluation both call `roll_out`, so that what is optimised is what is measured.
+Training and evaluation both go through `ops.workflow.play`, so that what is optimised is what is measured.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from ops.core.problem import Grade, Problem, worker_prompt
+from ops.core.problem import Grade, Problem
 from ops.grading import grade_many
-from ops.workflow.execution import execute
 from ops.workflow.grammar import FormatFailure, Parsed
-from ops.workflow.recursion import ending
-from ops.workflow.scheduler import Scheduler
+from ops.workflow.play import Question, play
 from ops.workflow.team import Team
-from ops.workflow.trace import UNSCORABLE, Trace
+from ops.workflow.trace import UNSCORABLE, Round, WorkflowTrace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
 REWARDS: dict[Outcome, float | None] = {"right": 1.0, "wrong": 0.5, "invalid": 0.0, "unscorable": None}
@@ -32,7 +30,7 @@ class Rollout:
 
     text: str
     parsed: Parsed
-    trace: Trace | None
+    trace: WorkflowTrace | None
     """None when the completion is no workflow, or one that leaves the answer of the round before."""
     grade: Grade | None
     outcome: Outcome
@@ -46,7 +44,12 @@ class Rollout:
     @property
     def keeps(self) -> bool:
         """Whether the round before has the last word: three empty lists, or its own workflow once more."""
-        return _keeps(self.parsed, self.after)
+        return self.after is not None and self.parsed.workflow is not None and self.trace is None
+
+    @property
+    def round(self) -> Round:
+        """The completion as the round that a later one goes on from."""
+        return Round(self.text, self.parsed, self.trace)
 
 
 async def roll_out(
@@ -55,71 +58,47 @@ async def roll_out(
     team: Team | Sequence[Team],
     *,
     sample: int | Sequence[int] = 0,
-    scheduler: Scheduler | None = None,
     cut_off: Collection[int] = (),
     after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
     """Execute every completion for its problem, all at once, and grade the answers.
 
     `texts` and `problems` correspond one to one; `team`: the workers on offer; `sample`: the sample index of the
-    workers' responses, one for all or one each. `scheduler`: one that is shared with other batches of the same event
-    loop; None: one for this batch. `cut_off`: the places of texts that reached the limit of tokens before their end;
-    they count as invalid, whatever they contain. `after`: the round with an answer that each text continues, or None
-    for a first round; a text that keeps that answer is not executed and has its outcome. Raises `OverBudget` and
-    `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout unscorable instead.
+    workers' responses, one for all or one each. `cut_off`: the places of texts that reached the limit of tokens before
+    their end; they count as invalid, whatever they contain. `after`: the round with an answer that each text
+    continues, or None for a first round; a text that keeps that answer is not executed and has its outcome. Raises
+    `OverBudget` and `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout
+    unscorable instead.
     """
-    shared = scheduler or Scheduler()
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
     before = [None] * len(texts) if after is None else after
-    written = enumerate(zip(texts, teams, before, strict=True))
-    parsed = [
-        CUT_OFF if i in cut_off else offered.read(text, recursive=earlier is not None)
-        for i, (text, offered, earlier) in written
-    ]
-
-    async def run(
-        reading: Parsed, problem: Problem, offered: Team, earlier: Rollout | None, sample: int
-    ) -> Trace | None:
-        if reading.workflow is None or _keeps(reading, earlier):
-            return None
-        previous = None if earlier is None or earlier.trace is None else ending(earlier.trace)
-        question = worker_prompt(problem)
-        return await execute(reading.workflow, question, offered, sample=sample, scheduler=shared, previous=previous)
-
-    running = [run(*each) for each in zip(parsed, problems, teams, before, samples, strict=True)]
-    # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
-    finished = await asyncio.gather(*running, return_exceptions=True)
-    traces = [_raised(trace) for trace in finished]
-    answered = [i for i, trace in enumerate(traces) if trace is not None and trace.answer is not None]
-    pairs = [(problems[i], traces[i].answer or "") for i in answered]  # type: ignore[union-attr]
-    grades = dict(zip(answered, await asyncio.to_thread(grade_many, pairs), strict=True))
-    return [
-        _kept(text, reading, earlier)
-        if earlier is not None and _keeps(reading, earlier)
-        else Rollout(text, reading, trace, grades.get(i), _outcome(trace, grades.get(i)), earlier)
-        for i, (text, reading, trace, earlier) in enumerate(zip(texts, parsed, traces, before, strict=True))
-    ]
+    given = zip(texts, problems, teams, samples, before, strict=True)
+    traces = await play(
+        [
+            Question(problem, offered, own, text, CUT_OFF if i in cut_off else None, earlier.round if earlier else None)
+            for i, (text, problem, offered, own, earlier) in enumerate(given)
+        ]
+    )
+    rounds = [trace.rounds[-1] for trace in traces]
+    grades = await graded(problems, [each.answer for each in rounds])
+    return [_rollout(*each) for each in zip(rounds, grades, before, strict=True)]
 
 
-def _keeps(parsed: Parsed, after: Rollout | None) -> bool:
-    workflow = parsed.workflow
-    return after is not None and workflow is not None and (workflow.is_empty or workflow == after.parsed.workflow)
+async def graded(problems: Sequence[Problem], answers: Sequence[str | None]) -> list[Grade | None]:
+    """The grade of each problem's answer, in a thread; None where there is no answer."""
+    there = [index for index, answer in enumerate(answers) if answer is not None]
+    pairs = [(problems[index], answers[index] or "") for index in there]
+    grades = dict(zip(there, await asyncio.to_thread(grade_many, pairs), strict=True))
+    return [grades.get(index) for index in range(len(problems))]
 
 
-def _kept(text: str, parsed: Parsed, after: Rollout) -> Rollout:
-    return Rollout(text, parsed, None, after.grade, after.outcome, after)
-
-
-def _raised(trace: Trace | BaseException | None) -> Trace | None:
-    if isinstance(trace, BaseException):
-        raise trace
-    return trace
-
-
-def _outcome(trace: Trace | None, grade: Grade | None) -> Outcome:
-    if trace is None:
-        return "invalid"
-    if trace.status in UNSCORABLE:
-        return "unscorable"
-    return "right" if grade is not None and grade.correct else "wrong"
+def _rollout(made: Round, grade: Grade | None, after: Rollout | None) -> Rollout:
+    own = Rollout(made.text, made.parsed, made.trace, grade, "invalid", after)
+    if own.keeps and after is not None:
+        return replace(own, grade=after.grade, outcome=after.outcome)
+    if made.trace is None:
+        return own
+    if made.trace.status in UNSCORABLE:
+        return replace(own, outcome="unscorable")
+    return replace(own, outcome="right" if grade is not None and grade.correct else "wrong")

@@ -9,45 +9,15 @@ from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, check_origin, load_responses, response_file
 from ops.evaluation.baseline import needs_every_worker
-from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.rows import ScoreRow
 from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
 
 
-def score_rows(responses: Iterable[ResponseRow], *, domain: str = "") -> list[ScoreRow]:
-    """Each response as the score of a one-step workflow; the sample index is the repeat.
-
-    A refusal is wrong, an unreachable worker unscorable: the same reading as the
-    Conductor's own rows get.
-    """
-    return [
-        ScoreRow(
-            benchmark=row.benchmark,
-            problem_id=row.problem_id,
-            repeat=row.sample,
-            domain=domain,
-            correct=int(row.score >= 1.0),
-            format_ok=True,
-            failure="",
-            status="answered" if row.status == "ok" else row.status,
-            steps=1,
-            workers=(row.worker,),
-            tokens=row.response.tokens,
-            cost_usd=row.response.cost_usd,
-            latency_s=row.response.latency_s,
-            completion="",
-            answer=row.response.text,
-            unscorable=row.status == "unreachable",
-            usage=(Usage(row.worker, row.response.prompt_tokens, row.response.completion_tokens),),
-        )
-        for row in responses
-    ]
-
-
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[ScoreRow]:
     """The score rows of one worker of that name; empty when it has no responses."""
-    return score_rows(row for row in responses if row.worker == worker)
+    return [ScoreRow.of_response(row) for row in responses if row.worker == worker]
 
 
 def asked_alone(setup: Setup) -> tuple[str, ...]:

@@ -1,20 +1,17 @@
-"""The completions of a policy with their workflows changed and executed as if the policy had written them so.
+"""The completions of a policy with their workflows changed, to be executed as if the policy had written them so.
 
 The policy writes nothing twice: what it wrote when it was scored is what is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from ops.core.problem import Problem
-from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import AHEAD, row_of
 from ops.evaluation.study import WorkflowChange
 from ops.workflow.grammar import Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 
 
@@ -60,27 +57,3 @@ def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: i
         valid, others = valid + 1, others + (other != workflow)
         made.append(each._replace(text=text))
     return Changed(made, others / valid if valid else 0.0)
-
-
-async def execute_all(
-    written: Sequence[Written], team: Team, batch: int, on_done: Callable[[int], None] | None = None
-) -> list[ScoreRow]:
-    """A row a completion, in their order: executed and graded as `evaluate` does it, some batches at once.
-
-    `on_done` receives how many are done. Raises `OverBudget` and `ConfigError` as the client does; rows of unreachable
-    workers are unscorable.
-    """
-    from ops.conductor.rollout import roll_out
-
-    rows: list[ScoreRow] = []
-    scheduler, size = Scheduler(), batch * AHEAD
-    for start in range(0, len(written), size):
-        some = written[start : start + size]
-        rollouts = await roll_out(
-            [each.text for each in some], [each.problem for each in some], team,
-            sample=[each.repeat for each in some], scheduler=scheduler,
-        )  # fmt: skip
-        rows += [row_of(rollout, each.problem, each.repeat) for rollout, each in zip(rollouts, some, strict=True)]
-        if on_done is not None:
-            on_done(len(rows))
-    return rows

@@ -17,7 +17,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import asked_alone, of_worker, score_rows, stored_answers
+from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
@@ -67,7 +67,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     taught = base_policy if setup.recipe.cold_start else None
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
-    singles = score_rows(alone)
+    singles = [ScoreRow.of_response(row) for row in alone]
     every = set(asked) == set(setup.pool.names)  # without every worker's answers the ceiling is unknown
     groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
     reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}

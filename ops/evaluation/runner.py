@@ -1,30 +1,40 @@
-"""One Conductor on one set of problems: write workflows, execute them, grade, keep every row."""
+"""The one loop: a system answers a set of questions at every repeat, its answers are graded, and each becomes a row."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from itertools import groupby
+from typing import Protocol, TypeVar
 
-from ops.config import Evaluation
+from ops.config import Evaluation, RoundLimits
 from ops.core.problem import Problem
-from ops.core.response import Message
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow, Usage
+from ops.core.response import Message, Sample
+from ops.evaluation.method import Attempt, Author, Branches, Method
+from ops.evaluation.rows import Played, ScoreRow
 from ops.evaluation.statistics import MeanEstimate, clustered
+from ops.workflow.execution import execute
+from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.play import Fits, Question, play
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
-from ops.workflow.strategy import pattern, shape
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
-
-if TYPE_CHECKING:
-    from ops.conductor.rollout import Rollout
+from ops.workflow.trace import Trace, WorkflowTrace
 
 AHEAD = 4
-"""Batches that workers may be busy with while the next is written: a fast writer waits for them."""
+"""Batches under way at once, the one that is being written among them: a fast writer waits for the workers."""
+WRITE = "Write the workflow."
+"""The subtask of a worker that writes one: its whole prompt stands where others have the question."""
+Result = TypeVar("Result")
+Completions = Mapping[tuple[str, int], str]
+"""(Problem's key, repeat) → what was written for it."""
+OnPlayed = Callable[[Sequence[ScoreRow], Sequence[Trace]], None]
+"""Receives the rows of a set of questions, and the trace of each answer."""
+OnDone = Callable[[int], None]
+"""Receives how many more questions have their answers."""
 
 
 class Writer(Protocol):
@@ -39,6 +49,146 @@ class Writer(Protocol):
     ) -> list[str]:
         """One completion per prompt, in order."""
         ...
+
+
+async def evaluate(
+    conductor: Writer | Completions,
+    problems: Sequence[Problem],
+    team: Team,
+    settings: Evaluation,
+    *,
+    seed: int = 0,
+    limits: RoundLimits | None = None,
+    fits: Fits | None = None,
+    on_played: OnPlayed | None = None,
+) -> list[ScoreRow]:
+    """Let the Conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
+
+    The next batch is written (in a thread) while the workers execute the last ones; given completions are executed as
+    they are. With `limits` the Conductor works in rounds: a repeat is then one set of questions, whose calls are
+    bounded together; `fits` as in `play`. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
+    flight have ended, and `PromptTooLongError` naming the problem; rows of unreachable workers are unscorable.
+    """
+    scheduler, turn = Scheduler(), asyncio.Lock()
+
+    async def write(prompts: list[list[Message]], chosen: Sequence[Problem], repeat: int) -> list[str]:
+        assert not isinstance(conductor, Mapping)  # which has a completion for each question
+        texts: list[str] = []
+        async with turn:
+            for start in range(0, len(prompts), settings.batch):
+                some = prompts[start : start + settings.batch]
+                writing = partial(conductor.write, some, temperature=settings.temperature, seed=seed + repeat)
+                try:
+                    texts += await asyncio.to_thread(writing)
+                except PromptTooLongError as error:  # a first round's: `fits` leaves out the others
+                    raise PromptTooLongError.of(chosen[start + error.index], error.tokens, error.limit) from None
+        return texts
+
+    async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
+        given = conductor if isinstance(conductor, Mapping) else {}
+        questions = [Question(problem, team, repeat, given.get((problem.key, repeat))) for problem in chosen]
+        writing = partial(write, chosen=chosen, repeat=repeat)
+        return [Played((trace,)) for trace in await play(questions, writing, limits, scheduler=scheduler, fits=fits)]
+
+    size = settings.batch if limits is None else max(1, len(problems))
+    sets = [problems[start : start + size] for start in range(0, len(problems), size)]
+    return await _evaluate(problems, sets, settings.repeats, answer, on_played, AHEAD if limits is None else 1)
+
+
+async def evaluate_method(
+    method: Method, problems: Sequence[Problem], team: Team, settings: Evaluation, on_done: OnDone | None = None
+) -> list[ScoreRow]:
+    """Let a method answer every problem, as `evaluate` does; `problems` of one benchmark stand together.
+
+    `method.choose` compares the answers of a whole benchmark, which is therefore one set. Raises as `evaluate` does.
+    """
+    scheduler, room = Scheduler(), asyncio.Semaphore(settings.batch * AHEAD)
+
+    async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
+        questions = [
+            Question(problem, team, sample, workflow.render(), Parsed(workflow))
+            for workflow, sample in zip(branches, _samples(branches, repeat), strict=True)
+        ]
+        async with room:
+            writing = None
+            if method.author is not None:
+                writing = await _writing(method.author, problem, team, repeat, scheduler)
+                text = writing.answer or ""
+                questions = [Question(problem, team, repeat, text, method.author.read(text))]
+            traces = await play(questions, scheduler=scheduler)
+        if on_done is not None:
+            on_done(1)
+        return Played(tuple(traces), writing=writing)
+
+    async def answer(own: Sequence[Problem], repeat: int) -> list[Played]:
+        branches = zip(own, method.branches(own, repeat), strict=True)
+        played = await _all_ended(run(problem, workflows, repeat) for problem, workflows in branches)
+        attempts = [
+            Attempt(problem, tuple(trace.answer for trace in each.branches))
+            for problem, each in zip(own, played, strict=True)
+        ]
+        picked = zip(played, method.choose(attempts), strict=True)
+        return [each._replace(chosen=chosen) for each, chosen in picked]
+
+    sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
+    return await _evaluate(problems, sets, settings.repeats, answer, None, 1)
+
+
+async def _evaluate(
+    problems: Sequence[Problem],
+    sets: Sequence[Sequence[Problem]],
+    repeats: int,
+    answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]],
+    on_played: OnPlayed | None,
+    at_once: int,
+) -> list[ScoreRow]:
+    from ops.conductor.rollout import graded
+
+    room, failed, rows = asyncio.Semaphore(at_once), False, list[ScoreRow]()
+
+    async def one(chosen: Sequence[Problem], repeat: int) -> None:
+        nonlocal failed
+        async with room:
+            if failed:  # a spent budget stops the writing at once
+                return
+            try:
+                played = await answer(chosen, repeat)
+                grades = await graded(chosen, [each.counts.answer for each in played])
+            except BaseException:
+                failed = True
+                raise
+        made = zip(chosen, played, grades, strict=True)
+        own = [ScoreRow.of(problem, repeat, each, grade) for problem, each, grade in made]
+        rows.extend(own)
+        if on_played is not None:
+            on_played(own, [each.counts for each in played])
+
+    await _all_ended(one(chosen, repeat) for repeat in range(repeats) for chosen in sets)
+    place = {problem.key: index for index, problem in enumerate(problems)}
+    return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
+
+
+async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
+    """The results. All are awaited before an error is raised: calls in flight are paid for and must be cached."""
+    results = await asyncio.gather(*running, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+async def _writing(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> WorkflowTrace:
+    # By the executor: the same cache, limits, deadline and reading of failures as any other call.
+    asking = Workflow.single(author.worker, WRITE)
+    return await execute(asking, author.prompt(problem), team, sample=repeat, scheduler=scheduler)
+
+
+def _samples(branches: Branches, repeat: int) -> list[Sample]:
+    """Equal branches are repetitions, as equal steps of one workflow are."""
+    return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]
+
+
+# ── a benchmark's rows in one line ───────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -63,107 +213,6 @@ class Summary:
     """Strategy → well-formed workflows that followed it."""
     patterns: dict[str, int] = field(default_factory=dict)
     """Pattern (who sees whom, without the wording) → well-formed workflows of it."""
-
-
-async def evaluate(
-    conductor: Writer,
-    problems: Sequence[Problem],
-    team: Team,
-    settings: Evaluation,
-    *,
-    seed: int = 0,
-    on_rollouts: Callable[[Sequence[Rollout], Sequence[Problem]], None] | None = None,
-) -> list[ScoreRow]:
-    """Let the conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
-
-    The next batch is written (in a thread) while the workers execute the last ones.
-    `on_rollouts` receives the result of each batch. Raises `OverBudget`
-    and `ConfigError` as the client does, `PromptTooLongError` naming the problem; rows of unreachable workers are
-    unscorable.
-    """
-    from ops.conductor.rollout import roll_out
-
-    rows: list[ScoreRow] = []
-    running: list[asyncio.Task[None]] = []
-    scheduler = Scheduler()
-
-    async def execute(texts: list[str], chosen: Sequence[Problem], repeat: int) -> None:
-        rollouts = await roll_out(texts, chosen, team, sample=repeat, scheduler=scheduler)
-        if on_rollouts is not None:
-            on_rollouts(rollouts, chosen)
-        rows.extend(row_of(rollout, problem, repeat) for rollout, problem in zip(rollouts, chosen, strict=True))
-
-    try:
-        for repeat, chosen in _batches(problems, settings):
-            await _fewer_than(AHEAD, running)
-            prompts = [team.messages(problem) for problem in chosen]
-            write = partial(conductor.write, prompts, temperature=settings.temperature, seed=seed + repeat)
-            try:
-                texts = await asyncio.to_thread(write)
-            except PromptTooLongError as error:
-                raise PromptTooLongError.of(chosen[error.index], error.tokens, error.limit) from None
-            _raise_first(running)
-            running.append(asyncio.create_task(execute(texts, chosen, repeat)))
-        await asyncio.gather(*running)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-    place = {problem.key: i for i, problem in enumerate(problems)}
-    return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
-
-
-def _batches(problems: Sequence[Problem], settings: Evaluation) -> Iterator[tuple[int, Sequence[Problem]]]:
-    for repeat in range(settings.repeats):
-        for start in range(0, len(problems), settings.batch):
-            yield repeat, problems[start : start + settings.batch]
-
-
-async def _fewer_than(most: int, tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait until fewer of them are still at work."""
-    busy = {task for task in tasks if not task.done()}
-    while len(busy) >= most:
-        _, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _raise_first(tasks: Iterable[asyncio.Task[None]]) -> None:
-    # A spent budget should stop the writing at once, not after the last batch.
-    for task in tasks:
-        if task.done():
-            task.result()
-
-
-def row_of(rollout: Rollout, problem: Problem, repeat: int) -> ScoreRow:
-    """The row of one executed completion."""
-    trace, workflow = rollout.trace, rollout.parsed.workflow
-    return ScoreRow(
-        benchmark=problem.benchmark,
-        problem_id=problem.id,
-        repeat=repeat,
-        domain=problem.domain,
-        correct=int(rollout.outcome == "right"),
-        format_ok=workflow is not None,
-        failure=str(rollout.parsed.failure or ""),
-        status=trace.status if trace else NO_WORKFLOW,
-        steps=len(workflow.steps) if workflow else 0,
-        workers=tuple(step.worker for step in trace.steps if step.is_paid) if trace else (),
-        tokens=trace.tokens if trace else 0,
-        cost_usd=trace.cost_usd if trace else 0.0,
-        latency_s=trace.latency_s if trace else 0.0,
-        completion=rollout.text,
-        answer=(trace.answer or "") if trace else "",
-        unscorable=rollout.outcome == "unscorable",
-        shape=shape(workflow) if workflow else "",
-        pattern=pattern(workflow) if workflow else "",
-        usage=usage_of(trace) if trace else (),
-        trace=trace.id if trace else "",
-    )
-
-
-def usage_of(trace: Trace) -> tuple[Usage, ...]:
-    """What each response took, in the order of the steps."""
-    answered = ((step.worker, step.response) for step in trace.steps if step.is_paid)
-    return tuple(Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered)
 
 
 def summarize(rows: Iterable[ScoreRow]) -> dict[str, Summary]:

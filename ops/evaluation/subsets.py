@@ -10,13 +10,10 @@ from itertools import combinations
 from random import Random
 from statistics import fmean
 
-from ops.config import Evaluation, Worker
-from ops.core.problem import Problem
+from ops.config import Worker
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import evaluate
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.workflow.cards import WorkerCard
-from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
 Part = tuple[int, ...]
@@ -66,21 +63,6 @@ def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team
     if len(cards) != bool(team.cards):
         raise ValueError(f"{len(cards)} cards for {worker.name!r}, in a team of {len(team.cards)} cards")
     return replace(team, workers=(*team.workers, worker), cards=(*team.cards, *cards))
-
-
-async def evaluate_alone(problems: Sequence[Problem], team: Team, settings: Evaluation, ordinal: int) -> list[ScoreRow]:
-    """What one worker of the team gives alone. Nothing is written."""
-    return await evaluate(_Alone(ordinal), problems, team, settings)
-
-
-class _Alone:
-    """A writer of one worker's workflow."""
-
-    def __init__(self, ordinal: int) -> None:
-        self._text = Workflow.single(ordinal).render()
-
-    def write(self, prompts: Sequence[object], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
-        return [self._text] * len(prompts)
 
 
 def accuracy(runs: Iterable[Sequence[ScoreRow]], benchmarks: Sequence[str]) -> MeanEstimate:

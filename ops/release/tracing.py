@@ -15,18 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
 from ops.core.installation import need_mlflow
-from ops.core.problem import Problem
 from ops.workflow.execution import messages_of
-from ops.workflow.recursion import RecursiveTrace
-from ops.workflow.strategy import shape
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, Trace, WorkflowTrace
 
 if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
 
-    from ops.conductor.rollout import Rollout
-    from ops.conductor.rounds import RecursiveRollout
     from ops.core.workspace import Workspace
+    from ops.evaluation.rows import ScoreRow
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
@@ -162,38 +158,36 @@ def of_answer(answer: Answer, ended: float) -> SpanTree:
     return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
 
 
-def of_execution(run: Trace | RecursiveTrace, name: str, *, texts: bool = True) -> SpanTree:
-    """One execution. Without `texts` (a confidential benchmark) it has no question, subtask, response or error's text.
+def of_execution(run: Trace, name: str, *, texts: bool = True) -> SpanTree:
+    """What was executed for one question. Without `texts` (a confidential benchmark) it has no question, subtask,
+    response or error's text.
 
-    Steps that were not run are spans of no length, so the tree shows the whole workflow.
+    Steps that were not run are spans of no length, so the tree shows the whole workflow. Rounds are spans of their own
+    where the Conductor was allowed several.
     """
-    rounds = run.traces if isinstance(run, RecursiveTrace) else (run,)
-    began, ended = _times(rounds)
-    if isinstance(run, RecursiveTrace):
-        below = [
-            SpanTree(
-                f"round {number}",
-                "CHAIN",
-                *_times([each]),
-                ok=each.status == "answered",
-                outputs=_answer(each, texts),
-                attributes=_totals(each),
-                below=_steps(each, texts),
-            )
-            for number, each in enumerate(rounds, start=1)
-        ]
-    else:
-        below = _steps(run, texts)
+    began, ended = _times(run.traces)
+    below = [
+        SpanTree(
+            f"round {number}",
+            "CHAIN",
+            *_times([each]),
+            ok=each.status == "answered",
+            outputs=_answer(each, texts),
+            attributes=_workflow_totals(each),
+            below=_steps(each, texts),
+        )
+        for number, each in enumerate(run.traces, start=1)
+    ]
     return SpanTree(
         name,
         "WORKFLOW",
         began,
         ended,
         ok=run.answer is not None,
-        inputs={"question": rounds[0].question} if texts and rounds else None,
+        inputs={"question": run.traces[0].question} if texts and run.traces else None,
         outputs=_answer(run, texts),
         attributes=_totals(run),
-        below=below,
+        below=below if run.stop else [span for each in below for span in each.below],
     )
 
 
@@ -224,11 +218,11 @@ def _written(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTre
     )
 
 
-def _steps(trace: Trace, texts: bool) -> list[SpanTree]:
+def _steps(trace: WorkflowTrace, texts: bool) -> list[SpanTree]:
     return [_step(trace, step, texts) for step in trace.steps]
 
 
-def _step(trace: Trace, step: StepTrace, texts: bool) -> SpanTree:
+def _step(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
     is_call = step.key != ""
     return SpanTree(
         f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
@@ -253,16 +247,14 @@ def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
     return attributes
 
 
-def _totals(run: Trace | RecursiveTrace) -> dict[str, Any]:
-    totals: dict[str, Any] = {
-        "calls": run.calls,
-        "tokens": run.tokens,
-        "cost_usd": run.cost_usd,
-        "critical_path_s": run.latency_s,
-    }
-    if isinstance(run, RecursiveTrace):
-        return totals | {"stop": run.stop, "rounds": len(run.rounds)}
-    return totals | {
+def _totals(run: Trace) -> dict[str, Any]:
+    if not run.stop:
+        return _workflow_totals(run.traces[0])
+    return _shared_totals(run) | {"stop": run.stop, "rounds": len(run.rounds)}
+
+
+def _workflow_totals(run: WorkflowTrace) -> dict[str, Any]:
+    return _shared_totals(run) | {
         "status": run.status,
         "wall_s": run.wall_s,
         "cached": run.cached,
@@ -274,6 +266,10 @@ def _totals(run: Trace | RecursiveTrace) -> dict[str, Any]:
     }
 
 
+def _shared_totals(run: Trace | WorkflowTrace) -> dict[str, Any]:
+    return {"calls": run.calls, "tokens": run.tokens, "cost_usd": run.cost_usd, "critical_path_s": run.latency_s}
+
+
 def _usage(prompt: int, completion: int) -> dict[str, int]:
     return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
 
@@ -282,11 +278,11 @@ def _said(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
-def _answer(run: Trace | RecursiveTrace, texts: bool) -> dict[str, str] | None:
+def _answer(run: WorkflowTrace | Trace, texts: bool) -> dict[str, str] | None:
     return {"answer": run.answer} if texts and run.answer is not None else None
 
 
-def _times(traces: Sequence[Trace]) -> tuple[float, float]:
+def _times(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
     if not traces:
         return 0.0, 0.0
     return traces[0].began, max(trace.began + trace.wall_s for trace in traces)
@@ -295,26 +291,20 @@ def _times(traces: Sequence[Trace]) -> tuple[float, float]:
 # ── a sample of an evaluation ────────────────────────────────────────────────
 
 
-class _Kept(NamedTuple):
-    trace: Trace | RecursiveTrace
-    problem: Problem
-    outcome: str
-
-
 class TraceSample:
     """The first `each` executions of every benchmark, kept until the evaluation is over, then stored."""
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._kept: list[_Kept] = []
+        self._kept: list[tuple[ScoreRow, Trace]] = []
         self._seen: Counter[str] = Counter()
 
-    def take(self, rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
-        """Look at a batch; what `evaluate` calls."""
-        for rollout, problem in zip(rollouts, problems, strict=True):
-            if rollout.trace is not None and self._seen[problem.benchmark] < self._each:
-                self._seen[problem.benchmark] += 1
-                self._kept.append(_Kept(rollout.trace, problem, rollout.outcome))
+    def take(self, rows: Sequence[ScoreRow], traces: Sequence[Trace]) -> None:
+        """Look at what was played; what `evaluate` calls."""
+        for row, trace in zip(rows, traces, strict=True):
+            if trace.traces and self._seen[row.benchmark] < self._each:
+                self._seen[row.benchmark] += 1
+                self._kept.append((row, trace))
 
     def export(self, workspace: Workspace, system: str) -> list[str]:
         """Write what was kept into the workspace's MLflow store; the traces' ids. Confidential ones have no texts."""
@@ -325,16 +315,16 @@ class TraceSample:
         with connected(workspace) as client:
             traces = [
                 TreeWithTags(
-                    of_execution(kept.trace, kept.problem.key, texts=not is_confidential(kept.problem.benchmark)),
+                    of_execution(trace, row.problem_key, texts=not is_confidential(row.benchmark)),
                     {
-                        "benchmark": kept.problem.benchmark,
-                        "problem": kept.problem.key,
+                        "benchmark": row.benchmark,
+                        "problem": row.problem_key,
                         "system": system,
-                        "outcome": kept.outcome,
-                        "trace": kept.trace.id,
-                        "shape": "" if kept.trace.workflow is None else shape(kept.trace.workflow),
+                        "outcome": row.outcome,
+                        "trace": row.trace,
+                        "shape": row.shape,
                     },
                 )
-                for kept in self._kept
+                for row, trace in self._kept
             ]
             return store_traces(workspace.mlflow_uri, experiment(client, workspace), traces)

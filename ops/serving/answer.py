@@ -9,15 +9,14 @@ from typing import Any, Literal, NamedTuple
 from ops.conductor.policy import Completion
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.workflow.recursion import RecursiveTrace
 from ops.workflow.trace import StepFailure, StepTrace, Trace
 
-Run = Trace | RecursiveTrace
 Status = Literal[
     "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
 ] | StepFailure  # fmt: skip
-"""`Trace`'s, and: "not_run" (only a workflow was requested), "no_workflow" (only a workflow was requested, and none was
-written), "over_budget" (of the request), "server_budget" (of all requests), "cancelled" (the client disconnected)."""
+"""A trace's (`TraceStatus`), and: "not_run" (only a workflow was requested), "no_workflow" (only a workflow was
+requested, and none was written), "over_budget" (of the request), "server_budget" (of all requests), "cancelled" (the
+client disconnected)."""
 
 
 class Fallback(NamedTuple):
@@ -58,9 +57,9 @@ class Answer:
     text: str | None = None
     status: Status = "cancelled"
     error: str = ""
-    standing: Run | None = None
+    standing: Trace | None = None
     """The execution that gave the answer."""
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Trace] = field(default_factory=list)
     """All executions that ended, in order."""
     steps: list[StepTrace] = field(default_factory=list)
     """Every step that called a worker, as it ended, whether or not its workflow was completed."""
@@ -99,10 +98,8 @@ class Answer:
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
         """As OpenAI's: "length" where the step that gave the answer was cut at its worker's `max_tokens`."""
-        standing = self.standing
-        traces = standing.traces if isinstance(standing, RecursiveTrace) else (standing,)
-        answered = [trace for trace in traces if trace is not None and trace.answer is not None]
-        return "length" if answered and answered[-1].steps[-1].response.finish_reason == "length" else "stop"
+        final = self.standing and self.standing.standing
+        return "length" if final and final.steps[-1].response.finish_reason == "length" else "stop"
 
     def account(self, *, texts: bool) -> dict[str, Any]:
         """How the answer was made, JSON-ready; `texts`: with the workflow and every step's texts."""
@@ -124,16 +121,16 @@ class Answer:
             "writing_s": self.writing_s,
             "working_s": self.working_s,
         }
-        if isinstance(ran, RecursiveTrace):
+        if ran is not None and ran.stop:
             told |= {"rounds": len(ran.rounds), "stop": ran.stop}
         if texts:
             told |= self._texts(ran)
         return told
 
-    def _texts(self, ran: Run | None) -> dict[str, Any]:
+    def _texts(self, ran: Trace | None) -> dict[str, Any]:
         if ran is None:
             return {"workflow": self.workflow, "steps": [step.as_object() for step in self.steps], "error": self.error}
         row = ran.as_row()
         kept = ("workflow", "steps", "answer", "error", "edges", "critical_path", "pruned", "wall_s", "queued_s")
-        rounds = {"rounds": row["rounds"]} if isinstance(ran, RecursiveTrace) else {}
+        rounds = {"rounds": row["rounds"]} if ran.stop else {}
         return {name: row[name] for name in kept} | rounds

@@ -20,7 +20,7 @@ from ops.serving.request_options import RequestError, RequestOptions, check_work
 from ops.serving.strengths import Strengths
 from ops.workers.providers import worst_price
 from ops.workers.unsent import check_pool
-from ops.workflow.recursion import CallBudget
+from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
 
 SERVER_LANES = 64

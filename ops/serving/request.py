@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 
 from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.serving.answer import Answer, Fallback, Run, Status, TimedCompletion
+from ops.serving.answer import Answer, Fallback, Status, TimedCompletion
 from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
-from ops.workflow.execution import execute
-from ops.workflow.grammar import Workflow
-from ops.workflow.recursion import RecursiveTrace, recurse
+from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.play import Question, play
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import FAILURES, StepTrace, Trace
+from ops.workflow.trace import FAILURES, StepTrace, Trace, WorkflowTrace
 
 OnProgress = Callable[[StepTrace | Fallback], None]
 RETRY_TEMPERATURE = 0.7
@@ -155,18 +154,16 @@ class ServedRequest:
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _execute(self, written: WrittenWorkflow) -> Run | None:
+    async def _execute(self, written: WrittenWorkflow) -> Trace | None:
         """Execute the workflow with its further rounds; None, with a fallback, where that is broken off."""
-        team, several = self._team(), self.loaded.card.rounds and self._options.preference != "cost"
+        limits = None if self._options.preference == "cost" else self.loaded.card.rounds
+        question = Question(self.answer.problem, self._team(), 0, written.completion, Parsed(written.workflow))
         with self._clock("working_s"):
             try:
-                if several:
-                    run: Run = await self._rounds(written, team)
-                else:
-                    question = worker_prompt(self.answer.problem)
-                    run = await execute(
-                        written.workflow, question, team, scheduler=self._scheduler, told=self._progress
-                    )
+                [run] = await play(
+                    [question], self._write_on, limits,
+                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._progress,
+                )  # fmt: skip
             except RequestOverBudget as error:
                 self._next_call_usd.append(error.worst_usd)
                 self._fall_back("over_budget", "", str(error))
@@ -180,30 +177,17 @@ class ServedRequest:
         self.answer.runs.append(run)
         for step in _failures(run):
             self._fall_back(step.status, step.worker, step.error)
-        if isinstance(run, Trace) and run.status == "timed_out":
+        if run.answer is None and run.status == "timed_out":
             self._fall_back("timed_out", "", run.error)
         return run
 
-    async def _rounds(self, written: WrittenWorkflow, team: Team) -> RecursiveTrace:
-        limits, started = self.loaded.card.rounds, False
-        assert limits is not None
-
-        async def write(prompts: list[list[Message]]) -> list[str]:
-            nonlocal started
-            if not started:  # the first workflow is already written
-                started = True
-                return [written.completion]
-            try:
-                return [await self._draft(prompt) for prompt in prompts]
-            except PodiumError as error:  # a later round is missing, and the answer of the round before stands
-                self._fall_back("writer_failed", "", str(error))
-                return [""] * len(prompts)
-
-        [rounds] = await recurse(
-            [self.answer.problem], write, team, limits,
-            scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._progress,
-        )  # fmt: skip
-        return rounds
+    async def _write_on(self, prompts: list[list[Message]]) -> list[str]:
+        """The completion of a later round."""
+        try:
+            return [await self._draft(prompt) for prompt in prompts]
+        except PodiumError as error:  # a later round is missing, and the answer of the round before stands
+            self._fall_back("writer_failed", "", str(error))
+            return [""] * len(prompts)
 
     async def _try_workers(self) -> None:
         """Ask the best of the remaining workers alone, then the next, until one answers."""
@@ -225,15 +209,15 @@ class ServedRequest:
 
     # ── results ──────────────────────────────────────────────────────────────
 
-    def _progress(self, item: StepTrace | Trace) -> None:
+    def _progress(self, item: StepTrace | WorkflowTrace) -> None:
         if isinstance(item, StepTrace):
             self.answer.steps.append(item)
             if self._on_progress is not None:
                 self._on_progress(item)
-        elif item.answer is not None:
-            self.answer.standing = item  # in case the next round fails
+        elif item.answer is not None:  # in case the next round fails
+            self.answer.standing = Trace.of(item)
 
-    def _keep(self, run: Run) -> None:
+    def _keep(self, run: Trace) -> None:
         self.answer.standing = run
         self._resolve("kept")
         self._end("answered", "")
@@ -246,7 +230,7 @@ class ServedRequest:
             status, answer.text, error = "answered", answer.standing.answer, ""
         answer.status, answer.error = status, error
 
-    def _failed(self, run: Run | None) -> set[int]:
+    def _failed(self, run: Trace | None) -> set[int]:
         names = {step.worker for step in _failures(run)} if run is not None else set()
         names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
@@ -292,7 +276,6 @@ class ServedRequest:
             setattr(self.answer, part, getattr(self.answer, part) + time.monotonic() - began)
 
 
-def _failures(run: Run) -> Sequence[StepTrace]:
+def _failures(run: Trace) -> Sequence[StepTrace]:
     """The failed steps of the last execution: earlier ones already had their fallback."""
-    last = run if isinstance(run, Trace) else run.traces[-1] if run.traces else None
-    return [step for step in last.steps if step.status in FAILURES] if last else []
+    return [step for step in run.traces[-1].steps if step.status in FAILURES] if run.traces else []

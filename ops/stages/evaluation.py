@@ -13,21 +13,18 @@ from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.processes import alone
-from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rounds import evaluate_in_rounds
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import evaluate
+from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, shelves
 from ops.release.tracing import TraceSample
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
+from ops.workflow.trace import Trace
 
 if TYPE_CHECKING:
-    from ops.conductor.rollout import Rollout
-    from ops.conductor.rounds import RecursiveRollout
     from ops.conductor.writer import AnyConductor
 
 OnProgress = Callable[[int, int, str], None]
@@ -67,10 +64,10 @@ def _score_policy(
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
     sample, done, total = TraceSample(setup.recipe.execution.traces), 0, _answers(setup, questions_of)
 
-    def count(rollouts: Sequence[Rollout | RecursiveRollout], problems: Sequence[Problem]) -> None:
+    def count(rows: Sequence[ScoreRow], traces: Sequence[Trace]) -> None:
         nonlocal done
-        sample.take(rollouts, problems)
-        done += len(rollouts)
+        sample.take(rows, traces)
+        done += len(rows)
         if on_progress is not None:
             on_progress(done, total, name)
 
@@ -92,16 +89,15 @@ def _scoring(
     questions: Sequence[Problem],
     asked: Setup,
     client: WorkerClient,
-    count: Callable[[Sequence[Rollout | RecursiveRollout], Sequence[Problem]], None],
+    count: OnPlayed,
 ) -> Coroutine[Any, Any, list[ScoreRow]]:
     recipe = asked.recipe
     card, data = conductor.card, asked.workspace.data
     team = card.with_newcomers(card.team(asked.pool, asked.workspace.texts, recipe.execution, client), asked.pool, data)
-    if (limits := conductor.card.rounds) is None:
-        return evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed, on_rollouts=count)
-    return evaluate_in_rounds(
-        conductor, questions, team, recipe.evaluation, limits, seed=recipe.seed, fits=conductor.fits, on_rollouts=count
-    )
+    return evaluate(
+        conductor, questions, team, recipe.evaluation,
+        seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count,
+    )  # fmt: skip
 
 
 def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:

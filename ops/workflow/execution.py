@@ -21,9 +21,9 @@ from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Previous, StepFailure, StepStatus, StepTrace, Trace, TraceStatus
+from ops.workflow.trace import Previous, StepFailure, StepStatus, StepTrace, TraceStatus, WorkflowTrace
 
-__all__ = ["Previous", "StepTrace", "Trace", "execute", "messages_of", "worker_messages"]
+__all__ = ["Previous", "StepTrace", "WorkflowTrace", "execute", "messages_of", "worker_messages"]
 
 
 def worker_messages(
@@ -48,7 +48,7 @@ def worker_messages(
     return messages
 
 
-def messages_of(trace: Trace, index: int) -> list[Message]:
+def messages_of(trace: WorkflowTrace, index: int) -> list[Message]:
     """The messages that step `index` was sent, made again from the trace. Raises `KeyError` when it was not asked."""
     answered = (step for step in trace.steps if step.status == "ok")
     shown = {step.index: carried(step.response.text, trace.carried_tokens).text for step in answered}
@@ -64,8 +64,8 @@ async def execute(
     scheduler: Scheduler | None = None,
     previous: Previous | None = None,
     told: Callable[[StepTrace], None] | None = None,
-) -> Trace:
-    """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `Trace`.
+) -> WorkflowTrace:
+    """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `WorkflowTrace`.
 
     Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed no
     other step starts, but calls in flight finish: they are paid for, and their responses are cached. A blank response
@@ -248,10 +248,10 @@ class _Run:
 
     # ── what happened ────────────────────────────────────────────────────────
 
-    def trace(self) -> Trace:
+    def trace(self) -> WorkflowTrace:
         last = self.responses.get(len(self.workflow.steps) - 1)
         status = self._status()
-        return Trace(
+        return WorkflowTrace(
             workflow=self.workflow,
             question=self.question,
             steps=tuple(self._step_trace(index) for index in range(len(self.workflow.steps))),

@@ -1,13 +1,14 @@
-"""What happened when a workflow was run: one `StepTrace` a step, summed up by a `Trace`."""
+"""What happened when a question was played: a `StepTrace` for each step, a `WorkflowTrace` for each workflow that was
+executed, and a `Trace` for all rounds of the question."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
-from ops.workflow.grammar import Workflow
+from ops.workflow.grammar import Parsed, Workflow
 
 StepFailure = Literal["unreachable", "refused", "rejected", "too_long", "empty"]
 FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
@@ -15,6 +16,16 @@ StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
 TraceStatus = Literal["answered", "timed_out"] | StepFailure
 UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Nothing is known of the answer: no reward, in no mean."""
+
+Stop = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
+"""Why no further round followed. "": one workflow was asked for, and no rounds. "kept": the Conductor returned three
+empty lists. "cap": the rounds allowed are used up. "budget": the next workflow would make too many calls. "loop": it
+is one that was run before. "invalid": no workflow was written. "no_room": what would have to be read leaves no room
+for a completion. The others: a round gave no answer. All but those and a first "invalid" leave an answer."""
+_TOTALS = (
+    "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "wall_s", "queued_s", "cached", "calls", "retries",
+    "pruned",
+)  # fmt: skip
 
 _TEXTS = ("subtask", "response", "error")
 _TOLD = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
@@ -76,7 +87,7 @@ class StepTrace:
 
 
 @dataclass(frozen=True)
-class Trace:
+class WorkflowTrace:
     """One execution of `workflow` on `question` (as the workers read it).
 
     `answer` is the last step's response, or None unless `status` is "answered".
@@ -210,3 +221,98 @@ class Trace:
         if texts:
             row |= {"workflow": self.workflow.render(), "answer": self.answer, "error": self.error}
         return row
+
+
+@dataclass(frozen=True)
+class Round:
+    """One completion, what it says, and what running it gave; `trace` is None when it was not run."""
+
+    text: str
+    parsed: Parsed
+    trace: WorkflowTrace | None = None
+
+    @property
+    def answer(self) -> str | None:
+        return None if self.trace is None else self.trace.answer
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All rounds of one question (one, usually), and why they ended.
+
+    `answer` is that of the last round that gave one, or None when none did.
+    """
+
+    rounds: tuple[Round, ...]
+    stop: Stop
+
+    @classmethod
+    def of(cls, execution: WorkflowTrace) -> Self:
+        """The trace of one execution alone."""
+        return cls((Round(execution.workflow.render(), Parsed(execution.workflow), execution),), "")
+
+    @property
+    def id(self) -> str:
+        """As a trace's own, of all executions; of one alone, its own."""
+        ids = [trace.id for trace in self.traces]
+        return ids[0] if len(ids) == 1 else digest(ids)
+
+    @property
+    def traces(self) -> tuple[WorkflowTrace, ...]:
+        """The executions, in the order of the rounds."""
+        return tuple(round_.trace for round_ in self.rounds if round_.trace is not None)
+
+    @property
+    def standing(self) -> WorkflowTrace | None:
+        """The execution whose answer stands."""
+        return next((trace for trace in reversed(self.traces) if trace.answer is not None), None)
+
+    @property
+    def answer(self) -> str | None:
+        return None if self.standing is None else self.standing.answer
+
+    @property
+    def workflow(self) -> Workflow | None:
+        """The one whose answer stands, or where none has one, the first that was run; None when none was."""
+        shown = self.standing or next(iter(self.traces), None)
+        return None if shown is None else shown.workflow
+
+    @property
+    def status(self) -> TraceStatus:
+        """The last execution's where it is unscorable or nothing was answered, else "answered". There must be one."""
+        return self.traces[-1].status if self.unscorable or self.answer is None else "answered"
+
+    @property
+    def error(self) -> str:
+        """Why there is no answer; "" when there is one."""
+        return self.traces[-1].error if self.answer is None and self.traces else ""
+
+    @property
+    def unscorable(self) -> bool:
+        """Whether a worker could not be reached, or was too late: what would have been answered is unknown."""
+        return any(trace.status in UNSCORABLE for trace in self.traces)
+
+    @property
+    def calls(self) -> int:
+        return sum(trace.calls for trace in self.traces)
+
+    @property
+    def tokens(self) -> int:
+        return sum(trace.tokens for trace in self.traces)
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(trace.cost_usd for trace in self.traces)
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds of the rounds' critical paths together: a round waits for the one before."""
+        return sum(trace.latency_s for trace in self.traces)
+
+    def as_row(self, *, texts: bool = True) -> dict[str, Any]:
+        """A JSON-ready row: that of the execution whose answer stands, with the totals of all, why they ended, and
+        each one's own row. At least one round was run."""
+        standing = self.standing or self.traces[0]
+        rows = [trace.as_row(texts=texts) for trace in self.traces]
+        totals = {name: sum(row[name] for row in rows) for name in _TOTALS}
+        return standing.as_row(texts=texts) | totals | {"status": self.status, "stop": self.stop, "rounds": rows}

@@ -151,6 +151,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     from ops.release.tracing import TreeWithTags, of_execution, store_traces
     from ops.workflow.execution import execute
     from ops.workflow.grammar import Step, Workflow
+    from ops.workflow.trace import Trace
 
     class Tool:
         async def complete(self, worker: Worker, messages: object, *, sample: int = 0) -> Response:
@@ -165,6 +166,6 @@ def traced(workspace: Workspace) -> tuple[str, str]:
         )
     with connected(workspace) as client:
         home = experiment(client, workspace)
-        tree = TreeWithTags(of_execution(trace, "math500 · p"), {})
+        tree = TreeWithTags(of_execution(Trace.of(trace), "math500 · p"), {})
         [made] = store_traces(workspace.mlflow_uri, home, [tree])
     return made, home

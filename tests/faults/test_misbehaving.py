@@ -17,7 +17,7 @@ from ops.workers.failures import LONGEST_WAIT_S, UNREADABLE_WAIT_S, retry_after_
 from ops.workflow.execution import execute, messages_of
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from tests.faults.misbehaving import CASES, PAID_USD, Case, Seen, observe, says, sends
 from tests.faults.remote import FaultServer
 
@@ -41,7 +41,7 @@ def test_run_ledger_cap_and_cache(server: FaultServer, tmp_path: Path, case: Cas
     assert observe(server, tmp_path / "state", case) == expected
 
 
-def run(server: FaultServer, client: WorkerClient, question: str = "2+2?") -> Trace:
+def run(server: FaultServer, client: WorkerClient, question: str = "2+2?") -> WorkflowTrace:
     team = Team([server.worker(name="reasoner"), server.worker(name="follower", model="openai/other-model")], client)
     return asyncio.run(execute(TWO_STEPS, question, team))
 

@@ -13,7 +13,7 @@ from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from tests.faults.remote import FaultServer
 
 MakeClient = Callable[..., WorkerClient]
@@ -33,7 +33,7 @@ def test_waiting_for_a_workers_limits_causes_no_timeout(
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=60, **limits)
 
-    async def batch() -> list[Trace]:
+    async def batch() -> list[WorkflowTrace]:
         await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
         server.order(latency_s=latency_s)
         settings = Execution(deadline_s=DEADLINE_S)
@@ -52,11 +52,11 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=60)
 
-    async def run(sample: int) -> Trace:
+    async def run(sample: int) -> WorkflowTrace:
         settings = Execution(deadline_s=1.5)
         return await execute(Workflow.single(0), "Q", Team([worker], client, execution=settings), sample=sample)
 
-    async def night() -> tuple[Trace, Trace]:
+    async def night() -> tuple[WorkflowTrace, WorkflowTrace]:
         await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
         server.order(plan=["429 date", "ok", "hang"])  # two seconds from then, and thirty
         return await run(1), await run(2)

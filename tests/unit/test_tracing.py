@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from ops.conductor.rollout import roll_out
-from ops.config import Prompting, RoundLimits, Worker
+from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
+from ops.evaluation.runner import evaluate
 from ops.release.store import connected, experiment
 from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, store_traces
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import RecursiveTrace, recurse
+from ops.workflow.play import Question, play
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import Trace, WorkflowTrace
 
 WORKERS = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "down")]
 WORKFLOW = Workflow(
@@ -50,13 +50,14 @@ def store(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wor
         yield workspace
 
 
-def run(workflow: Workflow = WORKFLOW) -> Trace:
+def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
     return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool()), scheduler=Scheduler()))
 
 
-def stored(run: Trace | RecursiveTrace, **tags: str):
+def stored(run: WorkflowTrace | Trace, **tags: str):
     """The execution's trace as MLflow gives it back."""
-    return stored_tree(TreeWithTags(of_execution(run, "workflow"), tags))
+    whole = run if isinstance(run, Trace) else Trace.of(run)
+    return stored_tree(TreeWithTags(of_execution(whole, "workflow"), tags))
 
 
 def stored_tree(tree: TreeWithTags):
@@ -107,7 +108,7 @@ def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
 def test_without_texts_the_store_has_no_word_of_it(store: Workspace) -> None:
     failed = run(Workflow((Step(2, "CANARY a"), Step(0, "CANARY b", "all"))))
     for trace in (run(), failed):
-        shown = stored_tree(TreeWithTags(of_execution(trace, "workflow", texts=False), {}))
+        shown = stored_tree(TreeWithTags(of_execution(Trace.of(trace), "workflow", texts=False), {}))
         assert "CANARY" not in shown.to_json()
         assert len(shown.data.spans) == 1 + len(trace.steps)
 
@@ -120,7 +121,8 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
 
     problem = Problem("p", "math500", "math", "test", QUESTION, "42", "math")
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
-    [rounds] = asyncio.run(recurse([problem], write, Team(WORKERS, Tool(), prompting), RoundLimits(rounds=3)))
+    question = Question(problem, Team(WORKERS, Tool(), prompting))
+    [rounds] = asyncio.run(play([question], write, RoundLimits(rounds=3)))
     spans = {span.span_id: span for span in stored(rounds).data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
     assert parents["round 1"] == parents["round 2"] == "workflow"
@@ -134,7 +136,7 @@ def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
     import mlflow
 
     with mlflow.start_span("request") as request:
-        attach(of_execution(run(), "workflow"), request)
+        attach(of_execution(Trace.of(run()), "workflow"), request)
     mlflow.flush_trace_async_logging()
     trace = mlflow.get_trace(request.trace_id)
     assert trace is not None
@@ -153,7 +155,9 @@ def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, m
     prompting = Prompting(style="compact", few_shots="none")
     texts = ["nothing", *[Workflow.single(0).render()] * 7]
     sample = TraceSample(2)
-    sample.take(asyncio.run(roll_out(texts, problems, Team(WORKERS, Tool(), prompting))), problems)
+    completions = {(problem.key, 0): text for problem, text in zip(problems, texts, strict=True)}
+    team = Team(WORKERS, Tool(), prompting)
+    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_played=sample.take))
     ids = sample.export(workspace, "conductor")
     with connected(workspace):
         traces = [mlflow.get_trace(trace_id) for trace_id in ids]

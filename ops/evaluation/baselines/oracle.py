@@ -6,8 +6,8 @@ none of them does alone.
 
 from __future__ import annotations
 
-from ops.evaluation.alone import score_rows
 from ops.evaluation.baseline import Answers, Standing, baseline
+from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import summarize
 from ops.precaching import profiles
 
@@ -15,4 +15,4 @@ from ops.precaching import profiles
 @baseline("oracle", place=30)
 def oracle(answers: Answers) -> Standing:
     """`profiles.oracle` on the evaluation questions."""
-    return Standing(summarize(score_rows(profiles.oracle(answers.evaluation))))
+    return Standing(summarize(map(ScoreRow.of_response, profiles.oracle(answers.evaluation))))

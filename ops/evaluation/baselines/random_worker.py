@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ops.evaluation.alone import score_rows
 from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import Summary
@@ -20,7 +19,7 @@ def random_worker(answers: Answers) -> Standing:
     expected value. A question that no worker could be reached for is unscorable.
     """
     by_benchmark: dict[str, dict[str, dict[str, list[ScoreRow]]]] = {}
-    for row in score_rows(answers.evaluation):
+    for row in map(ScoreRow.of_response, answers.evaluation):
         questions = by_benchmark.setdefault(row.benchmark, {})
         workers = questions.setdefault(row.problem_id, defaultdict(list))
         if not row.unscorable:

@@ -14,7 +14,7 @@ from ops.config import Setup, asked_alike, digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.evaluation.arms import AS_IT_IS, Arm, Findings
-from ops.evaluation.changed import Changed, Written, changed, execute_all, workflows
+from ops.evaluation.changed import Changed, Written, changed, workflows
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -27,6 +27,7 @@ from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.plan import read_curve
 from ops.workers.client import WorkerClient
+from ops.workflow.trace import Trace
 
 VALIDATED = 100
 """Problems that a cold start is validated on, where the recipe holds none out."""
@@ -77,15 +78,19 @@ def _executed(
 ) -> list[ScoreRow]:
     """Each benchmark by the workers that the evaluation asks on it."""
     rows: list[ScoreRow] = []
+    done = 0
+
+    def counted(more: Sequence[ScoreRow], _: Sequence[Trace]) -> None:
+        nonlocal done
+        done += len(more)
+        count(done)
+
     for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
         own = [each for each in written if each.problem.benchmark in names]
         team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
-        before = len(rows)
-
-        def counted(done: int, before: int = before) -> None:
-            count(before + done)
-
-        rows += asyncio.run(execute_all(own, team, asked.recipe.evaluation.batch, counted))
+        problems = list(dict.fromkeys(each.problem for each in own))
+        completions = {(each.problem.key, each.repeat): each.text for each in own}
+        rows += asyncio.run(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
     return rows
 
 

@@ -12,8 +12,8 @@ from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
 from ops.evaluation.arms import Arm
 from ops.evaluation.reading import questions, sample
-from ops.evaluation.rounds import evaluate_in_rounds
 from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.stored_studies import Lab
 from ops.stages.making import Making, finished, rows_once
@@ -46,8 +46,8 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
                 conductor = Conductor.load(policy)
                 client = making.client(setup, "experiment", beside=name)
                 team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
-                rows = evaluate_in_rounds(
-                    conductor, asked, team, recipe.evaluation, limits, seed=recipe.seed, fits=conductor.fits
+                rows = evaluate(
+                    conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
                 )
                 return asyncio.run(rows)
 

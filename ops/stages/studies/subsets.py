@@ -15,16 +15,18 @@ from ops.config import Setup, Worker, digest
 from ops.config.studies import Subsets
 from ops.core.errors import PodiumError
 from ops.evaluation.arms import Arm
+from ops.evaluation.method import Method
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.rows import ScoreRow
-from ops.evaluation.runner import evaluate
+from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.stored_studies import Lab
-from ops.evaluation.subsets import Part, accuracy, evaluate_alone, joined, named_parts, parts
+from ops.evaluation.subsets import Part, accuracy, joined, named_parts, parts
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
 from ops.workers.client import WorkerClient
 from ops.workers.providers import worst_price
 from ops.workflow.cards import load_cards
+from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
 
@@ -145,11 +147,11 @@ class Bench:
     def _by(self, worker: str) -> list[ScoreRow]:
         """What the worker gives alone."""
         recipe, pool = self.setup.recipe, self.setup.pool
-        without_cards = recipe.prompting.model_copy(update={"cards": False})  # a worker's answers need no prompt
+        method = Method.static(Workflow.single(pool.names.index(worker)))
 
         def make() -> list[ScoreRow]:
-            whole = Team(pool.workers, self._client(), without_cards, execution=recipe.execution)
-            return asyncio.run(evaluate_alone(self._asked, whole, recipe.evaluation, pool.names.index(worker)))
+            whole = Team(pool.workers, self._client(), execution=recipe.execution)
+            return asyncio.run(evaluate_method(method, self._asked, whole, recipe.evaluation))
 
         no_policy = Path()
         origin = {**scores_origin(self.setup, no_policy, self._asked), "alone": worker}

@@ -14,7 +14,7 @@ from ops.core.rows import load_responses
 from ops.training.cold_start.exploration import explore
 from ops.training.cold_start.recursive_lessons import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
-from ops.workflow.recursion import next_messages
+from ops.workflow.play import next_messages
 from ops.workflow.team import Team
 
 
@@ -43,9 +43,7 @@ async def sample_examples(
     mix = read_problems(workspace.data / "training_mix.jsonl")
     problems = {problem.key: problem for problem in mix if problem.key not in held_out}
     responses = [
-        row
-        for row in load_responses(workspace.data / "responses")
-        if row.problem_key in problems and row.sample == 0
+        row for row in load_responses(workspace.data / "responses") if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         team.names,

@@ -38,7 +38,7 @@ from ops.training.step.overlap import OverlappedTrainer
 from ops.training.step.refill import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
-from ops.workflow.recursion import Fits
+from ops.workflow.play import Fits
 from ops.workflow.team import Team
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ops.core.registry import Registry
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
 
-Measure = Callable[[Trace], float]
+Measure = Callable[[WorkflowTrace], float]
 
 
 @dataclass(frozen=True)

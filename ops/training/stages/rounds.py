@@ -24,7 +24,7 @@ from ops.core.response import Message
 from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
 from ops.training.rewards.reward import StepStatistics, WorkerSamples, counted, summarize
 from ops.training.rewards.reward_term import contributions
-from ops.workflow.recursion import Fits, next_messages
+from ops.workflow.play import Fits, next_messages
 from ops.workflow.team import Team
 
 

@@ -12,10 +12,10 @@ from typing import Literal
 from ops.workflow.grammar import Workflow
 from ops.workflow.rendering.svg import svg
 from ops.workflow.rendering.text import markdown, mermaid, text
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 Format = Literal["text", "markdown", "mermaid", "svg"]
-_FORMATS: dict[Format, Callable[[Workflow | Trace, Sequence[str]], str]] = {
+_FORMATS: dict[Format, Callable[[Workflow | WorkflowTrace, Sequence[str]], str]] = {
     "text": text,
     "markdown": markdown,
     "mermaid": mermaid,
@@ -23,7 +23,7 @@ _FORMATS: dict[Format, Callable[[Workflow | Trace, Sequence[str]], str]] = {
 }
 
 
-def render(run: Workflow | Trace, format: Format, names: Sequence[str] = ()) -> str:  # noqa: A002
+def render(run: Workflow | WorkflowTrace, format: Format, names: Sequence[str] = ()) -> str:  # noqa: A002
     """The steps with what each of them sees; a trace adds responses, tokens, USD and seconds.
 
     `names` are workers by ordinal, for a workflow that has not been run. No text of a model can become markup.

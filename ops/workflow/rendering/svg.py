@@ -12,7 +12,7 @@ from ops.spending.money import usd
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering.text import workflow_of
 from ops.workflow.strategy import direct
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 
 PER_ROW = 4
 """Boxes side by side; more of one layer go into rows below each other."""
@@ -80,15 +80,15 @@ def place(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[int, S
     return boxes, width, y
 
 
-def box_lines(run: Workflow | Trace, index: int, names: Sequence[str]) -> list[Line]:
+def box_lines(run: Workflow | WorkflowTrace, index: int, names: Sequence[str]) -> list[Line]:
     """What stands in a step's box: its worker, its subtask, and how it went."""
     workflow = workflow_of(run)
     step, crowded = workflow.steps[index], len(workflow.steps) >= CROWDED
-    name = run.steps[index].worker if isinstance(run, Trace) else _name(step, names)
+    name = run.steps[index].worker if isinstance(run, WorkflowTrace) else _name(step, names)
     head = f"{index + 1} · Model {step.worker}" + (f" · {name}" if name else "")
     lines = [Line(cut_to_columns(head, COLUMNS - 2), "head")]
     lines += [Line(line, "task") for line in _wrapped(step.subtask, 1 if crowded else 3)]
-    if isinstance(run, Trace):
+    if isinstance(run, WorkflowTrace):
         lines += _outcome(run.steps[index], crowded=crowded)
     elif index not in workflow.needed():
         lines.append(Line("not run: the answer cannot see it", "said"))
@@ -161,7 +161,7 @@ _COLOURS = (
 _INK, _SOFT, _PALE, _GOOD, _BAD = "#1f2933", "#6b7785", "#b8c2cc", "#2f855a", "#c53030"
 
 
-def svg(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+def svg(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
     """The picture as SVG text: one box a step, coloured by worker; steps that cannot reach the answer in grey.
 
     A box names the worker by ordinal and, where `names` (by ordinal) or a trace has it, by name. A
@@ -181,8 +181,8 @@ def svg(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
     return _document(width, end + 24 + MARGIN, workflow, parts)
 
 
-def _answer(run: Workflow | Trace) -> str:
-    if isinstance(run, Trace):
+def _answer(run: Workflow | WorkflowTrace) -> str:
+    if isinstance(run, WorkflowTrace):
         if run.answer is None:
             return f"no answer: {run.status.replace('_', ' ')}"
         return cut_to_columns(f"answer: {re.sub('^answer: *', '', flat(run.answer), flags=re.IGNORECASE)}", 60)
@@ -237,9 +237,9 @@ def _marker(colour: str) -> str:
     return f"head{colour[1:]}"
 
 
-def _drawn(run: Workflow | Trace, index: int, box: StepBox, *, used: bool, last: bool) -> str:
+def _drawn(run: Workflow | WorkflowTrace, index: int, box: StepBox, *, used: bool, last: bool) -> str:
     workflow = workflow_of(run)
-    failed = isinstance(run, Trace) and run.steps[index].status not in ("ok", "pruned")
+    failed = isinstance(run, WorkflowTrace) and run.steps[index].status not in ("ok", "pruned")
     worker = _COLOURS[workflow.steps[index].worker % len(_COLOURS)] if used else _PALE
     edge = _BAD if failed else _GOOD if last else worker
     dashes = "" if used else ' stroke-dasharray="4 3"'

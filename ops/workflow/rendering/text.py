@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.workflow.grammar import Workflow
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 
 
-def workflow_of(run: Workflow | Trace) -> Workflow:
+def workflow_of(run: Workflow | WorkflowTrace) -> Workflow:
     """The workflow itself."""
-    return run.workflow if isinstance(run, Trace) else run
+    return run.workflow if isinstance(run, WorkflowTrace) else run
 
 
-def worker_names(run: Workflow | Trace, names: Sequence[str]) -> list[str]:
+def worker_names(run: Workflow | WorkflowTrace, names: Sequence[str]) -> list[str]:
     """Each step's worker: a trace's own, the one of `names` by ordinal, or `Model 0`."""
-    if isinstance(run, Trace):
+    if isinstance(run, WorkflowTrace):
         return [step.worker for step in run.steps]
     return [names[step.worker] if step.worker < len(names) else f"Model {step.worker}" for step in run.steps]
 
@@ -35,12 +35,12 @@ def silence(step: StepTrace) -> str:
     return f"{step.status}: {one_line(step.error)}"
 
 
-def answer(trace: Trace) -> str:
+def answer(trace: WorkflowTrace) -> str:
     """The answer, or why there is none."""
     return f"none ({trace.status})" if trace.answer is None else one_line(trace.answer)
 
 
-def totals(trace: Trace) -> str:
+def totals(trace: WorkflowTrace) -> str:
     """Calls, tokens, USD and seconds of the whole run."""
     calls = "1 call" if trace.calls == 1 else f"{trace.calls} calls"
     return (
@@ -63,16 +63,16 @@ WIDTH = 100
 """Characters of a line."""
 
 
-def text(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+def text(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
     """Worker, subtask and sight of each step; a trace adds answers and costs."""
     lines: list[str] = []
     workflow = workflow_of(run)
     for index, (worker, step) in enumerate(zip(worker_names(run, names), workflow.steps, strict=True)):
         lines.append(cut(f"{index + 1}. {worker}  (sees {sees(workflow, index)})", WIDTH))
         lines.append(cut(f"   asked:  {one_line(step.subtask)}", WIDTH))
-        if isinstance(run, Trace):
+        if isinstance(run, WorkflowTrace):
             lines += _outcome(run.steps[index])
-    if isinstance(run, Trace):
+    if isinstance(run, WorkflowTrace):
         lines += [cut(f"Answer: {answer(run)}", WIDTH), totals(run)]
     return "\n".join(lines) or "(no steps: keeps the previous answer)"
 
@@ -88,15 +88,16 @@ def _outcome(step: StepTrace) -> list[str]:
     ]
 
 
-def markdown(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+def markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
     """The table; a trace adds answers, tokens and USD, and a line of totals."""
     workflow = workflow_of(run)
-    head = ["step", "worker", "subtask", "sees", *(["answer", "tokens", "USD"] if isinstance(run, Trace) else [])]
+    answered = ["answer", "tokens", "USD"] if isinstance(run, WorkflowTrace) else []
+    head = ["step", "worker", "subtask", "sees", *answered]
     lines = [_row(head), _row(["---"] * len(head))]
     for index, (worker, step) in enumerate(zip(worker_names(run, names), workflow.steps, strict=True)):
         cells = [str(index + 1), worker, cut(one_line(step.subtask), 160), sees(workflow, index)]
-        lines.append(_row([*cells, *(_outcome_cells(run.steps[index]) if isinstance(run, Trace) else [])]))
-    if isinstance(run, Trace):
+        lines.append(_row([*cells, *(_outcome_cells(run.steps[index]) if isinstance(run, WorkflowTrace) else [])]))
+    if isinstance(run, WorkflowTrace):
         lines += ["", f"**Answer:** {_escape(cut(answer(run), 300))}", "", totals(run)]
     return "\n".join(lines)
 
@@ -118,7 +119,7 @@ def _escape(text: str) -> str:
 _ENTITIES = {character: f"#{ord(character)};" for character in '"#<>&`\\[]{}()|;'}
 
 
-def mermaid(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
+def mermaid(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
     """Boxes for the steps, arrows for what each of them sees; unused steps dashed.
 
     Workers stand there by ordinal (`Model 0`) and by name.
@@ -127,7 +128,7 @@ def mermaid(run: Workflow | Trace, names: Sequence[str] = ()) -> str:
     needed = workflow.needed()
     lines = ["flowchart LR", "  question([Question])"]
     for index, worker in enumerate(worker_names(run, names)):
-        response = run.steps[index].response.text if isinstance(run, Trace) else ""
+        response = run.steps[index].response.text if isinstance(run, WorkflowTrace) else ""
         lines.append(f'  s{index}["{_box(workflow, index, worker, response)}"]{"" if index in needed else ":::unused"}')
         sources = [f"s{seen}" for seen in workflow.visible(index)] or ["question"]
         lines.extend(f"  {source} --> s{index}" for source in sources)

@@ -12,9 +12,9 @@ from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
-from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate_method
 from ops.synthetic.generalists.chance import drawn
 from ops.workflow.team import NO_CLIENT, Team
 

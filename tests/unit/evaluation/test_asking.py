@@ -11,9 +11,9 @@ from ops.config import Evaluation, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.rows import ScoreRow
+from ops.evaluation.runner import evaluate_method
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 

@@ -6,7 +6,7 @@ import pytest
 
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
-from ops.evaluation.alone import of_worker, score_rows
+from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import Summary, summarize
@@ -25,7 +25,7 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[ScoreRow]:
-    return score_rows(oracle(responses))
+    return list(map(ScoreRow.of_response, oracle(responses)))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b is dearer)

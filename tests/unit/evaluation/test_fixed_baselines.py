@@ -14,13 +14,12 @@ from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
-from ops.evaluation.asking import WRITE, evaluate_method
 from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
-from ops.evaluation.runner import summarize
+from ops.evaluation.runner import WRITE, evaluate_method, summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
+from ops.config import Evaluation, Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import AS_IT_IS, Findings
-from ops.evaluation.changed import Written, changed, execute_all
-from ops.evaluation.rows import NO_WORKFLOW
+from ops.evaluation.changed import Written, changed
+from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
@@ -139,6 +139,12 @@ def team_of(client: Table) -> Team:
     return Team([Worker(name=name, model=f"local/{name}") for name in NAMES], client)
 
 
+def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[ScoreRow]:
+    completions = {(each.problem.key, each.repeat): each.text for each in written}
+    settings = Evaluation(batch=batch, repeats=1 + max(each.repeat for each in written))
+    return asyncio.run(evaluate(completions, list(dict.fromkeys(each.problem for each in written)), team, settings))
+
+
 def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none() -> None:
     client = Table()
     team = team_of(client)
@@ -146,13 +152,13 @@ def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none
     written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
     other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
     assert other.share == 0.5  # the third was ada's
-    rows = asyncio.run(execute_all(other.written, team, batch=1))
+    rows = executed(other.written, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
     assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
     unworded = changed(written, without_subtasks_served.arms(Habits.of([], NAMES, 0))[0], team, seed=1)
-    assert asyncio.run(execute_all(unworded.written, team, batch=8))[0].workers == ("bob",)
+    assert executed(unworded.written, team)[0].workers == ("bob",)
 
 
 def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
@@ -164,7 +170,7 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
             return await super().complete(worker, messages, sample=sample)
 
     written = [Written(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
-    rows = asyncio.run(execute_all(written, team_of(Client()), batch=8))
+    rows = executed(written, team_of(Client()))
     assert ([row.repeat for row in rows], sorted(samples)) == ([0, 1, 2], [0, 1, 2])
 
 

@@ -12,7 +12,6 @@ from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.rounds import evaluate_in_rounds
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.workflow.grammar import Workflow
@@ -58,7 +57,7 @@ SCRIPT = ([SOLVE, KEEP], [GUESS, SOLVE], [SOLVE, GUESS], ["nothing"], [GUESS, DO
 
 def rows(rounds: int, settings: Evaluation | None = None) -> list[ScoreRow]:
     limits = RoundLimits(rounds=rounds)
-    return asyncio.run(evaluate_in_rounds(Conductor(*SCRIPT), PROBLEMS, TEAM, settings or Evaluation(), limits))
+    return asyncio.run(evaluate(Conductor(*SCRIPT), PROBLEMS, TEAM, settings or Evaluation(), limits=limits))
 
 
 def test_a_row_is_of_the_answer_that_stands_and_of_all_that_it_took() -> None:
@@ -85,7 +84,7 @@ def test_without_further_rounds_it_is_the_plain_evaluation() -> None:
 def test_prompts_are_written_by_the_batch_and_every_repeat_is_a_set() -> None:
     conductor = Conductor(*SCRIPT)
     settings = Evaluation(batch=2, repeats=2, temperature=0.5)
-    made = asyncio.run(evaluate_in_rounds(conductor, PROBLEMS, TEAM, settings, RoundLimits(rounds=1)))
+    made = asyncio.run(evaluate(conductor, PROBLEMS, TEAM, settings, limits=RoundLimits(rounds=1)))
     assert conductor.batches == [2, 2, 1, 2, 2] * 2
     assert [(row.problem_id, row.repeat) for row in made] == [(str(i), repeat) for i in range(5) for repeat in (0, 1)]
 
@@ -97,6 +96,6 @@ def test_a_first_prompt_that_is_too_long_names_its_problem() -> None:
                 raise PromptTooLongError("prompt 1", 500, 300, index=1)
             return super().write(prompts, temperature=temperature, seed=seed)
 
-    running = evaluate_in_rounds(Narrow(*SCRIPT), PROBLEMS, TEAM, Evaluation(batch=2), RoundLimits())
+    running = evaluate(Narrow(*SCRIPT), PROBLEMS, TEAM, Evaluation(batch=2), limits=RoundLimits())
     with pytest.raises(PromptTooLongError, match=r"math500 problem 3: .* 500 tokens"):
         asyncio.run(running)

@@ -131,7 +131,7 @@ def test_batches_repeats_and_progress() -> None:
     settings = Evaluation(repeats=2, batch=2, temperature=0.5)
     team = Team(WORKERS, client, PROMPTING)
     rows = asyncio.run(
-        evaluate(writer, problems, team, settings, seed=40, on_rollouts=lambda batch, _: batches.append(len(batch)))
+        evaluate(writer, problems, team, settings, seed=40, on_played=lambda batch, _: batches.append(len(batch)))
     )
     assert writer.calls == [
         (2, 0.5, 40),

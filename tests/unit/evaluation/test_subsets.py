@@ -10,9 +10,10 @@ import pytest
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.evaluation.method import Method
 from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
-from ops.evaluation.runner import evaluate
-from ops.evaluation.subsets import accuracy, difference, evaluate_alone, joined, named_parts, parts
+from ops.evaluation.runner import evaluate, evaluate_method
+from ops.evaluation.subsets import accuracy, difference, joined, named_parts, parts
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -115,7 +116,8 @@ def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one
 
 
 def test_workers_alone_are_what_a_part_is_held_against() -> None:
-    alone = [asyncio.run(evaluate_alone(PROBLEMS, team(), Evaluation(), ordinal)) for ordinal in range(len(NAMES))]
+    methods = [Method.static(Workflow.single(ordinal)) for ordinal in range(len(NAMES))]
+    alone = [asyncio.run(evaluate_method(method, PROBLEMS, team(), Evaluation())) for method in methods]
     assert [accuracy([rows], ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
 
 

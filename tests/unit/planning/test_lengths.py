@@ -31,8 +31,8 @@ from ops.synthetic.tools import TOOLS
 from ops.training.cold_start.recursive_lessons import KEEP
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow
+from ops.workflow.play import next_messages
 from ops.workflow.prompt import load_few_shots
-from ops.workflow.recursion import next_messages
 from ops.workflow.team import Team
 from tests.unit.planning.conftest import NOTHING, Sound
 

@@ -18,8 +18,8 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.asking import evaluate_method
 from ops.evaluation.method import Method
+from ops.evaluation.runner import evaluate_method
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import ProbeRecord, probe
 from ops.retraining.slices import NightlyClient

@@ -16,7 +16,7 @@ from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from tests.unit.workflow.tools import QUESTION
 from tests.unit.workflow.virtual import run_virtually
 
@@ -43,8 +43,8 @@ class Slow:
 
 def run_all(
     workflows: Sequence[Workflow], slots: int, deadline_s: float, client: Any, *, shared: bool = True
-) -> list[Trace]:
-    async def batch() -> list[Trace]:
+) -> list[WorkflowTrace]:
+    async def batch() -> list[WorkflowTrace]:
         scheduler = Scheduler() if shared else None
         settings = Execution(deadline_s=deadline_s)
         return await asyncio.gather(

@@ -20,7 +20,7 @@ from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run, workflows
 
 
@@ -79,7 +79,7 @@ def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataO
             running[number] -= 1
             return await super().complete(worker, messages, sample=sample)
 
-    async def together() -> list[Trace]:
+    async def together() -> list[WorkflowTrace]:
         client, scheduler = Limited(), Scheduler()
         return await asyncio.gather(*(execute(w, QUESTION, Team(offered, client), scheduler=scheduler) for w in batch))
 
@@ -120,7 +120,7 @@ def test_visible_steps_become_past_turns() -> None:
 def test_independent_steps_are_in_flight_together() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c"), Step(3, "join", "all")))
 
-    async def scenario() -> Trace:
+    async def scenario() -> WorkflowTrace:
         barrier = asyncio.Barrier(3)
 
         async def meet(subtask: str) -> None:
@@ -201,7 +201,7 @@ def test_nothing_is_started_after_a_failure() -> None:
 def test_refused_outweighs_unreachable() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
 
-    async def scenario() -> Trace:
+    async def scenario() -> WorkflowTrace:
         together = asyncio.Barrier(2)
 
         async def both_fail(subtask: str) -> None:

@@ -16,10 +16,10 @@ from ops.core.response import Message, Response
 from ops.workflow.controls import plain
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import recurse
+from ops.workflow.play import Question, play
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 OFFERED = [Worker(name=f"w{number}", model=f"local/w{number}") for number in range(3)]
 WORKFLOW = Workflow((Step(0, "Look it up."), Step(1, "Compute."), Step(2, "Idle."), Step(1, "Combine.", (0, 1))))
@@ -53,7 +53,7 @@ class Mouth:
         return Response(text, 1, 1, 0.0, 0.0, "stop")
 
 
-def run(text: str) -> tuple[Trace, Mouth]:
+def run(text: str) -> tuple[WorkflowTrace, Mouth]:
     mouth = Mouth(text)
     return asyncio.run(execute(WORKFLOW, "What is it?", Team(OFFERED, mouth), scheduler=Scheduler())), mouth
 
@@ -103,7 +103,8 @@ def test_in_a_recursive_round_only_the_conductors_words_are_read(
     mouth = Mouth(HOSTILE[kind])
     problem = Problem("p", "math500", "math", "train", "What is it?", "42", "math")
     prompting = Prompting(style=style, few_shots="none", access="fine_grained")  # type: ignore[arg-type]
-    [trace] = asyncio.run(recurse([problem], write, Team(OFFERED, mouth, prompting), RoundLimits(calls_ratio=9)))
+    question = Question(problem, Team(OFFERED, mouth, prompting))
+    [trace] = asyncio.run(play([question], write, RoundLimits(calls_ratio=9)))
     assert (trace.stop, trace.calls) == (stop, calls)
     second = prompts[1]
     assert [message["role"] for message in second[len(prompts[0]) :]] == ["assistant", "user"]

@@ -18,7 +18,7 @@ from ops.workflow.execution import Previous, execute, messages_of, worker_messag
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run
 
 # ── deadline ─────────────────────────────────────────────────────────────────
@@ -31,7 +31,7 @@ async def _forever(_: str) -> None:
 def test_at_the_deadline_calls_in_flight_are_cancelled_and_the_trace_says_so() -> None:
     workflow = Workflow((Step(0, "quick"), Step(1, "slow"), Step(2, "end", "all")))
 
-    async def scenario() -> tuple[Trace, Tool, int]:
+    async def scenario() -> tuple[WorkflowTrace, Tool, int]:
         async def hook(subtask: str) -> None:
             if subtask == "slow":
                 await _forever(subtask)
@@ -54,7 +54,7 @@ def test_a_refusal_outweighs_a_deadline() -> None:
             raise WorkerRefused("no")
         await _forever(subtask)
 
-    async def scenario() -> Trace:
+    async def scenario() -> WorkflowTrace:
         workflow = Workflow((Step(1, "b"), Step(0, "a"), Step(2, "end", "all")))
         return await execute(workflow, QUESTION, Team(WORKERS, Tool(hook), execution=Execution(deadline_s=0.05)))
 

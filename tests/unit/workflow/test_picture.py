@@ -14,7 +14,7 @@ from ops.core.response import Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 from pipelines.pictures import AGGREGATE, RUN, TREE, draw, traced
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -74,7 +74,7 @@ def test_a_failure_is_named() -> None:
         StepTrace(0, "librarian", 0, "a", (), "unreachable", error="503 four times"),
         StepTrace(1, "analyst", 1, "b", (0,), "not_run"),
     )
-    shown = texts(render(Trace(workflow, "Q", steps, None, "unreachable"), "svg"))
+    shown = texts(render(WorkflowTrace(workflow, "Q", steps, None, "unreachable"), "svg"))
     assert "unreachable 503 four times" in shown
     assert "not run" in shown
     assert shown[-1] == "no answer: unreachable"
@@ -119,7 +119,7 @@ def test_no_text_becomes_markup(subtask: str, response: str) -> None:
     step = StepTrace(
         0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", Response(response, 0, 0, 0.0, 0.0, "")
     )
-    trace = Trace(workflow, "Q", (step,), response, "answered")
+    trace = WorkflowTrace(workflow, "Q", (step,), response, "answered")
     for picture in (render(workflow, "svg", (response,)), render(trace, "svg")):
         picture.encode()
         tags = {node.tag.removeprefix(SVG) for node in ET.fromstring(picture).iter()}

@@ -9,10 +9,10 @@ import pytest
 from ops.core.response import Response
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering import render
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 
 WORKFLOW = Workflow((Step(1, "Look it up."), Step(0, "Never used."), Step(2, "Compute it.", (0,))))
-TRACE = Trace(
+TRACE = WorkflowTrace(
     WORKFLOW,
     "Q?",
     (
@@ -84,7 +84,7 @@ def test_text_of_a_workflow_that_was_not_run() -> None:
 
 
 def test_failures_are_shown_with_their_reason() -> None:
-    failed = Trace(
+    failed = WorkflowTrace(
         steps("none", "all"),
         "Q?",
         (

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.trace import StepTrace, Trace
+from ops.workflow.trace import StepTrace, WorkflowTrace
 
 WORKFLOW = Workflow((Step(0, "SECRET a"), Step(1, "SECRET b"), Step(2, "lost"), Step(1, "SECRET c", (0, 1))))
 
 
-def trace() -> Trace:
+def trace() -> WorkflowTrace:
     steps = (
         StepTrace(
             0,
@@ -31,7 +31,7 @@ def trace() -> Trace:
             3, "one", 1, "SECRET c", (0, 1), "ok", Response("SECRET\nC", 9, 3, 0.125, 1.0, ""), key="k3", queued_s=0.25
         ),
     )
-    return Trace(WORKFLOW, "SECRET?", steps, "SECRET\nC", "answered", 4.5, 1000.0)
+    return WorkflowTrace(WORKFLOW, "SECRET?", steps, "SECRET\nC", "answered", 4.5, 1000.0)
 
 
 def test_totals() -> None:

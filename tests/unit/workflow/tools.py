@@ -14,7 +14,7 @@ from ops.core.response import Message, Response, Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 QUESTION = "What is 6 * 7?\nAnswer in one word."
 WORKERS = tuple(Worker(name=f"w{index}", model=f"local/w{index}") for index in range(4))
@@ -80,7 +80,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
 
 def run(
     workflow: Workflow, client: Tool, sample: int = 0, execution: Execution | None = None, **options: object
-) -> Trace:
+) -> WorkflowTrace:
     team = Team(WORKERS, client, execution=execution or Execution())
     return asyncio.run(execute(workflow, QUESTION, team, sample=sample, **options))  # type: ignore[arg-type]
 

@@ -7,10 +7,10 @@ of -20 takes 0.04 off a reward.
 from __future__ import annotations
 
 from ops.training.rewards.reward_term import reward_term
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 
 @reward_term("USD")
-def cost(trace: Trace) -> float:
+def cost(trace: WorkflowTrace) -> float:
     """USD of all steps."""
     return trace.cost_usd

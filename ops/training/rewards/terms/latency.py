@@ -7,10 +7,10 @@ they took when they were paid for. At 20 s a workflow a weight of -0.002 takes 0
 from __future__ import annotations
 
 from ops.training.rewards.reward_term import reward_term
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 
 @reward_term("s")
-def latency(trace: Trace) -> float:
+def latency(trace: WorkflowTrace) -> float:
     """Seconds of the critical path."""
     return trace.latency_s

@@ -7,10 +7,10 @@ a reward.
 from __future__ import annotations
 
 from ops.training.rewards.reward_term import reward_term
-from ops.workflow.trace import Trace
+from ops.workflow.trace import WorkflowTrace
 
 
 @reward_term("steps")
-def steps(trace: Trace) -> float:
+def steps(trace: WorkflowTrace) -> float:
     """Answered steps."""
     return float(trace.calls)

@@ -14,8 +14,9 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.recursion import CallBudget, RecursiveTrace, recurse
+from ops.workflow.play import CallBudget, Question, play
 from ops.workflow.team import Team
+from ops.workflow.trace import Trace
 from tests.builders import Answering, make_problem
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
@@ -58,7 +59,7 @@ class Script:
         return [self.texts[len(self.prompts) - 1]]
 
 
-def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[RecursiveTrace, Script, Tool]:
+def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[Trace, Script, Tool]:
     script, tool = Script(*(t if isinstance(t, str) else t.render() for t in texts)), Tool()
     return (
         rounds_of(script, Team(OFFERED, tool, PROMPTING), RoundLimits(rounds=rounds, calls_ratio=ratio)),
@@ -67,8 +68,8 @@ def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[Re
     )
 
 
-def rounds_of(script: Script, team: Team, limits: RoundLimits) -> RecursiveTrace:
-    [trace] = asyncio.run(recurse([problem()], script, team, limits))
+def rounds_of(script: Script, team: Team, limits: RoundLimits) -> Trace:
+    [trace] = asyncio.run(play([Question(problem(), team)], script, limits))
     return trace
 
 
@@ -155,7 +156,8 @@ def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
             return [FIRST.render(), "nothing", FIRST.render()]
         return [KEEP if "What is a?" in prompt[0]["content"] else SECOND.render() for prompt in prompts]
 
-    traces = asyncio.run(recurse(problems, write, Team(OFFERED, Tool(), PROMPTING), RoundLimits(rounds=2)))
+    team = Team(OFFERED, Tool(), PROMPTING)
+    traces = asyncio.run(play([Question(each, team) for each in problems], write, RoundLimits(rounds=2)))
     assert [trace.stop for trace in traces] == ["kept", "invalid", "loop"]
     assert rounds == [3, 2, 1]
 
@@ -175,8 +177,9 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
         return [FIRST.render()] * len(prompts)
 
     tool = Poor()
+    team = Team(OFFERED, tool, PROMPTING)
     with pytest.raises(OverBudget):
-        asyncio.run(recurse([problem("a"), problem("b")], write, Team(OFFERED, tool, PROMPTING), RoundLimits()))
+        asyncio.run(play([Question(problem(name), team) for name in "ab"], write, RoundLimits()))
     assert tool.ended == 1
 
 
@@ -204,7 +207,7 @@ def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
 
 def together(
     texts: dict[str, list[str]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
-) -> dict[str, RecursiveTrace]:
+) -> dict[str, Trace]:
     """Problem → its rounds, all problems one set; each is answered by its own texts, in order."""
     left = {name: list(own) for name, own in texts.items()}
 
@@ -212,9 +215,9 @@ def together(
         names = [next(name for name in left if f"What is {name}?" in prompt[0]["content"]) for prompt in prompts]
         return [left[name].pop(0) for name in names]
 
-    problems = [problem(name) for name in texts]
     team = Team(OFFERED, Tool(), PROMPTING)
-    return dict(zip(texts, asyncio.run(recurse(problems, write, team, limits, budget=budget, **more)), strict=True))
+    questions = [Question(problem(name), team) for name in texts]
+    return dict(zip(texts, asyncio.run(play(questions, write, limits, budget=budget, **more)), strict=True))
 
 
 def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:

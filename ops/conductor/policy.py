@@ -256,9 +256,10 @@ class Completion(NamedTuple):
 
 
 class TextWriter(ABC):
-    """`write` for a class that has `complete`."""
+    """Writes completions with the settings of a policy's card."""
 
-    @abstractmethod
+    card: PolicyCard
+
     def complete(
         self,
         prompts: Sequence[Sequence[Message]],
@@ -271,6 +272,15 @@ class TextWriter(ABC):
 
         Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
         """
+        if not prompts:
+            return []
+        return self._complete(prompts, temperature, seed, max_tokens or self.card.max_completion_tokens)
+
+    @abstractmethod
+    def _complete(
+        self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
+    ) -> list[Completion]:
+        """As `complete`, of one prompt at least; `longest`: the most tokens of a completion."""
 
     def write(
         self,
@@ -304,21 +314,12 @@ class Conductor(TextWriter):
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), tokenizer, card)
 
-    def complete(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        *,
-        temperature: float = 0.0,
-        seed: int = 0,
-        max_tokens: int | None = None,
+    def _complete(
+        self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        """As `TextWriter.complete`."""
         import torch
 
-        if not prompts:
-            return []
         texts = [chat_text(self._tokenizer, prompt) for prompt in prompts]
-        longest = max_tokens or self.card.max_completion_tokens
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         asked = batch["attention_mask"].sum(dim=1).tolist()
         check_lengths(asked, longest, context_tokens(self._model.config))

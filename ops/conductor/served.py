@@ -117,16 +117,10 @@ class ServedConductor(TextWriter):
             conductor._open = stack.pop_all()
         return conductor
 
-    def complete(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        *,
-        temperature: float = 0.0,
-        seed: int = 0,
-        max_tokens: int | None = None,
+    def _complete(
+        self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        """As `TextWriter.complete`. Raises `WriterAway`."""
-        longest = max_tokens or self.card.max_completion_tokens
+        """Raises `WriterAway`."""
         tokens = self._chats.prompts(prompts, longest)
         bodies = [
             {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)} for prompt in tokens

@@ -10,8 +10,9 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.workspace import Workspace
+from ops.evaluation.arms import markdown
 from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
-from ops.evaluation.report import Leaderboard, percent
+from ops.evaluation.report import Columns, Leaderboard, percent
 from ops.evaluation.rows import ScoreRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
@@ -29,19 +30,18 @@ SIZES = (2, 9)
 
 def registry_table() -> str:
     """Every baseline: its calls, its source, what differs from the authors' own."""
-    head = ("baseline", "column", "calls a question", "source", "what differs")
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(_cells(entry))} |" for entry in BASELINES.values())]) + "\n"
+    head = ["baseline", "column", "calls a question", "source", "what differs"]
+    return markdown(Columns(head, [_cells(entry) for entry in BASELINES.values()]))
 
 
-def _cells(entry: Baseline) -> tuple[str, ...]:
+def _cells(entry: Baseline) -> list[str | int | float]:
     own = (f"`{entry.name}`", entry.title)
     if not isinstance(entry, WorkflowBaseline):
         whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
-        return (*own, "none more", f"computed from {whose} own answers", "–")
+        return [*own, "none more", f"computed from {whose} own answers", "–"]
     few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)
     learning = f"; first {entry.learning(SIZES[1]):,.0f} to the mix" if entry.learning(SIZES[1]) else ""
-    return (*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs)
+    return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs]
 
 
 def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
@@ -66,13 +66,12 @@ def scores_table(
     made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[ScoreRow]]
 ) -> str:
     """Baseline → column's head → benchmark → summary; `asked`: the rows of those that ask, whose calls are counted."""
-    head = ("system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls")
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
     for name, systems in made.items():
         calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
             in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
             tokens, usd = board.cost(system, training_benchmarks())
-            lines.append(f"| {system} | {in_domain} | {ood} | {usd:.6f} | {tokens:,.0f} | {calls:.1f} |")
-    return "\n".join(lines) + "\n"
+            table.rows.append([system, in_domain, ood, f"{usd:.6f}", f"{tokens:,.0f}", f"{calls:.1f}"])
+    return markdown(table)

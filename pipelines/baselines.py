@@ -13,7 +13,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.arms import markdown
 from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
 from ops.evaluation.report import Columns, Leaderboard, percent
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
 from ops.grading import configure
@@ -63,7 +63,7 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> 
 
 
 def scores_table(
-    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[ScoreRow]]
+    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[OutcomeRow]]
 ) -> str:
     """Baseline → column's head → benchmark → summary; `asked`: the rows of those that ask, whose calls are counted."""
     table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])

@@ -9,7 +9,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import save_rows
 from ops.release import registry
 from ops.release.artifacts import TAG, hashes
@@ -79,9 +79,9 @@ def model_folder(workspace: Workspace, registered: registry.Registered) -> Path:
     return workspace.mlflow_artifacts / "models" / registered.model_id / "artifacts"
 
 
-def scored(right: int, benchmarks: Sequence[str] = ("mmlu", "gpqa_diamond"), questions: int = 10) -> list[ScoreRow]:
+def scored(right: int, benchmarks: Sequence[str] = ("mmlu", "gpqa_diamond"), questions: int = 10) -> list[OutcomeRow]:
     """The first questions of a benchmark right."""
-    row = ScoreRow(
+    row = OutcomeRow(
         benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
         status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
         completion="", answer="", unscorable=False,

@@ -9,15 +9,15 @@ from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, check_origin, load_responses, response_file
 from ops.evaluation.baseline import needs_every_worker
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.workers.pricing import at_prices
 
 
-def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[ScoreRow]:
+def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[OutcomeRow]:
     """The score rows of one worker of that name; empty when it has no responses."""
-    return [ScoreRow.of_response(row) for row in responses if row.worker == worker]
+    return [OutcomeRow.of_response(row) for row in responses if row.worker == worker]
 
 
 def asked_alone(setup: Setup) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.evaluation.reading import entropy, right_if_valid, share, valid
 from ops.evaluation.report import Columns, figure_of, percent, png_of
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import MeanEstimate, mean_estimate
 from ops.evaluation.subsets import accuracy, difference
 
@@ -27,7 +27,7 @@ class Arm:
     """What one system of a study answered, on one seed."""
 
     name: str
-    runs: Sequence[Sequence[ScoreRow]]
+    runs: Sequence[Sequence[OutcomeRow]]
     """Several runs (of several subsets of the pool) are repeats of the same questions."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Head of a column (`minus as it is`) → the arm whose paired difference stands there."""
@@ -35,7 +35,7 @@ class Arm:
     """Further columns of the table."""
 
     @property
-    def rows(self) -> list[ScoreRow]:
+    def rows(self) -> list[OutcomeRow]:
         """Those of all runs."""
         return [row for run in self.runs for row in run]
 
@@ -113,7 +113,7 @@ def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str])
     return cells | {head: _fact([arm.facts[head] for arm in own]) for head in own[0].facts}
 
 
-def _scored(arm: Arm) -> list[ScoreRow]:
+def _scored(arm: Arm) -> list[OutcomeRow]:
     return [row for row in arm.rows if not row.unscorable]
 
 
@@ -144,7 +144,7 @@ def per_seed(by_seed: BySeed) -> Columns:
 
 def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
     """Families of questions: the accuracy of the named arms, and the steps and commonest workers of the first."""
-    rows: dict[str, dict[str, list[ScoreRow]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[str, dict[str, list[OutcomeRow]]] = defaultdict(lambda: defaultdict(list))
     for arm in arms:
         for row in arm.rows:
             rows[families[row.problem_key]][arm.name].append(row)
@@ -200,7 +200,7 @@ def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> byte
     return png_of(figure)
 
 
-def benchmark_groups(rows: Sequence[ScoreRow]) -> dict[str, list[str]]:
+def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
     """The benchmarks that the rows are of, trained on and out-of-distribution (OOD)."""
     asked = {row.benchmark for row in rows}
     return {

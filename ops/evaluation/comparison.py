@@ -21,7 +21,7 @@ from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.reach import Reach, reach
 from ops.evaluation.report import Leaderboard, leaderboard
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
@@ -38,9 +38,9 @@ class Comparison:
     policy: str
     """The Conductor's key."""
     board: Leaderboard
-    conductor: list[ScoreRow]
+    conductor: list[OutcomeRow]
     best_worker: str
-    best_worker_rows: list[ScoreRow]
+    best_worker_rows: list[OutcomeRow]
     """What the promotion gate pairs with the Conductor's rows."""
     reach: dict[str, Reach] = field(default_factory=dict)
     """In-domain, and on the out-of-distribution (OOD) benchmarks: how far the Conductor comes."""
@@ -67,7 +67,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     taught = base_policy if setup.recipe.cold_start else None
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
-    singles = [ScoreRow.of_response(row) for row in alone]
+    singles = [OutcomeRow.of_response(row) for row in alone]
     every = set(asked) == set(setup.pool.names)  # without every worker's answers the ceiling is unknown
     groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
     reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
@@ -145,7 +145,7 @@ def _domains(setup: Setup) -> dict[str, str]:
     return {name: questions[0].domain for name, questions in every.items() if questions}
 
 
-def _with_domains(rows: Sequence[ScoreRow], domains: dict[str, str]) -> list[ScoreRow]:
+def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> list[OutcomeRow]:
     return [replace(row, domain=domains[row.benchmark]) for row in rows]
 
 

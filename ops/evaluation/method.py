@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.team import Team
@@ -92,7 +92,7 @@ class Known:
     responses: Sequence[ResponseRow]
     """Every worker alone on `problems`, at the pool's prices."""
     seed: int
-    run: Callable[[Method, Sequence[Problem]], list[ScoreRow]]
+    run: Callable[[Method, Sequence[Problem]], list[OutcomeRow]]
     """A method on training problems: rows by problem. It asks workers, and costs what they cost (`Asking.learning`)."""
     few_shots: Sequence[FewShot] = ()
     """Worked examples of workflows, of questions outside of the mix and of the test."""

@@ -14,14 +14,14 @@ from ops.core.atomic import replacing
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import BaselineStore, shelves
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Systems = Mapping[str, Sequence[ScoreRow]]
+Systems = Mapping[str, Sequence[OutcomeRow]]
 """System → its rows: `conductor`, `cold_start`, `worker NAME`, and a baseline that asks by its name."""
 COLUMNS = (
     "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
@@ -29,9 +29,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, list[ScoreRow]]:
+def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, list[OutcomeRow]]:
     """Everything that was stored of this evaluation. Raises `DataError` where a part is missing or of another."""
-    rows: dict[str, list[ScoreRow]] = {}
+    rows: dict[str, list[OutcomeRow]] = {}
     for read in sources(setup, policy, base_policy).values():
         rows |= {name: list(own) for name, own in read().items()}
     return rows

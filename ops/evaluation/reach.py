@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 
 
 class Strategy(NamedTuple):
@@ -47,7 +47,10 @@ class Reach:
 
 
 def reach(
-    conductor: Iterable[ScoreRow], others: Iterable[ScoreRow], alone: Iterable[ScoreRow], benchmarks: Collection[str]
+    conductor: Iterable[OutcomeRow],
+    others: Iterable[OutcomeRow],
+    alone: Iterable[OutcomeRow],
+    benchmarks: Collection[str],
 ) -> Reach | None:
     """What the Conductor's rows on `benchmarks` come to; None without any.
 
@@ -70,7 +73,7 @@ def reach(
     )
 
 
-def _strategies(valid: Sequence[ScoreRow], single: Collection[str]) -> list[Strategy]:
+def _strategies(valid: Sequence[OutcomeRow], single: Collection[str]) -> list[Strategy]:
     made = []
     for shape, count in Counter(row.shape for row in valid).most_common():
         rows = [row for row in valid if row.shape == shape]

@@ -9,7 +9,7 @@ from statistics import fmean
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.problem import Problem
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.workflow.strategy import diversity
 
 
@@ -35,16 +35,16 @@ def share(flags: Iterable[int]) -> float:
     return fmean(values) if values else float("nan")
 
 
-def valid(rows: Sequence[ScoreRow]) -> float:
+def valid(rows: Sequence[OutcomeRow]) -> float:
     """Share of well-formed workflows."""
     return share(row.format_ok for row in rows)
 
 
-def right_if_valid(rows: Sequence[ScoreRow]) -> float:
+def right_if_valid(rows: Sequence[OutcomeRow]) -> float:
     """Share of right answers among those of well-formed workflows."""
     return share(row.correct for row in rows if row.format_ok)
 
 
-def entropy(rows: Sequence[ScoreRow]) -> float:
+def entropy(rows: Sequence[OutcomeRow]) -> float:
     """Of the patterns, in bits."""
     return diversity(row.pattern for row in rows if row.format_ok).entropy

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.evaluation.reach import Reach
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
 from ops.spending.money import usd
@@ -54,9 +54,9 @@ class Leaderboard:
 
 
 def leaderboard(
-    conductor: Iterable[ScoreRow],
+    conductor: Iterable[OutcomeRow],
     baselines: Mapping[str, Mapping[str, Summary]],
-    cold_start: Iterable[ScoreRow] | None = None,
+    cold_start: Iterable[OutcomeRow] | None = None,
 ) -> Leaderboard:
     """Bring the systems together in the order in which the table shows them; `baselines` as `standings` gives them."""
     from ops.evaluation.runner import summarize
@@ -298,7 +298,7 @@ def accuracy_bars(board: Leaderboard) -> bytes:
     return png_of(figure)
 
 
-def worker_use(rows: Iterable[ScoreRow]) -> bytes:
+def worker_use(rows: Iterable[OutcomeRow]) -> bytes:
     """PNG: which share of the steps run in each domain went to each worker."""
     counts = worker_counts(rows)
     domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
@@ -313,7 +313,7 @@ def worker_use(rows: Iterable[ScoreRow]) -> bytes:
     return png_of(figure)
 
 
-def worker_counts(rows: Iterable[ScoreRow]) -> dict[str, Counter[str]]:
+def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
     """Domain → worker → steps that it ran there; domains in which nothing ran are left out."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:

@@ -42,7 +42,7 @@ class Played(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScoreRow:
+class OutcomeRow:
     """One question at one repeat: what was written, what it gave, and what that cost.
 
     `status` is the trace's (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`.

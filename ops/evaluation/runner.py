@@ -14,7 +14,7 @@ from ops.config import Evaluation, RoundLimits
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
-from ops.evaluation.rows import Played, ScoreRow
+from ops.evaluation.rows import OutcomeRow, Played
 from ops.evaluation.statistics import MeanEstimate, clustered
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Parsed, Workflow
@@ -31,7 +31,7 @@ WRITE = "Write the workflow."
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
 """(Problem's key, repeat) → what was written for it."""
-OnPlayed = Callable[[Sequence[ScoreRow], Sequence[Trace]], None]
+OnPlayed = Callable[[Sequence[OutcomeRow], Sequence[Trace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
 OnDone = Callable[[int], None]
 """Receives how many more questions have their answers."""
@@ -61,7 +61,7 @@ async def evaluate(
     limits: RoundLimits | None = None,
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     """Let the Conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
 
     The next batch is written (in a thread) while the workers execute the last ones; given completions are executed as
@@ -97,7 +97,7 @@ async def evaluate(
 
 async def evaluate_method(
     method: Method, problems: Sequence[Problem], team: Team, settings: Evaluation, on_done: OnDone | None = None
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     """Let a method answer every problem, as `evaluate` does; `problems` of one benchmark stand together.
 
     `method.choose` compares the answers of a whole benchmark, which is therefore one set. Raises as `evaluate` does.
@@ -141,10 +141,10 @@ async def _evaluate(
     answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]],
     on_played: OnPlayed | None,
     at_once: int,
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     from ops.conductor.rollout import graded
 
-    room, failed, rows = asyncio.Semaphore(at_once), False, list[ScoreRow]()
+    room, failed, rows = asyncio.Semaphore(at_once), False, list[OutcomeRow]()
 
     async def one(chosen: Sequence[Problem], repeat: int) -> None:
         nonlocal failed
@@ -158,7 +158,7 @@ async def _evaluate(
                 failed = True
                 raise
         made = zip(chosen, played, grades, strict=True)
-        own = [ScoreRow.of(problem, repeat, each, grade) for problem, each, grade in made]
+        own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
         rows.extend(own)
         if on_played is not None:
             on_played(own, [each.counts for each in played])
@@ -215,15 +215,15 @@ class Summary:
     """Pattern (who sees whom, without the wording) → well-formed workflows of it."""
 
 
-def summarize(rows: Iterable[ScoreRow]) -> dict[str, Summary]:
+def summarize(rows: Iterable[OutcomeRow]) -> dict[str, Summary]:
     """One `Summary` per benchmark, in order of first appearance; unscorable rows count but enter no mean."""
-    by_benchmark: dict[str, list[ScoreRow]] = defaultdict(list)
+    by_benchmark: dict[str, list[OutcomeRow]] = defaultdict(list)
     for row in rows:
         by_benchmark[row.benchmark].append(row)
     return {benchmark: _summary(benchmark, group) for benchmark, group in by_benchmark.items()}
 
 
-def _summary(benchmark: str, rows: list[ScoreRow]) -> Summary:
+def _summary(benchmark: str, rows: list[OutcomeRow]) -> Summary:
     scored = [row for row in rows if not row.unscorable]
     written = [row for row in rows if row.format_ok]
     questions: dict[str, list[float]] = defaultdict(list)

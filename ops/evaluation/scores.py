@@ -11,10 +11,10 @@ from ops.config import Pool, Setup
 from ops.core.atomic import replacing
 from ops.core.errors import DataError
 from ops.core.rows import Origin, with_origin
-from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.rows import OutcomeRow, Usage
 
 
-def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
     """Write rows as parquet, sorted, whole or not at all; `texts` False empties completions and answers.
 
     Those of a confidential benchmark are always empty: they quote its questions. `origin`: what they are scores of.
@@ -26,7 +26,7 @@ def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origi
     from ops.benchmarks.registry import is_confidential
 
     ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(ScoreRow)])
+    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(OutcomeRow)])
     frame["workers"] = frame["workers"].map(list)
     frame["usage"] = frame["usage"].map(lambda responses: [use._asdict() for use in responses])
     veiled = frame["benchmark"].map(is_confidential).astype(bool) if texts else slice(None)
@@ -35,7 +35,7 @@ def save_rows(rows: Sequence[ScoreRow], file: Path, *, texts: bool = True, origi
         pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), temporary)
 
 
-def load_rows(file: Path) -> list[ScoreRow]:
+def load_rows(file: Path) -> list[OutcomeRow]:
     """Read `save_rows`'s output. Raises `DataError` when the file is absent or holds something else."""
     import pandas as pd
     from pyarrow import ArrowInvalid
@@ -46,19 +46,19 @@ def load_rows(file: Path) -> list[ScoreRow]:
         raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
     except ArrowInvalid as error:
         raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
-    if missing := [column.name for column in fields(ScoreRow) if column.name not in frame]:
+    if missing := [column.name for column in fields(OutcomeRow) if column.name not in frame]:
         raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
     return [_row(record) for record in frame.to_dict(orient="records")]
 
 
-def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
+def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
     """The rows as they would have cost at the pool's prices.
 
     A worker that the pool lacks, or that LiteLLM's own table prices, leaves a row's cost as it was measured.
     """
     prices = {worker.name: worker.price for worker in pool.workers}
 
-    def priced(row: ScoreRow) -> ScoreRow:
+    def priced(row: OutcomeRow) -> OutcomeRow:
         known = [(prices.get(use.worker), use) for use in row.usage]
         if not known or any(price is None for price, _ in known):
             return row
@@ -68,15 +68,15 @@ def at_prices(rows: Iterable[ScoreRow], pool: Pool) -> list[ScoreRow]:
     return [priced(row) for row in rows]
 
 
-def priced(rows: Sequence[ScoreRow], setup: Setup) -> list[ScoreRow]:
+def priced(rows: Sequence[OutcomeRow], setup: Setup) -> list[OutcomeRow]:
     """The rows at the prices of the pools that answer their benchmarks, in the order of the benchmarks."""
-    made: list[ScoreRow] = []
+    made: list[OutcomeRow] = []
     for benchmark in dict.fromkeys(row.benchmark for row in rows):
         own = [row for row in rows if row.benchmark == benchmark]
         made += at_prices(own, setup.asked_on(benchmark).pool)
     return made
 
 
-def _row(record: dict[Any, Any]) -> ScoreRow:
+def _row(record: dict[Any, Any]) -> OutcomeRow:
     usage = tuple(Usage(**use) for use in record.pop("usage"))
-    return ScoreRow(**{**record, "workers": tuple(record["workers"])}, usage=usage)
+    return OutcomeRow(**{**record, "workers": tuple(record["workers"])}, usage=usage)

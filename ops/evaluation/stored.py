@@ -11,14 +11,14 @@ from ops.config import Setup, digest
 from ops.core.problem import Problem
 from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices, load_rows
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"
 """Folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> list[ScoreRow]:
+def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> list[OutcomeRow]:
     """The rows that `score_policy` stored for this very policy, at the pool's prices.
 
     Raises `DataError` when there are none, or they are of other questions, workers or settings.

@@ -16,7 +16,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import settings_key
@@ -91,16 +91,16 @@ class BaselineStore(NamedTuple):
             "seed": str(self.setup.recipe.seed),
         }
 
-    def keep(self, rows: Sequence[ScoreRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
+    def keep(self, rows: Sequence[OutcomeRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
         """Store the rows of whole benchmarks, and what the method chose or learned."""
         for benchmark, questions in questions_of.items():
             own = [row for row in rows if row.benchmark == benchmark]
             save_rows(own, self.file(benchmark), origin=self.origin(benchmark, questions))
         write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
 
-    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[ScoreRow]:
+    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[OutcomeRow]:
         """What was kept, at the pool's prices. Raises `DataError` when there is none, or it is of something else."""
-        rows: list[ScoreRow] = []
+        rows: list[OutcomeRow] = []
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"

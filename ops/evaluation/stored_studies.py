@@ -18,7 +18,7 @@ from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, BySeed, Findings, findings
 from ops.evaluation.reading import questions
 from ops.evaluation.report import Columns
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.study import PolicyStudy
@@ -102,7 +102,7 @@ class StudyStore:
     def _file(self, place: int, run: int) -> Path:
         return self._folder / str(place) / f"{run}.parquet"
 
-    def _rows(self, place: int, run: int) -> list[ScoreRow]:
+    def _rows(self, place: int, run: int) -> list[OutcomeRow]:
         return priced(load_rows(self._file(place, run)), self._setup)
 
     def _index(self) -> Any:

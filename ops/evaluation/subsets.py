@@ -11,7 +11,7 @@ from random import Random
 from statistics import fmean
 
 from ops.config import Worker
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
@@ -65,20 +65,20 @@ def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team
     return replace(team, workers=(*team.workers, worker), cards=(*team.cards, *cards))
 
 
-def accuracy(runs: Iterable[Sequence[ScoreRow]], benchmarks: Sequence[str]) -> MeanEstimate:
+def accuracy(runs: Iterable[Sequence[OutcomeRow]], benchmarks: Sequence[str]) -> MeanEstimate:
     """Share of right answers, the mean over benchmarks; runs (of several parts) are repeats of a question."""
     return _over(benchmarks, _right(runs))
 
 
 def difference(
-    ours: Iterable[Sequence[ScoreRow]], theirs: Iterable[Sequence[ScoreRow]], benchmarks: Sequence[str]
+    ours: Iterable[Sequence[OutcomeRow]], theirs: Iterable[Sequence[OutcomeRow]], benchmarks: Sequence[str]
 ) -> MeanEstimate:
     """Our accuracy minus theirs on the questions that both have scores of, paired; the mean over benchmarks."""
     mine, other = _right(ours), _right(theirs)
     return _over(benchmarks, {key: [fmean(mine[key]) - fmean(other[key])] for key in mine if key in other})
 
 
-def _right(runs: Iterable[Sequence[ScoreRow]]) -> dict[tuple[str, str], list[float]]:
+def _right(runs: Iterable[Sequence[OutcomeRow]]) -> dict[tuple[str, str], list[float]]:
     """(benchmark, problem) → right answers; unscorable rows are left out."""
     answers: dict[tuple[str, str], list[float]] = defaultdict(list)
     for rows in runs:

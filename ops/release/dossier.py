@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import mcnemar
 from ops.release.pairs import Pairs
 
@@ -80,7 +80,7 @@ class Dossier:
         return cls(**{**facts, "opponents": tuple(opponents)})
 
 
-def pairings(ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], confidence: float) -> tuple[Pairing, ...]:
+def pairings(ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], confidence: float) -> tuple[Pairing, ...]:
     """One a benchmark that both answered questions of, and their mean first; none without a common question."""
     pairs = Pairs(ours, theirs)
     if not pairs.questions:

@@ -11,7 +11,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.config import PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.release import registry
@@ -83,7 +83,7 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
     return Judgement(decision, dossier)
 
 
-def _scored_again(setup: Setup, champion: registry.Registered) -> list[ScoreRow] | None:
+def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRow] | None:
     """The champion's scores on this very pool and these questions, where it has been evaluated on them since (the first
     step of a changed pool); None: only those that its version carries are there."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
@@ -97,7 +97,7 @@ def _scored_again(setup: Setup, champion: registry.Registered) -> list[ScoreRow]
 def _check_scores(setup: Setup, challenger: registry.Registered, tested: Comparison) -> None:
     """Later challengers are paired with the scores that this version carries: they must be those judged."""
 
-    def said(rows: Sequence[ScoreRow]) -> list[tuple[str, int, int, bool]]:
+    def said(rows: Sequence[OutcomeRow]) -> list[tuple[str, int, int, bool]]:
         return sorted((row.problem_key, row.repeat, row.correct, row.unscorable) for row in rows)
 
     carried, judged = said(registry.score_rows(setup.workspace, challenger)), said(tested.conductor)
@@ -119,7 +119,7 @@ def _title(champion: registry.Registered) -> str:
     return f"champion, version {champion.version}"
 
 
-def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[ScoreRow]:
+def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
     """The champion's rows at the pool's prices; those of questions that have changed since have no pair."""
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
     others = set(_changed(champion, tested))

@@ -9,7 +9,7 @@ from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benc
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Recipe
 from ops.curation.card import markdown_table
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.statistics import mean_of
 from ops.release.lineage import Lineage
@@ -30,7 +30,7 @@ class Release:
 
     card: PolicyCard
     pool: Pool
-    rows: Sequence[ScoreRow]
+    rows: Sequence[OutcomeRow]
     lineage: Lineage
     recipe: Recipe | None = None
     seed: str = ""

@@ -18,7 +18,7 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import save_rows
 from ops.evaluation.statistics import mean_of
@@ -155,7 +155,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
     return files
 
 
-def content_key(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
+def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
     """Hash of what makes two versions the same: the policy's files, what the pool answers, the scores."""
     files = [
         [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
@@ -166,7 +166,7 @@ def content_key(policy: Path, pool: Pool, rows: Sequence[ScoreRow]) -> str:
     return digest([files, pool.answers_key, scores])
 
 
-def metrics_of(rows: Sequence[ScoreRow]) -> dict[str, float]:
+def metrics_of(rows: Sequence[OutcomeRow]) -> dict[str, float]:
     """Flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is left out."""
     summaries = summarize(rows)
     metrics: dict[str, float] = {}

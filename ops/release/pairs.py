@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ops.core.problem import benchmark_of
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, mcnemar, score_interval
 
 
 class Pairs:
     """Two systems' rows on the questions that both scored; repeats of a question are averaged."""
 
-    def __init__(self, ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow]) -> None:
+    def __init__(self, ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow]) -> None:
         self.ours, self.theirs = _by_question(ours), _by_question(theirs)
         self.questions = sorted(self.ours.keys() & self.theirs.keys())
 
@@ -73,13 +73,13 @@ class Pairs:
         return questions
 
     @staticmethod
-    def _mean(side: dict[str, list[ScoreRow]], question: str, field: str) -> float:
+    def _mean(side: dict[str, list[OutcomeRow]], question: str, field: str) -> float:
         rows = side[question]
         return sum(float(getattr(row, field)) for row in rows) / len(rows)
 
 
-def _by_question(rows: Sequence[ScoreRow]) -> dict[str, list[ScoreRow]]:
-    scored: dict[str, list[ScoreRow]] = defaultdict(list)
+def _by_question(rows: Sequence[OutcomeRow]) -> dict[str, list[OutcomeRow]]:
+    scored: dict[str, list[OutcomeRow]] = defaultdict(list)
     for row in rows:
         if not row.unscorable:
             scored[row.problem_key].append(row)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, mcnemar
 from ops.release.looks import confidence_at
 from ops.release.pairs import Pairs
@@ -67,9 +67,9 @@ class GateDecision:
 
 
 def decide(
-    challenger: Sequence[ScoreRow],
-    champion: Sequence[ScoreRow] | None,
-    best_worker: Sequence[ScoreRow],
+    challenger: Sequence[OutcomeRow],
+    champion: Sequence[OutcomeRow] | None,
+    best_worker: Sequence[OutcomeRow],
     gate: PromotionGate,
     *,
     look: int = 1,
@@ -99,7 +99,7 @@ def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
     return replace(verdict, override=Override(name.strip(), reason.strip()))
 
 
-def _format(rows: Sequence[ScoreRow], gate: PromotionGate) -> Check:
+def _format(rows: Sequence[OutcomeRow], gate: PromotionGate) -> Check:
     share = sum(row.format_ok for row in rows) / len(rows) if rows else 0.0
     failures = sum(not row.format_ok for row in rows)
     return _at_least(
@@ -116,7 +116,7 @@ def _planned(look: int, planned: int) -> Check:
 
 
 def _against_best_worker(
-    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
+    ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], gate: PromotionGate, confidence: float
 ) -> list[Check]:
     pairs = Pairs(ours, theirs)
     coverage = _coverage(pairs, "the best single worker", gate)
@@ -135,7 +135,7 @@ def _against_best_worker(
 
 
 def _against_champion(
-    ours: Sequence[ScoreRow], theirs: Sequence[ScoreRow], gate: PromotionGate, confidence: float
+    ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], gate: PromotionGate, confidence: float
 ) -> list[Check]:
     pairs = Pairs(ours, theirs)
     coverage = _coverage(pairs, "the champion", gate)

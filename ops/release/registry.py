@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Recipe
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows
 from ops.release.dossier import DOSSIER, Dossier
 from ops.release.lineage import Lineage
@@ -72,7 +72,7 @@ def register(
     workspace: Workspace,
     policy: Path,
     pool: Pool,
-    rows: Sequence[ScoreRow],
+    rows: Sequence[OutcomeRow],
     lineage: Lineage,
     *,
     tags: Mapping[str, str] | None = None,
@@ -209,7 +209,7 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
         return aliased(client, alias)
 
 
-def score_rows(workspace: Workspace, registered: Registered) -> list[ScoreRow]:
+def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]:
     """The per-question scores stored with a version, for pairing; completions and answers are empty."""
     with connected(workspace) as client, TemporaryDirectory() as folder:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))

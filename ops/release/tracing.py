@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
 
     from ops.core.workspace import Workspace
-    from ops.evaluation.rows import ScoreRow
+    from ops.evaluation.rows import OutcomeRow
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
@@ -296,10 +296,10 @@ class TraceSample:
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._kept: list[tuple[ScoreRow, Trace]] = []
+        self._kept: list[tuple[OutcomeRow, Trace]] = []
         self._seen: Counter[str] = Counter()
 
-    def take(self, rows: Sequence[ScoreRow], traces: Sequence[Trace]) -> None:
+    def take(self, rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
         """Look at what was played; what `evaluate` calls."""
         for row, trace in zip(rows, traces, strict=True):
             if trace.traces and self._seen[row.benchmark] < self._each:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.evaluation.report import Columns
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import MeanEstimate, mean_estimate, mean_of, question_means
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
@@ -48,10 +48,10 @@ class System:
 
     @classmethod
     def of(
-        cls, name: str, title: str, kind: Kind, rows: Sequence[ScoreRow], source: str = "", differs: str = ""
+        cls, name: str, title: str, kind: Kind, rows: Sequence[OutcomeRow], source: str = "", differs: str = ""
     ) -> Self:
         """From its rows on all benchmarks."""
-        scored: dict[str, list[ScoreRow]] = defaultdict(list)
+        scored: dict[str, list[OutcomeRow]] = defaultdict(list)
         for row in rows:
             if not row.unscorable:
                 scored[row.benchmark].append(row)
@@ -69,7 +69,7 @@ class System:
         return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
 
 
-def _spent(rows: Sequence[ScoreRow]) -> QuestionCost:
+def _spent(rows: Sequence[OutcomeRow]) -> QuestionCost:
     return QuestionCost(
         fmean(row.tokens for row in rows),
         fmean(row.cost_usd for row in rows),
@@ -128,7 +128,7 @@ class Evidence:
     about: About
     systems: Mapping[str, System]
     """By name, the Conductor first."""
-    conductor: Sequence[ScoreRow] = ()
+    conductor: Sequence[OutcomeRow] = ()
     best_worker: str = ""
     """The system that is the best single worker by the training mix, chosen before the test is seen."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)

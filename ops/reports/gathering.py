@@ -14,7 +14,7 @@ from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.outcomes import Systems, sources
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import STUDIES
@@ -53,8 +53,8 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
     )
 
 
-def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, list[ScoreRow]], dict[str, str]]:
-    rows: dict[str, list[ScoreRow]] = {}
+def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, list[OutcomeRow]], dict[str, str]]:
+    rows: dict[str, list[OutcomeRow]] = {}
     absent: dict[str, str] = {}
     for name, read in sources(setup, policy, base_policy).items():
         try:
@@ -78,7 +78,7 @@ def _about(setup: Setup, runs: Mapping[str, Path], policy: Path) -> About:
     )
 
 
-def _system(name: str, rows: list[ScoreRow]) -> System:
+def _system(name: str, rows: list[OutcomeRow]) -> System:
     if name == CONDUCTOR:
         return System.of(name, "Conductor", "Conductor", rows)
     if name == COLD_START:

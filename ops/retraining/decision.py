@@ -9,7 +9,7 @@ from typing import Any
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, score_interval
 from ops.release.promotion import Check, GateDecision, decide
 from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
@@ -66,9 +66,9 @@ class RetrainingEvidence:
     """What was measured: the champion's rows now and before (each at the prices of its time), the best worker's now,
     and every worker's precached answers."""
 
-    now: Sequence[ScoreRow]
-    before: Sequence[ScoreRow]
-    best_worker: Sequence[ScoreRow]
+    now: Sequence[OutcomeRow]
+    before: Sequence[OutcomeRow]
+    best_worker: Sequence[OutcomeRow]
     responses: Sequence[ResponseRow] = ()
 
 
@@ -136,7 +136,7 @@ def _gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confid
     return Check(name, gain.low, bound, passed, words)
 
 
-def paired(ours: Iterable[ScoreRow], theirs: Iterable[ScoreRow]) -> dict[str, list[float]]:
+def paired(ours: Iterable[OutcomeRow], theirs: Iterable[OutcomeRow]) -> dict[str, list[float]]:
     """Benchmark → differences of accuracy on the questions that both sides scored."""
     mine, other = _by_question(ours), _by_question(theirs)
     strata: dict[str, list[float]] = defaultdict(list)
@@ -146,7 +146,7 @@ def paired(ours: Iterable[ScoreRow], theirs: Iterable[ScoreRow]) -> dict[str, li
     return dict(strata)
 
 
-def _by_question(rows: Iterable[ScoreRow]) -> dict[tuple[str, str], list[float]]:
+def _by_question(rows: Iterable[OutcomeRow]) -> dict[tuple[str, str], list[float]]:
     scores: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if not row.unscorable:

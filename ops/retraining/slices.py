@@ -17,7 +17,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.statistics import Interval, score_interval
@@ -56,14 +56,14 @@ def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list
 class Slice:
     """What a night showed: the rows, and the paired difference to what the champion scored before."""
 
-    rows: list[ScoreRow]
+    rows: list[OutcomeRow]
     difference: Interval | None
     """None: none of the questions was scored before."""
     questions: int
 
 
 def evaluate_slice(
-    setup: Setup, policy: Path, client: WorkerClient, before: Sequence[ScoreRow], per_benchmark: int, on: date
+    setup: Setup, policy: Path, client: WorkerClient, before: Sequence[OutcomeRow], per_benchmark: int, on: date
 ) -> Slice:
     """Let the champion answer that day's questions with its workers asked afresh.
 
@@ -73,7 +73,7 @@ def evaluate_slice(
     from ops.conductor.writer import load_conductor
 
     night = on.toordinal()
-    rows: list[ScoreRow] = []
+    rows: list[OutcomeRow] = []
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for name, questions in questions_of(setup, per_benchmark, night).items():
             asked = setup.asked_on(name)

@@ -14,7 +14,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
@@ -37,7 +37,7 @@ def score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
-) -> dict[str, list[ScoreRow]]:
+) -> dict[str, list[OutcomeRow]]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
     A policy that was trained in rounds works in rounds, within the limits of its card; one that was trained with cards
@@ -58,20 +58,20 @@ def _score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None,
-) -> dict[str, list[ScoreRow]]:
+) -> dict[str, list[OutcomeRow]]:
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
     sample, done, total = TraceSample(setup.recipe.execution.traces), 0, _answers(setup, questions_of)
 
-    def count(rows: Sequence[ScoreRow], traces: Sequence[Trace]) -> None:
+    def count(rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
         nonlocal done
         sample.take(rows, traces)
         done += len(rows)
         if on_progress is not None:
             on_progress(done, total, name)
 
-    rows: list[ScoreRow] = []
+    rows: list[OutcomeRow] = []
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, questions_of):
             questions = [question for benchmark in names for question in questions_of[benchmark]]
@@ -90,7 +90,7 @@ def _scoring(
     asked: Setup,
     client: WorkerClient,
     count: OnPlayed,
-) -> Coroutine[Any, Any, list[ScoreRow]]:
+) -> Coroutine[Any, Any, list[OutcomeRow]]:
     recipe = asked.recipe
     card, data = conductor.card, asked.workspace.data
     team = card.with_newcomers(card.team(asked.pool, asked.workspace.texts, recipe.execution, client), asked.pool, data)
@@ -112,7 +112,7 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 
 def score_baselines(
     setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
-) -> dict[str, list[ScoreRow]]:
+) -> dict[str, list[OutcomeRow]]:
     """Let the recipe's baselines that ask learn from the mix and answer the questions of `benchmarks`.
 
     Baseline → its rows at the pool's prices. What is stored for the same pool, mix, questions and settings is not
@@ -127,7 +127,7 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     with alone(shelf.setup.workspace, *map(shelf.file, questions_of)):
         try:
             return shelf.rows(questions_of)
@@ -140,10 +140,10 @@ def _asked_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     setup, team = shelf.setup, _team(shelf.setup, client)
 
-    def run(method: Method, problems: Sequence[Problem]) -> list[ScoreRow]:
+    def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
 
@@ -157,7 +157,7 @@ def _asked_baseline(
         if on_progress is not None:
             on_progress(done, total, shelf.entry.name)
 
-    rows: list[ScoreRow] = []
+    rows: list[OutcomeRow] = []
     for name, questions in questions_of.items():
         asked = setup.asked_on(name)
         rows += asyncio.run(evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count))
@@ -169,7 +169,7 @@ def _team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
 
 
-def _detail(method: Method, rows: Sequence[ScoreRow]) -> str:
+def _detail(method: Method, rows: Sequence[OutcomeRow]) -> str:
     """The head of the column; for a model that writes workflows with its share of valid ones."""
     if method.author is None or not rows:
         return method.detail

@@ -12,7 +12,7 @@ from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.processes import alone
 from ops.core.rows import Origin
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
@@ -99,7 +99,7 @@ def finished(lab: Lab, stage: str) -> Path:
     return run
 
 
-def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[ScoreRow]]) -> list[ScoreRow]:
+def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
     """The rows of that origin of the study NAME, at the pool's prices: stored, or made and stored now.
 
     Rows of workers that could not be reached are made again.

@@ -24,7 +24,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.reading import right_if_valid, valid
 from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure
@@ -41,7 +41,7 @@ THINKING = 256
 """Tokens of a completion where the prompt asks to think first."""
 BLOCK = 10
 """Steps of GRPO that a row of the table means over."""
-Rows = Sequence[ScoreRow]
+Rows = Sequence[OutcomeRow]
 
 
 def main() -> int:

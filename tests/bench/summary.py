@@ -10,7 +10,7 @@ from statistics import median
 
 import pandas as pd
 
-from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import contrasts, question_means
 from tests.bench.row import Row, sized
@@ -19,7 +19,7 @@ SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, sized(2500, 50), 4
 TURNS = 3
 BY_PANDAS = "a frame of them grouped by pandas"
 COLUMNS = ("benchmark", "problem_id", "correct", "unscorable", "tokens", "cost_usd", "latency_s", "steps", "format_ok")
-Systems = Mapping[str, Sequence[ScoreRow]]
+Systems = Mapping[str, Sequence[OutcomeRow]]
 
 
 def rows() -> list[Row]:
@@ -63,7 +63,7 @@ def _grouped(systems: Systems) -> pd.DataFrame:
 
 def _systems() -> Systems:
     chance = random.Random(1)
-    row = ScoreRow(
+    row = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
         steps=2, workers=("a", "b"), tokens=300, cost_usd=0.01, latency_s=1.0, completion="", answer="",
         unscorable=False, shape="chain", pattern="0←1", usage=(Usage("a", 100, 50), Usage("b", 100, 50)),

@@ -25,7 +25,7 @@ from ops.core.response import Message, Response
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.report import Leaderboard, tables
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.precaching.precache import precache, write_responses
@@ -193,7 +193,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
     ]
     for table in (file, responses):
         assert CANARY not in pd.read_parquet(table).to_csv()
-    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(map(ScoreRow.of_response, alone))})
+    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(map(OutcomeRow.of_response, alone))})
     assert CANARY not in str(tables(board))
 
 

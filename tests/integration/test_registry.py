@@ -24,7 +24,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.release import aliases, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
@@ -107,8 +107,8 @@ def with_agent(folder: Path) -> Workspace:
     return checkout(folder, shared_store())
 
 
-def rows(right: int) -> list[ScoreRow]:
-    base = ScoreRow(
+def rows(right: int) -> list[OutcomeRow]:
+    base = OutcomeRow(
         benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
         status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
         completion="what was written", answer="what was answered", unscorable=False,

@@ -16,7 +16,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_baselines import shelves
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix, materialize_shortlist
@@ -65,7 +65,7 @@ class Checkout:
     def setup(self) -> Setup:
         return Setup.read(self.workspace, "small")
 
-    def score(self) -> tuple[dict[str, list[ScoreRow]], int]:
+    def score(self) -> tuple[dict[str, list[OutcomeRow]], int]:
         """Baseline → rows, and how many calls were asked for, cached ones among them."""
         setup = self.setup()
         client = open_client(setup, "baselines")

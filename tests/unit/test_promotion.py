@@ -10,14 +10,14 @@ import pytest
 
 from ops.config import PromotionGate, load_gate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.release.promotion import GateDecision, decide, override
 
 GATE = PromotionGate(max_loss_against_champion=0.03)
 
 
-def row(benchmark: str, i: int, correct: bool, **changes: object) -> ScoreRow:
-    base = ScoreRow(
+def row(benchmark: str, i: int, correct: bool, **changes: object) -> OutcomeRow:
+    base = OutcomeRow(
         benchmark=benchmark, problem_id=str(i), repeat=0, domain="math", correct=int(correct), format_ok=True,
         failure="", status="answered", steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0,
         completion="", answer="", unscorable=False,
@@ -27,7 +27,7 @@ def row(benchmark: str, i: int, correct: bool, **changes: object) -> ScoreRow:
 
 def rows(
     share: float, n: int = 100, benchmarks: tuple[str, ...] = ("math500", "mmlu"), **changes: object
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     """The first `share` of each benchmark's questions right."""
     return [row(name, i, i < share * n, **changes) for name in benchmarks for i in range(n)]
 

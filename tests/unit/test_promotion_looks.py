@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ops.config import PromotionGate, load, load_gate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.looks import confidence_at
 from ops.release.promotion import decide
@@ -30,15 +30,15 @@ Answers = NDArray[np.bool_]
 
 
 @cache
-def _row(benchmark: str, question: int, correct: bool) -> ScoreRow:
-    return ScoreRow(
+def _row(benchmark: str, question: int, correct: bool) -> OutcomeRow:
+    return OutcomeRow(
         benchmark=benchmark, problem_id=str(question), repeat=0, domain=benchmark, correct=int(correct), format_ok=True,
         failure="", status="answered", steps=1, workers=("a",), tokens=1, cost_usd=0.01, latency_s=1.0, completion="",
         answer="", unscorable=False,
     )  # fmt: skip
 
 
-def rows(answers: Answers) -> list[ScoreRow]:
+def rows(answers: Answers) -> list[OutcomeRow]:
     return [
         _row(name, i, bool(right)) for name, own in zip(BENCHMARKS, answers, strict=True) for i, right in enumerate(own)
     ]

@@ -7,7 +7,7 @@ none of them does alone.
 from __future__ import annotations
 
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.precaching import profiles
 
@@ -15,4 +15,4 @@ from ops.precaching import profiles
 @baseline("oracle", place=30)
 def oracle(answers: Answers) -> Standing:
     """`profiles.oracle` on the evaluation questions."""
-    return Standing(summarize(map(ScoreRow.of_response, profiles.oracle(answers.evaluation))))
+    return Standing(summarize(map(OutcomeRow.of_response, profiles.oracle(answers.evaluation))))

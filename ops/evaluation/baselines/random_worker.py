@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import mean_estimate
 
@@ -18,8 +18,8 @@ def random_worker(answers: Answers) -> Standing:
     worker's samples averaged first); the standard error is over questions, of that
     expected value. A question that no worker could be reached for is unscorable.
     """
-    by_benchmark: dict[str, dict[str, dict[str, list[ScoreRow]]]] = {}
-    for row in map(ScoreRow.of_response, answers.evaluation):
+    by_benchmark: dict[str, dict[str, dict[str, list[OutcomeRow]]]] = {}
+    for row in map(OutcomeRow.of_response, answers.evaluation):
         questions = by_benchmark.setdefault(row.benchmark, {})
         workers = questions.setdefault(row.problem_id, defaultdict(list))
         if not row.unscorable:
@@ -27,7 +27,7 @@ def random_worker(answers: Answers) -> Standing:
     return Standing({benchmark: _summary(benchmark, questions) for benchmark, questions in by_benchmark.items()})
 
 
-def _summary(benchmark: str, questions: dict[str, dict[str, list[ScoreRow]]]) -> Summary:
+def _summary(benchmark: str, questions: dict[str, dict[str, list[OutcomeRow]]]) -> Summary:
     scored = [list(workers.values()) for workers in questions.values() if workers]
 
     def mean(field: str) -> float:
@@ -48,6 +48,6 @@ def _summary(benchmark: str, questions: dict[str, dict[str, list[ScoreRow]]]) ->
     )
 
 
-def _draw(groups: list[list[ScoreRow]], field: str) -> float:
+def _draw(groups: list[list[OutcomeRow]], field: str) -> float:
     means = [sum(float(getattr(row, field)) for row in group) / len(group) for group in groups]
     return sum(means) / len(means)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 
 
 class MeanEstimate(NamedTuple):
@@ -56,7 +56,7 @@ def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     return MeanEstimate(mean, error, sum(estimate.n for estimate in estimates))
 
 
-def question_means(rows: Iterable[ScoreRow]) -> dict[str, dict[str, float]]:
+def question_means(rows: Iterable[OutcomeRow]) -> dict[str, dict[str, float]]:
     """Benchmark → question → its accuracy over repeats, in [0, 1]: what pairs two systems.
 
     Unscorable rows count as no repeat; a question without any other is left out.

@@ -15,7 +15,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.evaluation.arms import AS_IT_IS, Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, scores_origin, stored_scores
@@ -64,7 +64,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
         def count(done: int, place: int = place, name: str = change.name) -> None:
             making.tell(place * len(written) + done, len(changes) * len(written), name)
 
-        def make(other: Changed = other, count: Callable[[int], None] = count) -> list[ScoreRow]:
+        def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
             return _executed(setup, card, making.client(setup, "experiment", beside=entry.name), other.written, count)
 
         rows = rows_once(setup, entry.name, origin, make)
@@ -75,12 +75,12 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
 
 def _executed(
     setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     """Each benchmark by the workers that the evaluation asks on it."""
-    rows: list[ScoreRow] = []
+    rows: list[OutcomeRow] = []
     done = 0
 
-    def counted(more: Sequence[ScoreRow], _: Sequence[Trace]) -> None:
+    def counted(more: Sequence[OutcomeRow], _: Sequence[Trace]) -> None:
         nonlocal done
         done += len(more)
         count(done)
@@ -94,7 +94,7 @@ def _executed(
     return rows
 
 
-def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: str) -> list[ScoreRow]:
+def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: str) -> list[OutcomeRow]:
     """The policy's stored rows, with its completions. Those of a confidential benchmark are not stored: they are
     written again, which makes no call where the policy writes greedily."""
     setup = lab.setup
@@ -104,7 +104,7 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
         return rows
     from ops.conductor.writer import load_conductor
 
-    again: list[ScoreRow] = []
+    again: list[OutcomeRow] = []
     client = making.client(setup, "experiment", beside=name)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, [name for name in lab.questions if name in veiled]):

@@ -13,7 +13,7 @@ from ops.core.errors import ConfigError, DataError
 from ops.evaluation.arms import AS_IT_IS, Arm
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.outcomes import sources
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_studies import Lab
 from ops.stages.evaluation import score_baselines, score_policy
@@ -93,7 +93,7 @@ def _seconds(run: Path) -> dict[str, float | str]:
 
 def _scored(
     setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
-) -> Sequence[ScoreRow]:
+) -> Sequence[OutcomeRow]:
     """The policy on every question; what could not be reached is asked again."""
     evaluation, execution = setup.recipe.evaluation, setup.recipe.execution
     if temperature != evaluation.temperature:  # files of their own

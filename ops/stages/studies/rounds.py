@@ -12,7 +12,7 @@ from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
 from ops.evaluation.arms import Arm
 from ops.evaluation.reading import questions, sample
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.stored_studies import Lab
@@ -42,7 +42,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
             making.tell(len(made), len(policies) * (entry.deepest + 1), label)
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
-            def make(policy: Path = policy, limits: RoundLimits = limits) -> list[ScoreRow]:
+            def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
                 conductor = Conductor.load(policy)
                 client = making.client(setup, "experiment", beside=name)
                 team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)

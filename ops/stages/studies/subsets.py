@@ -17,7 +17,7 @@ from ops.core.errors import PodiumError
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
 from ops.evaluation.reading import questions, sample
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored import scores_origin
 from ops.evaluation.stored_studies import Lab
@@ -144,12 +144,12 @@ class Bench:
         other = f"{label}: before the stage"
         return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
 
-    def _by(self, worker: str) -> list[ScoreRow]:
+    def _by(self, worker: str) -> list[OutcomeRow]:
         """What the worker gives alone."""
         recipe, pool = self.setup.recipe, self.setup.pool
         method = Method.static(Workflow.single(pool.names.index(worker)))
 
-        def make() -> list[ScoreRow]:
+        def make() -> list[OutcomeRow]:
             whole = Team(pool.workers, self._client(), execution=recipe.execution)
             return asyncio.run(evaluate_method(method, self._asked, whole, recipe.evaluation))
 
@@ -157,12 +157,12 @@ class Bench:
         origin = {**scores_origin(self.setup, no_policy, self._asked), "alone": worker}
         return rows_once(self.setup, self._name, origin, make)
 
-    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> list[ScoreRow]:
+    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> list[OutcomeRow]:
         recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
         renumbered = recipe.adaptive is not None and recipe.adaptive.reshuffle
         cards = load_cards(data, [newcomer.name]) if newcomer and PolicyCard.read(policy).cards else ()
 
-        def make() -> list[ScoreRow]:
+        def make() -> list[OutcomeRow]:
             if policy not in self._loaded:
                 self._loaded[policy] = Conductor.load(policy)
             conductor = self._loaded[policy]

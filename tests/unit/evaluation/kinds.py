@@ -13,7 +13,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
 from ops.synthetic.generalists.chance import drawn
 from ops.workflow.team import NO_CLIENT, Team
@@ -79,7 +79,7 @@ def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Clie
     team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NO_CLIENT)
     responses = [response(name, problem, right) for problem in asked for name in right]
 
-    def run(method: Method, chosen: Sequence[Problem]) -> list[ScoreRow]:
+    def run(method: Method, chosen: Sequence[Problem]) -> list[OutcomeRow]:
         return asyncio.run(evaluate_method(method, chosen, team, Evaluation(repeats=1)))
 
     return Known(team, asked, responses, seed, run)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ops.evaluation.arms import AS_IT_IS, Arm, findings, table
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 
 
-def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unscorable: bool = False) -> ScoreRow:
+def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unscorable: bool = False) -> OutcomeRow:
     status = "answered" if valid else "no_workflow"
-    return ScoreRow(
+    return OutcomeRow(
         benchmark, str(problem), 0, "math", correct, valid, "", status, 1, ("ada",), 10, 0.002, 0.1, "", "", unscorable,
         pattern="0" if problem % 2 else "1",
     )  # fmt: skip
 
 
-def rows(seen: str, unseen: str) -> list[ScoreRow]:
+def rows(seen: str, unseen: str) -> list[OutcomeRow]:
     """`1` right, `0` wrong, `-` no workflow."""
     marks = {"math500": seen, "aime25": unseen}
     questions = [(name, at, mark) for name, own in marks.items() for at, mark in enumerate(own)]

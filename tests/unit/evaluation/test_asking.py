@@ -12,7 +12,7 @@ from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.evaluation.method import Attempt, Method
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
@@ -45,7 +45,9 @@ class Client:
         return Response(f"\\boxed{{{value}}}", 10, 5, 0.001, 0.5, "stop")
 
 
-def run(method: Method, problems: Sequence[Problem], client: Client | None = None, repeats: int = 1) -> list[ScoreRow]:
+def run(
+    method: Method, problems: Sequence[Problem], client: Client | None = None, repeats: int = 1
+) -> list[OutcomeRow]:
     team = Team(WORKERS, client or Client())
     return asyncio.run(evaluate_method(method, problems, team, Evaluation(repeats=repeats)))
 

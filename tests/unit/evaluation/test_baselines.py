@@ -8,7 +8,7 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.precaching.profiles import oracle
 
@@ -24,8 +24,8 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
     return BASELINES[name].compute(Answers(responses, responses)).summaries["mmlu"]
 
 
-def by_oracle(responses: list[ResponseRow]) -> list[ScoreRow]:
-    return list(map(ScoreRow.of_response, oracle(responses)))
+def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
+    return list(map(OutcomeRow.of_response, oracle(responses)))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b is dearer)

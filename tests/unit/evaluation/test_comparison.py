@@ -21,7 +21,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
 from ops.evaluation.outcomes import COLUMNS, write_outcomes
-from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.precaching.precache import write_responses
@@ -59,8 +59,8 @@ class Evaluated(NamedTuple):
         return stored_comparison(Setup(self.workspace, RECIPE, pool), policy or self.policy)
 
 
-def score(problem: Problem, correct: int) -> ScoreRow:
-    return ScoreRow(
+def score(problem: Problem, correct: int) -> OutcomeRow:
+    return OutcomeRow(
         benchmark=problem.benchmark, problem_id=problem.id, repeat=0, domain=problem.domain, correct=correct,
         format_ok=True, failure="", status="answered", steps=1, workers=("ann",), tokens=150, cost_usd=0.5,
         latency_s=1.0, completion="c", answer="a", unscorable=False, usage=(Usage("ann", 100, 50),),

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm, question_means
 
-ROW = ScoreRow(
+ROW = OutcomeRow(
     benchmark="mmlu", problem_id="0", repeat=0, domain="mmlu", correct=1, format_ok=True, failure="",
     status="answered", steps=1, workers=("a",), tokens=1, cost_usd=0.0, latency_s=0.0, completion="", answer="",
     unscorable=False,

@@ -18,7 +18,7 @@ from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standi
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import WRITE, evaluate_method, summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
@@ -57,7 +57,7 @@ def team(client: Client, names: Sequence[str] = NAMES) -> Team:
     return Team([Worker(name=name, model=f"local/{name}") for name in names], client)
 
 
-def evaluated(method: Method, problems: Sequence[Problem], client: Client, repeats: int = 1) -> list[ScoreRow]:
+def evaluated(method: Method, problems: Sequence[Problem], client: Client, repeats: int = 1) -> list[OutcomeRow]:
     return asyncio.run(evaluate_method(method, problems, team(client), Evaluation(repeats=repeats)))
 
 
@@ -68,7 +68,7 @@ def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NA
         for i, share in ((i, ALONE.get(name, 0.1)) for i in range(4))
     ]
 
-    def run(method: Method, problems: Sequence[Problem]) -> list[ScoreRow]:
+    def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         return asyncio.run(evaluate_method(method, problems, team(client, names), Evaluation()))
 
     return Known(team(client, names), mix, rows, seed, run, (EXAMPLE,))

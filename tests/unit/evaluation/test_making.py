@@ -9,7 +9,7 @@ import pytest
 from ops.config import Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_studies import Lab
 from ops.stages.making import Making, finished, rows_once
 from ops.training.run.plan import RESULT, RunResult
@@ -22,8 +22,8 @@ def setup(project: Workspace) -> Setup:
     return Setup.read(project, "quickstart")
 
 
-def row(unscorable: bool) -> ScoreRow:
-    return ScoreRow(
+def row(unscorable: bool) -> OutcomeRow:
+    return OutcomeRow(
         "math500", "1", 0, "math", 0, True, "", "answered", 1, (), 0, 0.0, 0.0, "", "", unscorable
     )  # fmt: skip
 
@@ -31,7 +31,7 @@ def row(unscorable: bool) -> ScoreRow:
 def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup) -> None:
     calls: list[bool] = []
 
-    def make(unscorable: bool) -> list[ScoreRow]:
+    def make(unscorable: bool) -> list[OutcomeRow]:
         calls.append(unscorable)
         return [row(unscorable)]
 

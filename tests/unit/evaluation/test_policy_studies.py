@@ -23,7 +23,7 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import AS_IT_IS, Findings
 from ops.evaluation.changed import Written, changed
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
@@ -139,7 +139,7 @@ def team_of(client: Table) -> Team:
     return Team([Worker(name=name, model=f"local/{name}") for name in NAMES], client)
 
 
-def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[ScoreRow]:
+def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[OutcomeRow]:
     completions = {(each.problem.key, each.repeat): each.text for each in written}
     settings = Evaluation(batch=batch, repeats=1 + max(each.repeat for each in written))
     return asyncio.run(evaluate(completions, list(dict.fromkeys(each.problem for each in written)), team, settings))

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from ops.evaluation import report
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import MeanEstimate
 from ops.spending.money import usd
@@ -18,8 +18,8 @@ from ops.spending.money import usd
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def rows(benchmark: str, right: int, n: int, **changes: object) -> list[ScoreRow]:
-    base = ScoreRow(
+def rows(benchmark: str, right: int, n: int, **changes: object) -> list[OutcomeRow]:
+    base = OutcomeRow(
         benchmark=benchmark, problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="",
         status="answered", steps=2, workers=("a", "b"), tokens=120, cost_usd=0.0004, latency_s=1.0,
         completion="SECRET COMPLETION", answer="SECRET ANSWER", unscorable=False,

@@ -12,7 +12,7 @@ from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -55,7 +55,7 @@ TEAM = Team(
 SCRIPT = ([SOLVE, KEEP], [GUESS, SOLVE], [SOLVE, GUESS], ["nothing"], [GUESS, DOWN])
 
 
-def rows(rounds: int, settings: Evaluation | None = None) -> list[ScoreRow]:
+def rows(rounds: int, settings: Evaluation | None = None) -> list[OutcomeRow]:
     limits = RoundLimits(rounds=rounds)
     return asyncio.run(evaluate(Conductor(*SCRIPT), PROBLEMS, TEAM, settings or Evaluation(), limits=limits))
 

@@ -15,7 +15,7 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import AHEAD, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
@@ -71,7 +71,7 @@ class Fixed:
         return [self.completions[i % len(self.completions)] for i in range(len(prompts))]
 
 
-def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float) -> list[ScoreRow]:
+def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float) -> list[OutcomeRow]:
     evaluation = Evaluation(**settings)  # type: ignore[arg-type]
     return asyncio.run(evaluate(writer, problems, Team(WORKERS, client or Table(), PROMPTING), evaluation))
 

@@ -11,7 +11,7 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.evaluation.method import Method
-from ops.evaluation.rows import NO_WORKFLOW, ScoreRow
+from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.subsets import accuracy, difference, joined, named_parts, parts
 from ops.workflow.cards import WorkerCard
@@ -121,8 +121,8 @@ def test_workers_alone_are_what_a_part_is_held_against() -> None:
     assert [accuracy([rows], ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
 
 
-def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> ScoreRow:
-    return ScoreRow(
+def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> OutcomeRow:
+    return OutcomeRow(
         benchmark, problem, 0, "math", correct, True, "", "answered", 1, (), 0, 0.0, 0.0, "", "", unscorable
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ops.evaluation.report import Columns
-from ops.evaluation.rows import ScoreRow, Usage
+from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.study import STUDIES
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.made import Made, make
@@ -20,9 +20,9 @@ N = 100
 
 def rows(
     right: Sequence[bool], cost: float, workers: tuple[str, ...] = ("solver",), **changes: object
-) -> list[ScoreRow]:
+) -> list[OutcomeRow]:
     """The same right answers on every benchmark; `cost` USD, 10 tokens a call."""
-    base = ScoreRow(
+    base = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
         steps=len(workers), workers=workers, tokens=10 * len(workers), cost_usd=cost, latency_s=1.5,
         completion="SECRET COMPLETION", answer="SECRET ANSWER", unscorable=False,
@@ -53,7 +53,7 @@ def curve(steps: int = 30) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def system(name: str, kind: Kind, made: list[ScoreRow], title: str = "") -> System:
+def system(name: str, kind: Kind, made: list[OutcomeRow], title: str = "") -> System:
     return System.of(name, title or name, kind, made, source="arXiv:0", differs="One thing.")
 
 

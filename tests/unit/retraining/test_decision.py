@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import ScoreRow
+from ops.evaluation.rows import OutcomeRow
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
 from ops.retraining.plan import RetrainingPlan
 
@@ -23,9 +23,9 @@ UNDESCRIBED = RetrainingPlan(precache=("new",), evaluate=True)
 BENCHMARKS = ("math500", "mmlu")
 
 
-def rows(share: float, n: int = 200, **changes: object) -> list[ScoreRow]:
+def rows(share: float, n: int = 200, **changes: object) -> list[OutcomeRow]:
     """The first `share` of each benchmark's questions right."""
-    base = ScoreRow(
+    base = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="", status="answered",
         steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0, completion="", answer="",
         unscorable=False,

@@ -256,7 +256,8 @@ def test_a_prompt_without_room_for_a_completion_leaves_the_answer() -> None:
 
 def test_the_row_of_all_rounds_is_of_the_answer_that_stands_with_everything_that_it_took() -> None:
     trace, _, _ = run(FIRST, THIRD, KEEP)
-    assert trace.tokens == 45 and [round_.trace is not None for round_ in trace.rounds] == [True, True, False]
+    assert (trace.calls, trace.tokens, trace.cost_usd, trace.latency_s) == (3, 45, 0.75, 6.0)
+    assert [round_.trace is not None for round_ in trace.rounds] == [True, True, False]
     row = trace.as_row()
     assert (row["workflow"], row["status"], row["stop"]) == (THIRD.render(), "answered", "kept")
     assert (row["calls"], row["cost_usd"], row["latency_s"], len(row["rounds"])) == (3, 0.75, 6.0, 2)

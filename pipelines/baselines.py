@@ -20,7 +20,7 @@ from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
-from ops.workers.pricing import at_prices
+from ops.workers.pool import at_prices
 from pipelines.pages import MEASUREMENTS, write_between
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"

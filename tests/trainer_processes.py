@@ -12,7 +12,7 @@ from pathlib import Path
 
 PRELOADED = [
     "dagster_pipes", "datasets", "litellm", "mlflow", "openai.resources", "ops.training.grpo.__main__",
-    "ops.training.grpo.trainer", "ops.synthetic.provider",
+    "ops.training.grpo.trainer", "ops.synthetic.plugin",
 ]  # fmt: skip
 WAIT_S = 600.0
 

@@ -20,7 +20,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.installation import pip_install
 from ops.core.response import Message
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots

@@ -12,7 +12,7 @@ from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.rows import OutcomeRow
 from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
-from ops.workers.pricing import at_prices
+from ops.workers.pool import at_prices
 
 
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[OutcomeRow]:

@@ -20,7 +20,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import settings_key
-from ops.workers.pricing import at_prices as responses_at_prices
+from ops.workers.pool import at_prices as responses_at_prices
 from ops.workflow.few_shots import FewShot, load_few_shots
 
 _METHOD = "method.json"

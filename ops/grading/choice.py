@@ -12,7 +12,7 @@ import unicodedata
 from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
-from ops.grading import announced, labels
+from ops.grading import extract, labels
 
 PROSE = 12_000
 """Length of the end of a response, in characters, that is searched for sentences that affirm a letter."""
@@ -90,12 +90,12 @@ class Reading(NamedTuple):
 
 def extracted(problem: Problem, response: str) -> str:
     """The letter, in upper case; "" when there is none or more than one is offered as the answer."""
-    text = _unwrapped(unicodedata.normalize("NFKC", announced.spoken(response)))
+    text = _unwrapped(unicodedata.normalize("NFKC", extract.spoken(response)))
     letters, choices = offered(problem), problem.choices
     if len(text) <= SHORT and (letter := _equal_text(text, choices)):
         return letter
     text = _without_quotations(text, choices)
-    statements = announced.statements(text)
+    statements = extract.statements(text)
     formal = _last([statement for statement in statements if statement.formal], letters, choices)
     readings = _last([statement for statement in statements if not statement.formal], letters, choices)
     prose, marked = _without_lists(text, letters)
@@ -125,7 +125,7 @@ def offered(problem: Problem) -> str:
 
 def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """The letter that an announced `line` states; "" when it hedges or denies; None when it names no choice."""
-    line = announced.without_phrase(line)
+    line = extract.without_phrase(line)
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))
@@ -141,7 +141,7 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(groups)
 
 
-def _last(statements: list[announced.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
+def _last(statements: list[extract.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
     """The last statement that is about a choice, as a list of one or none."""
     for statement in reversed(statements):
         if (letter := stated(statement.text, letters, choices)) is not None:
@@ -173,7 +173,7 @@ def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
     if len(first.letters) > 1 or _UNSURE.match(line, first.end):
         return ""
     affirmed_later = [group for group in later if group.stance == "affirmed"]
-    corrections = [group for group in affirmed_later if announced.CORRECTION.search(line, first.end, group.start)]
+    corrections = [group for group in affirmed_later if extract.CORRECTION.search(line, first.end, group.start)]
     if corrections:
         return corrections[-1].letters if len(corrections[-1].letters) == 1 else ""
     return first.letters
@@ -195,7 +195,7 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     later = [
         reading
         for reading in readings
-        if reading.start >= formal.end and announced.CORRECTION.search(text, formal.end, reading.end)
+        if reading.start >= formal.end and extract.CORRECTION.search(text, formal.end, reading.end)
     ]
     return later[-1].letter if later else formal.letter
 

@@ -1,4 +1,7 @@
-r"""Parts of a response: what follows its thought, `\boxed{…}`, formulas, the last line."""
+"""Parts of a response: what follows its thought, boxes, formulas, the last line, and the announcements of an answer.
+
+An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, or "the answer is …".
+"""
 
 from __future__ import annotations
 
@@ -79,3 +82,172 @@ def last_line(response: str) -> str:
         if bare := line.strip().strip("*_`").strip():
             return bare
     return ""
+
+
+MAX_STATEMENT = 1_000
+"""Longer statements are cut, in characters."""
+MOST = 20
+"""How many announcements of each kind are returned, the last ones."""
+
+_FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
+_BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
+_STRUCK = re.compile(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", re.IGNORECASE)
+
+_NOUN = (
+    r"(?:answer|ans|réponse|reponse|antwort|respuesta|resposta|risposta|odpowiedź|ответ|javob|cevap|"
+    r"答案|回答|答え|正解|정답|"
+    r"(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
+    r"(?<!\w)(?:option|choice|letter|selection)(?=[ \t*_\"'`]{0,6}[:=]))s?"
+)
+# A pattern that can begin with any word is tried at every character: the letters before it make that cheap.
+_BEGIN = r"(?=[arocbflmys答回正정о])(?<![^\W_])"
+_FORM = re.compile(
+    _BEGIN + _NOUN + r"(?:[ \t*_\"'`)\]]{0,6}(?:[:=→⇒|]|[-=]>)|[ \t*_]{0,6}[—–-](?=[ \t]))[ \t*_]{0,6}", re.IGNORECASE
+)
+_HEADING = re.compile(
+    r"^[ \t>#*_]*(?:(?:the|my|final|correct|short)[ \t]+){0,3}" + _NOUN + r"[ \t*_]*$", re.IGNORECASE | re.MULTILINE
+)
+_TOLD = re.compile(
+    _BEGIN + _NOUN + r"(?:[ \t]+(?:here|correcta?|correcte|exacta?|finale?|choice|option|letter|"
+    r"to (?:this|the) (?:question|problem|multiple[- ]choice question)))?"
+    r"[ \t*_\"]{0,6}(?:(?:is|are|was|would be|should be|must be|will be|has to be|can only be|ought to be|"
+    r"seems to be|appears to be|turns out to be|lautet|ist|est|es|è|é|это)(?![^\W\d_])|"
+    r"是|は|为|应为|应该是|['’]s(?=[ \t]))"
+    r"(?!n't)(?:[ \t]+(?:therefore|thus|then|simply|just)(?=[ \t]))?[ \t]*:?[ \t*_]{0,6}",
+    re.IGNORECASE,
+)
+_TAG = re.compile(
+    r"<((?:final[_ -]?|correct[_ -]?)?(?:answer|choice|option|letter))>(.{0,2000}?)(?:</\1>|\Z)", re.I | re.S
+)
+_ASIDE = re.compile(
+    r"\b(?:if|whether|suppose|assum\w+|might|may|could|perhaps|at first|initially|originally|students?|someone|"
+    r"people|(?:common|typical|frequent|usual|easy) (?:mistake|error)|"
+    r"tempt\w*|previous(?:ly)?|earlier|first (?:thought|instinct|guess|answer)|wrong|incorrect|when|unless|why|form|"
+    r"format)\b",
+    re.IGNORECASE,
+)
+CORRECTION = re.compile(
+    r"\b(?:wait|actually|correction|nope|sorry|oops|scratch that|hmm|on second thought|on reflection|revis\w*|"
+    r"(?<!common )(?<!typical )(?<!frequent )(?<!usual )(?<!easy )(?:mistaken?|error)|change my|let me correct|"
+    r"reconsider\w*|re-?(?:evaluat|check|count|comput|calculat)\w*|i was wrong|"
+    r"(?:this|that|it|which|answer|above) (?:is|was) (?:wrong|incorrect|not (?:right|correct)))\b"
+    r"|(?:^|[.!?:;,\n(—–-])[ \t*_]*(?:oh,? |but )?no(?=[,.:;!—–-]|\s+(?:wait|that|the|it|this)\b|\s*$)",
+    re.IGNORECASE,
+)
+"""Words that take back what was stated before them."""
+_SENTENCE_END = re.compile(
+    r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
+)
+
+
+class Statement(NamedTuple):
+    """What an announcement states: `text` is one line (all of a tag or a box), `start` where the text announces it.
+
+    It is `formal` in a form that is asked for, such as "Answer: …"; otherwise a sentence, such as "the answer is …".
+    """
+
+    start: int
+    end: int
+    text: str
+    formal: bool
+
+
+class Announcement(NamedTuple):
+    """The span of an announcement: what it announces begins at `end`. `formal` is as in `Statement`."""
+
+    start: int
+    end: int
+    formal: bool
+
+
+def spoken(response: str) -> str:
+    """The end of the response: what follows a thought where anything does, without marks of emphasis in HTML."""
+    text = after_thought(tail(response))
+    if "<" in text or "~~" in text:
+        text = _STRUCK.sub(" ", _BREAK.sub("\n", _FORMATTING.sub("", text)))
+    return text
+
+
+def announcements(text: str) -> list[Announcement]:
+    """The announcements in `text` but for boxes: forms, headings, tags, then sentences; of each the last `MOST`."""
+    forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
+    tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
+    sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]
+    return [*(Announcement(start, end, True) for start, end in (*forms, *tags)), *sentences]
+
+
+def statements(text: str) -> list[Statement]:
+    """The statements of the announcements in `text`, in order; sentences only where no form has them.
+
+    Of each kind the last `MOST` are returned.
+    """
+    formal = [_line(text, match, True) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
+    formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
+    held = boxes(text)[-MOST:]
+    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in held]
+    spans = [(statement.start, statement.end) for statement in formal]
+    sentences = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
+    sentences = [statement for statement in sentences if not _within(statement.start, spans)]
+    return sorted((s for s in (*formal, *sentences) if s.text), key=lambda statement: (statement.start, statement.end))
+
+
+def following(text: str) -> str:
+    """All that follows the last "Answer:" or "the answer is"; "" where there is neither."""
+    matches = _matches(_FORM, text) or _matches(_TOLD, text)
+    return text[matches[-1].end() :].strip() if matches else ""
+
+
+def clause(text: str, position: int, most: int = 160) -> str:
+    """The part of a clause before `position`."""
+    before = text[max(0, position - most) : position]
+    ends = list(_SENTENCE_END.finditer(before))
+    return before[ends[-1].end() :] if ends else before
+
+
+def is_hypothetical(before: str) -> bool:
+    """Whether the beginning of a clause marks what follows as another person's answer or another case's."""
+    return _ASIDE.search(before) is not None
+
+
+def without_phrase(line: str) -> str:
+    """The line without a "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
+    match = _TOLD.search(line[:200])
+    if match and re.fullmatch(
+        r"[\W_]*(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right|"
+        r"best)[\s,]+)*",
+        line[: match.start()],
+        re.I,
+    ):
+        return line[match.end() :].strip()
+    return line
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    return list(pattern.finditer(text))[-MOST:]
+
+
+def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
+    """The rest of the match's line, or the next line that is not empty."""
+    end = _line_end(text, match.end())
+    line = text[match.end() : end]
+    if not line.strip("*_ \t:$\\[(\"'`"):
+        rest = text[end:]
+        start = end + len(rest) - len(rest.lstrip())
+        if text.startswith(("$$", "\\["), start):
+            start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
+        end = _line_end(text, start)
+        line = text[start:end]
+    return Statement(match.start(), end, line.strip().strip("*_").strip()[:MAX_STATEMENT], formal)
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+def _is_aside(text: str, position: int) -> bool:
+    return is_hypothetical(clause(text, position))
+
+
+def _within(position: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= position < end for start, end in spans)

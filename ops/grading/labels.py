@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ops.grading.announced import clause, is_hypothetical
+from ops.grading.extract import clause, is_hypothetical
 
 Stance = Literal["affirmed", "denied", "asked", "named"]
 QUOTED = "…"

@@ -21,8 +21,17 @@ from typing import Any, Literal
 
 from ops.grading.controls import classes_of_tests
 from ops.grading.folders import sandbox_folder
-from ops.grading.isolation import INSIDE, Libraries, Wall, accepted_wall, bubblewrap, own_libraries, readable
-from ops.grading.system_calls import filter_descriptors, namespace_filter
+from ops.grading.isolation import (
+    INSIDE,
+    Libraries,
+    Wall,
+    accepted_wall,
+    bubblewrap,
+    filter_descriptors,
+    namespace_filter,
+    own_libraries,
+    readable,
+)
 
 Kind = Literal["stdin", "call", "unittest"]
 _BOOT = """
@@ -237,7 +246,7 @@ def _well_formed(result: Any) -> bool:
 
 # ── the command ──────────────────────────────────────────────────────────────
 
-_PARTS = ("guard", "plain", "landlock", "start")
+_PARTS = ("guard", "plain", "start")
 _RUNNERS: dict[Kind, str] = {"call": "calls", "stdin": "mains", "unittest": "cases"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ops.grading import announced, extract, latex, prose
+from ops.grading import extract, latex, prose
 
 _MOST = 12
 """Announcements that are read, from the end: a response states its answer late."""
@@ -77,7 +77,7 @@ def _without_phrase(value: str) -> str:
     opening = _OPENING_TEXT.match(value)
     words = opening[1].replace("\\ ", " ") if opening else ""
     rest = value[opening.end() :] if opening else value
-    told = rest if _OPENING_LABEL.match(words) else announced.without_phrase(words + rest)
+    told = rest if _OPENING_LABEL.match(words) else extract.without_phrase(words + rest)
     return value if told == words + rest else told.removesuffix("$").strip()
 
 
@@ -114,13 +114,13 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
     """Whether `later` replaces `settled`: another case replaces nothing, a sentence a formal answer only where it
     corrects it or says no more than "So the answer is".
     """
-    corrected = announced.CORRECTION.search(text, settled.position, later.position) is not None
+    corrected = extract.CORRECTION.search(text, settled.position, later.position) is not None
     if later.conditional and (later.unreal or not corrected):
         return False
     if later.formal or corrected:
         return True
     line_end = text.find("\n", settled.position, later.position)
-    before = announced.clause(text[line_end + 1 :], later.position - line_end - 1)
+    before = extract.clause(text[line_end + 1 :], later.position - line_end - 1)
     is_plain = _PLAIN.fullmatch(before) is not None
     return (is_plain and not later.unreal) if settled.formal else (is_plain or not later.unreal)
 
@@ -193,9 +193,9 @@ def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
 
 def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
     """The values behind the last announcements outside of boxes."""
-    marked = [announced.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
+    marked = [extract.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
     statements = []
-    for start, end, is_formal in sorted((*announced.announcements(text), *marked))[-_MOST:]:
+    for start, end, is_formal in sorted((*extract.announcements(text), *marked))[-_MOST:]:
         mentioned = _MENTIONED.search(text[max(0, start - 24) : start])
         if mentioned or any(box.start <= start < box.end for box in boxes):
             continue

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
-from ops.grading import announced, dates, extract, latex, numbers, numerals, sentences, units
+from ops.grading import dates, extract, latex, numbers, numerals, sentences, units
 
 TOLERANCE = Fraction(1, 100)
 """Relative, for an answer with fewer places than the gold number."""
@@ -85,17 +85,17 @@ def extracted(problem: Problem, response: str) -> str:
 
     A later sentence that corrects it replaces it. Where the gold answer has several lines, all that follows is meant.
     """
-    text = announced.spoken(response)
-    if "\n" in problem.answer.strip() and (several := announced.following(text)):
+    text = extract.spoken(response)
+    if "\n" in problem.answer.strip() and (several := extract.following(text)):
         return several
-    statements = announced.statements(text)
+    statements = extract.statements(text)
     formal = [statement for statement in statements if statement.formal]
     if not statements:
         return extract.last_line(text)
     stated = (formal or statements)[-1]
-    if announced.CORRECTION.search(text, stated.end, max(stated.end, statements[-1].start)):
+    if extract.CORRECTION.search(text, stated.end, max(stated.end, statements[-1].start)):
         stated = statements[-1]
-    line = announced.without_phrase(stated.text)
+    line = extract.without_phrase(stated.text)
     quoted = _QUOTED.match(line)
     return quoted[1] if quoted else line
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ops.core.problem import FailedTest
 from ops.grading import sandbox
 from ops.grading.controls import control, names_of_tests
-from ops.grading.first_failing import ProgramFailure
 from ops.grading.isolation import Libraries
+from ops.grading.values import ProgramFailure
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 

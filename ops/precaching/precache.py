@@ -17,7 +17,7 @@ from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.core.rows import Origin, ResponseRow, order, schema, with_origin
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 
 Progress = Callable[["ResponseRow"], None]
 

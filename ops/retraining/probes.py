@@ -26,7 +26,7 @@ from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import answer
 from ops.retraining.drift import Detector, threshold
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 
 
 class ProbeRound(Settings):

@@ -23,7 +23,7 @@ from ops.evaluation.scores import at_prices
 from ops.evaluation.statistics import Interval, score_interval
 from ops.retraining.decision import paired
 from ops.workers.client import WorkerClient
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 
 
 @dataclass(frozen=True)

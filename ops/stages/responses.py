@@ -28,7 +28,7 @@ from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_fol
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
-from ops.workers.pricing import at_prices
+from ops.workers.pool import at_prices
 
 OnProgress = Callable[[int, int, str], None]
 

@@ -16,10 +16,9 @@ from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Ledger
-from ops.workers.booking import BookingDesk
-from ops.workers.call import Account, Caller, Request
+from ops.workers.call import Account, BookingDesk, Caller, Request
 from ops.workers.replies import stored
-from ops.workers.turns import waiting
+from ops.workers.scheduling import waiting
 from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 
@@ -49,7 +48,7 @@ class WorkerClient:
     """
 
     takes_turns = True
-    """It asks `ops.workers.turns` before each attempt at a call, and only then."""
+    """It asks `ops.workers.scheduling` before each attempt at a call, and only then."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class WorkerClient:
 
         A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and
         are stored, as is the reply of a content filter. Identical calls in flight in this process are made once.
-        Raises the exceptions of `ops.workers.types.Client`.
+        Raises the exceptions of `ops.workers.scheduling.Client`.
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()

@@ -1,8 +1,9 @@
-"""Classify LiteLLM's errors: transient, final, or a configuration error.
+"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
 
-The status is not enough: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
-so the message is read too. An error of the account, the key or the model name stops the run. A request that is
-rejected for any other reason fails alone; `Caller` stops the run when a worker rejects many in a row.
+A status says little: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
+so their words are read too. An error of the account, the key or the model name stops the run. A request that is
+rejected for any other reason fails alone; `Caller` stops the run when a worker rejects many in a row. A call that ended
+without an answer may be billed all the same.
 """
 
 from __future__ import annotations
@@ -280,3 +281,18 @@ def _retry_after(error: Any) -> float | None:
         if headers and (value := str(headers.get("retry-after") or "").strip()):
             return retry_after_s(value, time.time())
     return None
+
+
+def may_be_billed(error: BaseException) -> bool:
+    """Whether the provider may have served a call that left and ended in this error.
+
+    Not when it answered with an error's status, nor when the call never left this machine: for want of a connection,
+    of credentials or of a package. After a time-out, a cancellation or a broken connection it may be billed.
+    """
+    import aiohttp
+    import httpx
+
+    if isinstance(error, ConfigError) or getattr(error, "in_the_end", None) is not None:
+        return False
+    unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
+    return not any(isinstance(cause, unserved) for cause in _chain(error))

@@ -1,14 +1,18 @@
-"""A pool as a person reads it, and what changed between two: retraining does the least that suffices."""
+"""A pool as a person reads it, what changed between two, and what recorded responses cost at a pool's prices.
+
+Retraining does the least that a change requires; another price changes costs alone.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, NamedTuple
 
 from ops.config import Pool, Price, Worker
+from ops.core.rows import ResponseRow
 
 
 class SettingChange(NamedTuple):
@@ -111,3 +115,19 @@ def _row(worker: Worker) -> tuple[str, ...]:
 
 def _listed(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}".strip() for name, value in facts.items() if value is not None) or "none"
+
+
+def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
+    """The rows as they would have cost at the pool's prices.
+
+    A worker that the pool lacks, or that LiteLLM's own table prices, keeps what its responses were paid with.
+    """
+    prices = {worker.name: worker.price for worker in pool.workers}
+    return [_at(row, prices.get(row.worker)) for row in rows]
+
+
+def _at(row: ResponseRow, price: Price | None) -> ResponseRow:
+    if price is None:
+        return row
+    cost_usd = price.usd(row.response.prompt_tokens, row.response.completion_tokens)
+    return replace(row, response=replace(row.response, cost_usd=cost_usd))

@@ -1,19 +1,132 @@
-"""Reading a provider's reply: the response in it, and whether it is one."""
+"""Reading a provider's reply: the response in it, whether it is one, and the usage to book.
+
+What a provider says that a reply used is a claim: it is checked before it is booked.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.response import Message, Response
 from ops.workers.failures import Transient
-from ops.workers.providers import cost_usd
-from ops.workers.usage import LONGEST_TOKEN_CHARS, BookedUsage, usage_of
+from ops.workers.providers import cost_usd, litellm, most_tokens
 from ops.workers.words import valid_text
+
+LONGEST_TOKEN_CHARS = 128
+"""No tokenizer in use has a longer token (runs of spaces are the longest)."""
+HIDDEN_PROMPT_TOKENS = 2_048
+"""What a provider may put before the messages: a chat template, a system prompt of its own."""
+OVERRUN_TOKENS = 64
+"""What a provider may count beyond `max_tokens`: marks of the end, of thinking, of a tool."""
+COUNTED_CHARS = 100_000
+"""The longest text that a tokenizer counts here: their time grows with the square of a text without spaces."""
+_COUNTS_DIFFER = 4
+"""The largest ratio between two tokenizers' token counts of ASCII text."""
+_CHARS_OF_MOST_TOKENS = 8
+"""A claim of less than one token per this many characters is compared with our own count: words are shorter."""
+
+
+class BookedUsage(NamedTuple):
+    """What is booked for a reply (tokens)."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    impossible: str | None = None
+    """The claim that cannot be true, with what could be; then the worst case is booked."""
+
+
+def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str, finish_reason: str) -> BookedUsage:
+    """The provider's counts where they are possible; our own where it gives none.
+
+    A count that is impossible is replaced by what the request could use at most, or by what was delivered if that is
+    more: `impossible` then names it.
+    """
+    claim = getattr(reply, "usage", None)
+    most = most_tokens(messages)
+    prompt = _checked(
+        "prompt", getattr(claim, "prompt_tokens", None),
+        text="".join(message["content"] for message in messages), high=most + HIDDEN_PROMPT_TOKENS,
+    )  # fmt: skip
+    completion = _checked("completion", _completion(claim), text=text, high=worker.max_tokens + OVERRUN_TOKENS)
+    impossible = [each for each in (prompt, completion) if isinstance(each, str)]
+    if prompt is None:
+        prompt = min(_counted(messages), most)
+    if completion is None:
+        counted = _counted(text)
+        completion = max(worker.max_tokens if finish_reason == "length" else counted, _fewest(len(text)))
+        if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
+            impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
+            completion = max(counted, completion)
+    return BookedUsage(
+        prompt if isinstance(prompt, int) else most,
+        completion if isinstance(completion, int) else _delivered(_completion(claim), text, worker.max_tokens),
+        " and ".join(impossible) or None,
+    )
+
+
+def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
+    """Why no further call is made to a worker after an impossible claim."""
+    return ConfigError(
+        file, f"workers.{worker.name}",
+        f"its provider's usage cannot be true, so no further call is made to {worker.model!r}: {impossible}",
+        "The call was booked at its worst case. Settle it with the provider (does the endpoint keep to max_tokens, and "
+        "count tokens?), or take the worker out of the pool, then run the same command again: what is done stays "
+        "cached",
+    )  # fmt: skip
+
+
+def _completion(claim: Any) -> object:
+    """Completion tokens with those of thinking, which some providers count apart."""
+    completion = getattr(claim, "completion_tokens", None)
+    thought = getattr(getattr(claim, "completion_tokens_details", None), "reasoning_tokens", None)
+    if _is_count(completion) and _is_count(thought) and thought > completion >= 0:
+        return completion + thought
+    return completion
+
+
+def _is_count(claim: object) -> TypeGuard[int]:
+    return isinstance(claim, int) and not isinstance(claim, bool)
+
+
+def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | None:
+    """The claim of the tokens of `text`; None where there is none (LiteLLM makes 0 of a missing one); else why it is
+    impossible."""
+    if claim is None or (_is_count(claim) and claim == 0):
+        return None
+    low = _fewest(len(text))
+    if _is_count(claim) and low <= claim < len(text) / _CHARS_OF_MOST_TOKENS:
+        low = max(low, _counted(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
+    if _is_count(claim) and low <= claim <= high:
+        return int(claim)
+    shown = repr(claim)
+    return f"{shown if len(shown) <= 24 else shown[:24] + '…'} {side} tokens, where {low:,} to {high:,} are possible"
+
+
+def _delivered(claim: object, text: str, max_tokens: int) -> int:
+    size = len(text.encode(errors="replace"))
+    if _is_count(claim) and max_tokens < claim <= size:  # a provider that ignores max_tokens, and counts what it sends
+        return max(int(claim), _fewest(len(text)))
+    return max(max_tokens, _counted(text))
+
+
+def _fewest(chars: int) -> int:
+    return -(-chars // LONGEST_TOKEN_CHARS)
+
+
+def _counted(what: str | Sequence[Message]) -> int:
+    """Tokens of a text or of messages, as some tokenizer counts them; of a very long one, by its bytes."""
+    text = what if isinstance(what, str) else "".join(message["content"] for message in what)
+    if not text:
+        return 0
+    if len(text) > COUNTED_CHARS:
+        return -(-len(text.encode(errors="replace")) // 4)
+    return int(litellm().token_counter(**({"text": what} if isinstance(what, str) else {"messages": list(what)})))
+
 
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")

@@ -14,7 +14,7 @@ from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import NO_RESPONSE, Message, Response, Sample
-from ops.workers.turns import turns_from, waits_told_to
+from ops.workers.scheduling import turns_from, waits_told_to
 from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain

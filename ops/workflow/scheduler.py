@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ops.config import Worker
-from ops.workers.turns import waiting
+from ops.workers.scheduling import waiting
 
 _UNKNOWN_S = 1.0
 """Assumed seconds of a call to a worker that neither declares a latency nor was called yet."""
@@ -75,7 +75,7 @@ class Scheduler:
     async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
         """Hold one of the worker's slots; of waiting calls, the one with most `remaining` comes first.
 
-        Equal calls keep their order. The wait is reported as such (`ops.workers.turns`).
+        Equal calls keep their order. The wait is reported as such (`ops.workers.scheduling`).
         """
         queue, loop = self._queue(worker), asyncio.get_running_loop()
         await self._acquire(queue, remaining)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import Parsed, ordinals_of, parse

@@ -24,7 +24,7 @@ def ledger(run: str | None, calls: int) -> None:
     """Show what was spent, by run, purpose, worker, month."""
     from ops.cache import open_cache
     from ops.spending.ledger import open_ledger
-    from ops.workers.booking import BookingDesk
+    from ops.workers.call import BookingDesk
     from pipelines.commands.shown import console as shown
 
     workspace, console = Workspace.find(), shown()

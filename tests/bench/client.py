@@ -18,7 +18,7 @@ from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.synthetic.provider import answer
+from ops.synthetic.plugin import answer
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings

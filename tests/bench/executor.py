@@ -23,7 +23,7 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler

@@ -25,8 +25,8 @@ from ops.grading import configure, grade_many
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
 from ops.synthetic.generalists import SKILLS, think
+from ops.synthetic.plugin import tokens
 from ops.synthetic.problems import generate
-from ops.synthetic.provider import tokens
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
 from ops.workflow.execution import worker_messages

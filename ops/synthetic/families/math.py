@@ -9,7 +9,7 @@ from random import Random
 
 import sympy
 
-from ops.synthetic import ledgers
+from ops.synthetic import phrases
 from ops.synthetic.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Family, ProblemDraft
 from ops.synthetic.formula import from_latex, latex, parse
 
@@ -147,7 +147,7 @@ def account(random: Random) -> ProblemDraft:
         )))  # fmt: skip
     text = ". ".join(sentences)
     name = random.choice((second, third))
-    value, again = _owned(sentences)[name], ledgers.run(ledgers.clauses(text))[name.lower()]
+    value, again = _owned(sentences)[name], phrases.run(phrases.clauses(text))[name.lower()]
     question = f"{text}. How many does {name} own now?"
     return ProblemDraft(question, str(value), (value, again), (FORMALIZE, READ_REST, ("solver", "Compute the result.")))
 

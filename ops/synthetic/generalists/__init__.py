@@ -9,7 +9,7 @@ all, how often is not.
 
 from __future__ import annotations
 
-from ops.synthetic.generalists.skill import SKILLS, Skill
+from ops.synthetic.generalists.mind import SKILLS, Skill
 from ops.synthetic.generalists.thought import Thought, think
 
 __all__ = ["SKILLS", "Skill", "Thought", "think"]

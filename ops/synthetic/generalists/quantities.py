@@ -7,11 +7,10 @@ from fractions import Fraction
 
 from ops.synthetic import formal
 from ops.synthetic.formula import NotAFormula, latex
-from ops.synthetic.generalists.arithmetic import decimal, plain, slipping, work_out
+from ops.synthetic.generalists.algebra import decimal, plain, slipping, work_out
 from ops.synthetic.generalists.mind import MethodResult, Mind
 from ops.synthetic.knowledge import convert, find_entities, units
-from ops.synthetic.ledgers import QUESTION, clauses, run
-from ops.synthetic.phrases import FORMULAS, STORY, Formula, readings
+from ops.synthetic.phrases import FORMULAS, QUESTION, STORY, Formula, clauses, readings, run
 
 _SWAPPED = {"+": "-", "-": "+", "*": "+", "/": "*"}
 _CONTRARY = {"+": "-", "-": "+", "*": "/", "/": "*"}

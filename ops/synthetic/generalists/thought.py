@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from ops.core.response import Sample
 from ops.synthetic.formal import expression_line
-from ops.synthetic.generalists import algebra, facts, orders, programs, quantities
-from ops.synthetic.generalists.chance import Chance, Misstep, drawn
-from ops.synthetic.generalists.mind import Method, MethodResult, Mind
-from ops.synthetic.generalists.skill import SKILLS, Skill
+from ops.synthetic.generalists import algebra, facts, programs, quantities
+from ops.synthetic.generalists.mind import SKILLS, Chance, Method, MethodResult, Mind, Misstep, Skill, drawn
 from ops.synthetic.knowledge import choice_of, quantity
 from ops.synthetic.lists import plan
 from ops.synthetic.reading import Task, answers, read, state
@@ -29,7 +27,7 @@ _METHODS: tuple[Method, ...] = (
     quantities.sentence,
     quantities.story,
     quantities.timetable,
-    orders.order,
+    facts.order,
     facts.comparison,
     facts.fact,
     quantities.conversion,

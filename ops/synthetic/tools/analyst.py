@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ops.synthetic import ledgers
+from ops.synthetic import phrases
 from ops.synthetic.formal import expression_line, facts
 from ops.synthetic.phrases import FORMULAS, OPERATIONS, STORY, Formula, readings
 from ops.synthetic.reading import Task
@@ -24,7 +24,7 @@ def answer(task: Task) -> str:
             return _formula(task, formula, match)
     if steps := readings(question, OPERATIONS):
         return _part("PLAN", steps, "; ", task)
-    if clauses := ledgers.clauses(question):
+    if clauses := phrases.clauses(question):
         return _part("PLAN", clauses, "; ", task)
     if clauses := readings(question, STORY):
         return _story(clauses, task)

@@ -18,7 +18,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
 from ops.training.cold_start.validation import Lesson, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_told
-from ops.workers.types import Client
+from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
 

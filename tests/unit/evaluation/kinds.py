@@ -15,7 +15,7 @@ from ops.core.rows import ResponseRow
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
-from ops.synthetic.generalists.chance import drawn
+from ops.synthetic.generalists.mind import drawn
 from ops.workflow.team import NO_CLIENT, Team
 
 WORDS = {

@@ -27,7 +27,7 @@ from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_orig
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import answers_origin, evaluation_folder
 from ops.stages.problems import materialize_raw
-from ops.workers.pricing import at_prices as responses_at_prices
+from ops.workers.pool import at_prices as responses_at_prices
 from tests.setups import without_workers
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ops.core.problem import CodeTest
-from ops.grading import calibration, code, grade, grade_many, sandbox
-from ops.grading.turns import Turns
+from ops.grading import code, grade, grade_many, sandbox
+from ops.grading.code import Turns
 from tests.builders import fenced, make_code_problem
 
 # Use CPU time until a run allows as many seconds as they want.
@@ -119,11 +119,11 @@ def test_limits_grow_with_the_slowness_of_the_machine(monkeypatch: pytest.Monkey
 
 def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([0.5, 0.4, 0.2, 0.9, 0.3])
-    monkeypatch.setattr(calibration, "REFERENCE_S", 0.1)
-    monkeypatch.setattr(calibration, "_measured", lambda: next(measured))
-    calibration.slowness.cache_clear()
+    monkeypatch.setattr(code, "REFERENCE_S", 0.1)
+    monkeypatch.setattr(code, "_measured", lambda: next(measured))
+    code.slowness.cache_clear()
     try:
-        assert calibration.slowness() == pytest.approx(2.0)
-        assert calibration.slowness() == pytest.approx(2.0), "measured once a process"
+        assert code.slowness() == pytest.approx(2.0)
+        assert code.slowness() == pytest.approx(2.0), "measured once a process"
     finally:
-        calibration.slowness.cache_clear()
+        code.slowness.cache_clear()

@@ -36,8 +36,8 @@ from ops.planning.stages import DISTINCT, TRAINING, Stages
 from ops.planning.stored import Left
 from ops.precaching.precache import solo_messages
 from ops.synthetic.generalists import think
+from ops.synthetic.plugin import tokens
 from ops.synthetic.problems import generate
-from ops.synthetic.provider import tokens
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
 from tests.unit.planning.conftest import MACHINE, NOTHING, Sound

@@ -11,8 +11,8 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.workers.breaker import Breaker
 from ops.workers.limits import Limits, RatePacer
+from ops.workers.worker_handle import Breaker
 
 ASK = [{"role": "user", "content": "2+2?"}]
 

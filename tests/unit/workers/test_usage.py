@@ -14,7 +14,7 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
 from ops.workers.client import WorkerClient
 from ops.workers.providers import worst_price
-from ops.workers.usage import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
+from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
 

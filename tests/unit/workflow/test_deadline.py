@@ -11,7 +11,7 @@ import pytest
 
 from ops.config import Execution, Worker
 from ops.core.response import Message, Response
-from ops.workers.turns import my_turn, waiting
+from ops.workers.scheduling import my_turn, waiting
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler

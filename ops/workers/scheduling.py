@@ -1,14 +1,36 @@
-"""What a call has to do with a scheduler outside: whose turn it is, and how long it only waits.
+"""What any client of workers offers, and what a call has to do with a scheduler outside it.
 
-A client takes a turn only for a real call: a response from the cache, or from an identical call in flight, needs
-no turn. And it reports when it waits for others, since a deadline counts a workflow's own work alone.
+A client takes a turn only when it really calls: a response from the cache, and one that another task is asking for,
+need none. It also states when it waits for others, since a deadline counts a workflow's own work alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Protocol
+
+from ops.config import Worker
+from ops.core.response import Message, Response, Sample
+
+
+class Client(Protocol):
+    """Anything that gets responses out of workers."""
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        """Give the worker's response to the messages.
+
+        ``sample`` identifies repeated answers to the same messages; a number is a sample index.
+
+        Raises:
+            WorkerUnreachable: there is no response; the answer is unknown.
+            WorkerRefused: the worker will not answer these messages.
+            OverBudget: the call could pass the cap on spending.
+            ConfigError: the worker is configured wrongly, its key missing for one.
+        """
+        ...
+
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
 """Gives what is held during one attempt at a call."""

@@ -208,10 +208,10 @@ def test_what_calls_podium_calls_what_there_is(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "job"), [("run", "lifecycle"), ("train", "train"), ("evaluate", "evaluate")])
 def test_what_runs_stages_runs_a_job_that_there_is(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines import run as lives
+    from pipelines import run
     from pipelines.lifecycle import JOBS
 
-    parts: list[str] = []
-    monkeypatch.setattr(lives, "live", lambda workspace, recipe, seed, part: parts.append(part))
+    jobs: list[str] = []
+    monkeypatch.setattr(run, "live", lambda workspace, recipe, seed, job, full: jobs.append(job))
     assert podium(name) == 0
-    assert parts == [job] and job in JOBS
+    assert jobs == [job] and job in JOBS

@@ -17,6 +17,7 @@ WANTS = "import resource as r\nwhile r.getrlimit(r.RLIMIT_CPU)[0] < {seconds}: p
 BURNS = WANTS + "def f():\n    return 42"
 MAIN_BURNS = WANTS + "print(42)"
 CALL, STDIN = CodeTest("call", "f()", "42"), CodeTest("stdin", "", "42")
+SLOWNESS = code.slowness
 UNIT = CodeTest(
     "unittest",
     "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(f(), 42)\n",
@@ -121,9 +122,9 @@ def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -
     measured = iter([0.5, 0.4, 0.2, 0.9, 0.3])
     monkeypatch.setattr(code, "REFERENCE_S", 0.1)
     monkeypatch.setattr(code, "_measured", lambda: next(measured))
-    code.slowness.cache_clear()
+    SLOWNESS.cache_clear()
     try:
-        assert code.slowness() == pytest.approx(2.0)
-        assert code.slowness() == pytest.approx(2.0), "measured once a process"
+        assert SLOWNESS() == pytest.approx(2.0)
+        assert SLOWNESS() == pytest.approx(2.0), "measured once a process"
     finally:
-        code.slowness.cache_clear()
+        SLOWNESS.cache_clear()

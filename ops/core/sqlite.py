@@ -126,10 +126,11 @@ class SqliteFile:
 
     def _is_made(self, connection: sqlite3.Connection) -> bool:
         """Whether the file has its tables; False for a new one. Raises `DataError` for those of another version."""
+        tables = _has_tables(connection)  # before the version: another process makes both in one transaction
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version == self._version:
             return True
-        if version or _has_tables(connection):
+        if version or tables:
             raise DataError(
                 self.path, "schema", f"is version {version}, and this Podium uses version {self._version}",
                 "Use the Podium that made the file, or move the file away to begin a new one",

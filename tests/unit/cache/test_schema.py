@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.cache import ResponseCache
+from ops.core import sqlite
 from ops.core.errors import DataError
 from ops.core.sqlite import SqliteFile
 from ops.spending.ledger import Ledger
@@ -49,6 +50,20 @@ def test_processes_that_meet_no_file_make_it_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(_OPEN), str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate(timeout=100)[0].strip() for process in running] == ["0"] * 4
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sqlite._has_tables
+
+    def meanwhile(connection: sqlite3.Connection) -> bool:
+        monkeypatch.setattr(sqlite, "_has_tables", real)
+        with SqliteFile(tmp_path / "x", 1, ["CREATE TABLE one (a TEXT)"]).writing() as other:
+            other.execute("INSERT INTO one VALUES ('kept')")
+        return real(connection)
+
+    monkeypatch.setattr(sqlite, "_has_tables", meanwhile)
+    with SqliteFile(tmp_path / "x", 1, ["CREATE TABLE one (a TEXT)"]).writing() as connection:
+        assert connection.execute("SELECT a FROM one").fetchall() == [("kept",)]
 
 
 def test_a_schema_that_fails_leaves_an_empty_file(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def backup(workspace: Workspace, file: Path) -> dict[str, str]:
                 size = sum((staged / name).stat().st_size for name in own)
                 said[part.name] = f"{len(own):,} file{'s' * (len(own) != 1)}, {size:,} bytes"
         if not sums:
-            raise DataError(workspace.state, "(folder)", "holds nothing to keep", "Run a life first")
+            raise DataError(workspace.state, "(folder)", "holds nothing to keep", "Begin with `podium run`")
         manifest = {"format": _FORMAT, "made": time.time(), "root": str(workspace.root), "sha256": sums}
         Path(staged, _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         whole = Path(scratch, "archive")
@@ -188,7 +188,7 @@ def restore(workspace: Workspace, file: Path) -> list[str]:
         for part in held:
             place = workspace.state / part.place
             if place.is_file() or any(_files(place)):
-                remedy = "Move it away, or restore into a checkout without a life"
+                remedy = "Move it away, or restore into a checkout without state"
                 raise DataError(place, "(path)", "is there already", remedy)
         for part in held:
             place = workspace.state / part.place

@@ -226,7 +226,7 @@ class Plan:
 
     @cached_property
     def stages(self) -> list[Cost]:
-        """In the order of a life. Raises `ConfigError` for a worker without a price."""
+        """In the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
         stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
         priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored).all()
         return [replace(stage, policy_s=self._policy_s(stage.name)) for stage in priced]

@@ -1,4 +1,4 @@
-"""The refusal: a life does not spend before its recipe is ready."""
+"""The refusal: a pipeline run spends nothing before its recipe is ready."""
 
 from __future__ import annotations
 

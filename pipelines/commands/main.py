@@ -12,7 +12,7 @@ from pipelines.commands.lazy import LazyGroup
 
 HERE = "pipelines.commands"
 SECTIONS = {
-    "A Conductor's life": {
+    "The pipeline": {
         "init": f"{HERE}.init:init",
         "run": f"{HERE}.lifecycle:run",
         "train": f"{HERE}.lifecycle:train",

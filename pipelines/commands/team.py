@@ -51,7 +51,7 @@ def setup(gpu: int) -> None:
 @seed_option
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this one; give it repeatedly.")
 def start(recipe: str, seed: int | None, stages: tuple[str, ...]) -> None:
-    """Ask the team's Dagster for a life, or for some stages.
+    """Start a pipeline run of the team, or some stages of it.
 
     Its daemon queues the runs; the UI shows them under Overview > Backfills.
     """
@@ -74,7 +74,7 @@ def start(recipe: str, seed: int | None, stages: tuple[str, ...]) -> None:
 
 def _workspace() -> Workspace:
     if not os.environ.get("PODIUM_TEAM"):
-        raise PodiumError("PODIUM_TEAM is not set: this checkout has no team's Dagster. `podium run` runs a life here")
+        raise PodiumError("PODIUM_TEAM is not set: this checkout has no team's Dagster. Here it is `podium run`")
     if not os.environ.get(_DATABASE, "").startswith(_DRIVER):
         remedy = "Dagster's storage needs that driver named; it comes with dagster-postgres"
         raise ConfigError(_DATABASE, "(value)", f"does not begin with {_DRIVER}", remedy)

@@ -91,7 +91,7 @@ soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` do
 	$(BIN)/python -m pytest $(AT_ONCE) -m soak
 
 browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
-	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/browser
+	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser
 
 lint: $(STAMP)  ## ruff (style and layers) and mypy --strict on ops
 	$(BIN)/ruff check .

@@ -1,5 +1,5 @@
-"""How good a Conductor is, how sure we are of it, what it costs, and against whom.
+"""Evaluation of a Conductor: its accuracy, the uncertainty of that accuracy, its cost, and the systems beside it.
 
-What belongs here: scoring systems on test questions, statistics, reports. What does not: the gate that acts on
-them (`ops.release`).
+What belongs here: scoring systems on test questions, statistics, reports. What does not: the promotion gate that
+uses the scores (`ops.release`).
 """

@@ -1,6 +1,6 @@
-"""What a baseline is: one decorated function a file in `baselines`, and the registry of them.
+"""Baselines: one decorated function per file in `baselines`, and their registry.
 
-Some follow from what the workers answered alone (`Computed`), others ask (`WorkflowBaseline`).
+A `Computed` baseline is calculated from the workers' stored answers; a `WorkflowBaseline` calls workers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ops.evaluation.runner import Summary
 
 
 class Answers(NamedTuple):
-    """What the workers answered alone: to the evaluation questions, and before those to the training problems."""
+    """The responses of single workers to the evaluation questions and to the training problems."""
 
     evaluation: Sequence[ResponseRow]
     training: Sequence[ResponseRow]
 
 
 class Standing(NamedTuple):
-    """What a baseline scores: benchmark → summary; `detail` is what it chose, for the column's head."""
+    """The scores of a baseline: benchmark → summary; `detail` is what it chose, for the heading of its column."""
 
     summaries: Mapping[str, Summary]
     detail: str = ""
 
     def head(self, title: str) -> str:
-        """The head of its column."""
+        """Return the heading of the baseline's column."""
         return f"{title} ({self.detail})" if self.detail else title
 
 
@@ -39,50 +39,50 @@ class Baseline:
 
     name: str
     title: str
-    """The head of its column."""
+    """The heading of the baseline's column."""
     place: int
-    """Its order in the table; by name where it is equal."""
+    """The position in the table; equal positions are sorted by name."""
     usual: bool
-    """Whether it stands in the table of a recipe that names none."""
+    """Whether a recipe that lists no baselines includes this one."""
 
 
 Compute = Callable[[Answers], Standing | Sequence[Standing]]
 Prepare = Callable[[Known], Method]
 PerQuestion = Callable[[int], float]
-"""Number of workers → responses, at most."""
+"""Number of workers → the largest possible number of responses."""
 
 
 @dataclass(frozen=True)
 class Computed(Baseline):
-    """Computed from the workers' own answers."""
+    """A baseline that is calculated from the workers' own answers, without further calls."""
 
     compute: Compute
-    """One standing, or several of different `detail`: a column each."""
+    """Returns one standing, or several with different `detail`: one column each."""
     every_worker: bool = True
-    """Whether it needs the answers of every worker; False: those of the best single worker."""
+    """Whether the answers of every worker are needed; if false, those of the best single worker suffice."""
 
 
 @dataclass(frozen=True)
 class WorkflowBaseline(Baseline):
-    """Asks workers, in workflows of its own; `prepare` makes (or learns) the method before the test is seen."""
+    """A baseline that runs workflows; `prepare` builds or learns its method without access to the test."""
 
     prepare: Prepare
     calls: PerQuestion
-    """To one question."""
+    """The responses that one question takes."""
     learning: PerQuestion
-    """To training problems, all together, that `prepare` asks for beyond what was precached."""
+    """The responses to training problems that `prepare` requests in total, beyond the precached ones."""
     version: int
-    """Raised when the method changes, so that stored scores are no longer taken for its own."""
+    """Increase it when the method changes: scores that an earlier version stored are then no longer read."""
     source: str
-    """Where the method is described."""
+    """The paper or file that describes the method."""
     differs: str
-    """In which way it is not the authors' own; shown wherever its figures are."""
+    """How the method differs from that of its authors; shown beside its figures."""
 
 
 def baseline(
     title: str, place: int = 1000, *, usual: bool = True, every_worker: bool = True
 ) -> Callable[[Compute], Computed]:
-    """Make a function a computed baseline of its own name, which is its file's."""
+    """Return a decorator that makes a function a computed baseline; function, file and baseline have the same name."""
 
     def register(compute: Compute) -> Computed:
         return Computed(compute.__name__, title, place, usual, compute, every_worker)
@@ -100,7 +100,7 @@ def asking(
     source: str,
     differs: str,
 ) -> Callable[[Prepare], WorkflowBaseline]:
-    """Make a function that gives a `Method` a baseline of its own name, which is its file's."""
+    """Return a decorator that makes a function that returns a `Method` a baseline of the function's name."""
 
     def register(prepare: Prepare) -> WorkflowBaseline:
         return WorkflowBaseline(
@@ -114,23 +114,23 @@ BASELINES = Registry("ops.evaluation.baselines", Baseline, lambda entry: entry.p
 
 
 def chosen(names: Iterable[str] | None) -> list[Baseline]:
-    """The baselines of these `names`, in their order; None: the usual ones, which cost nothing."""
+    """Return the baselines with these names, in this order; None selects the usual ones, which make no calls."""
     if names is None:
         return [entry for entry in BASELINES.values() if entry.usual]
     return [BASELINES[name] for name in names]
 
 
 def needs_every_worker(names: Iterable[str] | None) -> bool:
-    """Whether one of these baselines is computed from every worker's own answers; None: the usual ones."""
+    """Return whether one of these baselines needs every worker's own answers; None stands for the usual ones."""
     return any(isinstance(entry, Computed) and entry.every_worker for entry in chosen(names))
 
 
 def standings(
     answers: Answers, names: Iterable[str] | None = None, kept: Callable[[WorkflowBaseline], Standing] | None = None
 ) -> dict[str, Mapping[str, Summary]]:
-    """Column's head → benchmark → summary, for the baselines of these `names`; None: of the usual ones.
+    """Return heading of the column → benchmark → summary for the named baselines; None stands for the usual ones.
 
-    `kept` finds the stored scores of one that asks. Raises `ValueError` for one that asks without it.
+    `kept` reads the stored scores of a `WorkflowBaseline`. Raises `ValueError` if such a baseline is named without it.
     """
     made: dict[str, Mapping[str, Summary]] = {}
     for entry in chosen(names):

@@ -1,4 +1,4 @@
-"""All systems on the same questions: computed once, stored, and read by everything that judges by it."""
+"""The comparison of all systems on the same questions: computed once, stored, and read by the gate and the reports."""
 
 from __future__ import annotations
 
@@ -33,29 +33,28 @@ _REMEDY = "Materialize leaderboard"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One policy beside every other system, at the pool's prices."""
+    """The scores of one policy and of every other system, at the pool's prices."""
 
     policy: str
-    """The Conductor's key."""
+    """The key of the Conductor's policy."""
     board: Leaderboard
     conductor: list[OutcomeRow]
     best_worker: str
     best_worker_rows: list[OutcomeRow]
-    """What the promotion gate pairs with the Conductor's rows."""
+    """The rows that the promotion gate pairs with the Conductor's rows."""
     reach: dict[str, Reach] = field(default_factory=dict)
-    """In-domain, and on the out-of-distribution (OOD) benchmarks: how far the Conductor comes."""
+    """`in-domain` and `OOD` → the share of the answerable questions that the Conductor answers."""
     origin: str = ""
-    """Key of all that the Conductor's scores depend on: policy, pool, questions, settings."""
+    """A hash of everything that the Conductor's scores depend on: policy, pool, questions, settings."""
     questions: dict[str, str] = field(default_factory=dict)
     """Benchmark → the key of its questions."""
 
 
 def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
-    """Build the leaderboard from the stored rows of this policy, its cold start and the workers; store it.
+    """Build the comparison from the stored rows of this policy, its cold start and the workers; store it.
 
-    The best single worker is chosen by the training responses, before the test is seen. `base_policy`: None where
-    the Conductor goes on from a champion, which was taught elsewhere.
-    Raises `DataError` when something was not scored yet, or what lies there is of something else.
+    The best single worker is chosen by the training responses, not by the test. `base_policy` is None if training
+    continues from a champion instead of a cold start. Raises `DataError` if scores are missing or stale.
     """
     domains = _domains(setup)
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
@@ -68,7 +67,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
     singles = [OutcomeRow.of_response(row) for row in alone]
-    every = set(asked) == set(setup.pool.names)  # without every worker's answers the ceiling is unknown
+    every = set(asked) == set(setup.pool.names)  # the ceiling needs the answers of every worker
     groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
     reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
@@ -93,9 +92,9 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
 
 
 def stored_comparison(setup: Setup, policy: Path) -> Comparison:
-    """What `compare` stored for this policy.
+    """Read the comparison that `compare` stored for this policy.
 
-    Raises `DataError` when there is none, or scores, prices or workers are others since it was made.
+    Raises `DataError` if none is stored, or if scores, prices or workers have changed since.
     """
     file = _file(setup.workspace, policy_key(policy))
     facts = _read(file)
@@ -117,7 +116,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
 
 
 def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
-    """What must still hold for a stored comparison to be this run's."""
+    """Return the keys that must be unchanged for a stored comparison to be valid."""
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
     asked = [name for name, own in questions_of.items() if own]
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
@@ -140,7 +139,7 @@ def _question_keys(setup: Setup) -> dict[str, str]:
 
 
 def _domains(setup: Setup) -> dict[str, str]:
-    """Benchmark → its domain, for those with questions."""
+    """Return benchmark → domain for the benchmarks with questions."""
     every = evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions[0].domain for name, questions in every.items() if questions}
 

@@ -1,4 +1,4 @@
-"""How a system that is no Conductor answers: the workflows that it runs for a question, and whose answer counts."""
+"""Methods other than a Conductor: the workflows that a method runs for a question, and the choice among answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
-"""Workflows that are run side by side for one question: five samples to be voted on are five equal branches."""
+"""Workflows that run side by side for one question. A vote over five samples is five equal branches."""
 
 
 class Attempt(NamedTuple):
-    """One question and what each of its branches answered: None where a worker refused or a context was too long.
+    """One question with the answer of each branch: None if a worker refused or a context was too long.
 
-    No branches: its author wrote no workflow.
+    `answers` is empty if the method's author wrote no valid workflow.
     """
 
     problem: Problem
@@ -28,12 +28,12 @@ class Attempt(NamedTuple):
 
 
 def first(attempts: Sequence[Attempt]) -> list[int]:
-    """Every question's first branch counts."""
+    """Choose the first branch of every question."""
     return [0] * len(attempts)
 
 
 class Author(NamedTuple):
-    """A worker that writes each question's workflow, as a Conductor does; what it writes is read by `read`."""
+    """A worker that writes each question's workflow, as a Conductor does; `read` parses its completion."""
 
     worker: int
     prompt: Callable[[Problem], str]
@@ -42,20 +42,24 @@ class Author(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """`branches`: questions of one benchmark and the repeat → each one's workflows, by the team's ordinals, of any
-    length. `choose`: what those answered, of the whole benchmark at once → the branch of each question that counts;
-    it never sees a gold answer that it does not grade by itself."""
+    """A way to answer the questions of a benchmark.
+
+    `branches` maps the questions of one benchmark and the repeat to the workflows of each question, with the team's
+    ordinals and of any length. `choose` maps the answers of the whole benchmark to the index of the branch that is
+    graded for each question; it must not use gold answers.
+    """
 
     branches: Callable[[Sequence[Problem], int], Sequence[Branches]]
     choose: Callable[[Sequence[Attempt]], Sequence[int]] = first
     detail: str = ""
-    """What was chosen or learned, in a word or two, for the column's head."""
+    """What the method chose or learned, in a few words, for the heading of its column."""
     author: Author | None = None
-    """Writes what is run, instead of `branches`; a completion that is no workflow is wrong, and paid for."""
+    """The worker that writes the workflows in place of `branches`. An invalid completion counts as wrong, and its cost
+    counts."""
 
     @classmethod
     def static(cls, workflow: Workflow, detail: str = "") -> Method:
-        """One workflow whatever is asked."""
+        """Make a method that runs the same workflow for every question."""
         return cls.samples(workflow, 1, detail=detail)
 
     @classmethod
@@ -63,43 +67,44 @@ class Method:
         cls, workflow: Workflow, count: int, choose: Callable[[Sequence[Attempt]], Sequence[int]] = first,
         detail: str = "",
     ) -> Method:  # fmt: skip
-        """One workflow repeated, each time with new answers."""
+        """Make a method that runs the same workflow `count` times for every question, each time with new answers."""
         return cls(lambda problems, repeat: [(workflow,) * count] * len(problems), choose, detail)
 
     @classmethod
     def beside(cls, workflows: Branches, choose: Callable[[Sequence[Attempt]], Sequence[int]]) -> Method:
-        """The same workflows side by side, whatever is asked."""
+        """Make a method that runs the same workflows side by side for every question."""
         return cls(lambda problems, repeat: [workflows] * len(problems), choose)
 
     @classmethod
     def routed(cls, route: Callable[[Sequence[Problem]], Sequence[Workflow]], detail: str = "") -> Method:
-        """One workflow a question, chosen by the question alone."""
+        """Make a method that runs one workflow per question, which `route` chooses from the questions alone."""
         return cls(lambda problems, repeat: [(workflow,) for workflow in route(problems)], first, detail)
 
     @classmethod
     def written(cls, author: Author, detail: str = "") -> Method:
-        """One workflow a question, written by a worker that is shown the question."""
+        """Make a method that runs one workflow per question, which a worker writes."""
         return cls(lambda problems, repeat: [()] * len(problems), first, detail, author)
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a baseline may learn from: the training mix and what the workers answered to it, never the test."""
+    """The data that a baseline may learn from: the training mix and the workers' responses to it, never the test."""
 
     team: Team
-    """The pool by ordinal; its names are those of `responses`."""
+    """The pool by ordinal; `responses` refers to the same worker names."""
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
-    """Every worker alone on `problems`, at the pool's prices."""
+    """The responses of every worker alone to `problems`, at the pool's prices."""
     seed: int
     run: Callable[[Method, Sequence[Problem]], list[OutcomeRow]]
-    """A method on training problems: rows by problem. It asks workers, and costs what they cost (`Asking.learning`)."""
+    """Runs a method on training problems and returns rows by problem. The calls cost money: `WorkflowBaseline.learning`
+    states how many there are."""
     few_shots: Sequence[FewShot] = ()
-    """Worked examples of workflows, of questions outside of the mix and of the test."""
+    """Worked examples of workflows, for questions outside the mix and the test."""
 
     @property
     def accuracies(self) -> list[float]:
-        """Each worker's share of right answers, by ordinal; unreachable ones left out."""
+        """Each worker's share of right answers, by ordinal; unreachable responses are left out."""
         made = []
         for name in self.team.names:
             own = [row.score >= 1.0 for row in self.responses if row.worker == name and row.status != "unreachable"]
@@ -108,7 +113,7 @@ class Known:
 
     @property
     def ranking(self) -> list[int]:
-        """The ordinals from the best single worker down, as `ops.precaching.profiles.ranked` has them."""
+        """The workers' ordinals from best to worst, in the order of `ops.precaching.profiles.ranked`."""
         from ops.precaching.profiles import ranked
 
         return [self.team.names.index(profile.worker) for profile in ranked(list(self.responses))]

@@ -1,4 +1,4 @@
-"""The one record: what a system did for one question at one repeat, and how it is made."""
+"""The score row: the result of one system on one question at one repeat."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ops.conductor.rollout import Outcome
 
 NO_WORKFLOW = "no_workflow"
-"""Status of a row whose completion gave no workflow: it counts as wrong, and as a format failure."""
+"""Status of a row whose completion is not a valid workflow: it counts as wrong, and as a format failure."""
 
 
 class Usage(NamedTuple):
-    """The tokens of one response of one worker."""
+    """The token counts of one response of one worker."""
 
     worker: str
     prompt_tokens: int
@@ -26,31 +26,30 @@ class Usage(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What one system did for one question."""
+    """The execution of one system on one question."""
 
     branches: tuple[Trace, ...]
-    """Traces side by side; a Conductor has one."""
+    """The traces of workflows that ran side by side; a Conductor has one."""
     chosen: int = 0
-    """The branch whose answer counts."""
+    """The index of the branch whose answer is graded."""
     writing: WorkflowTrace | None = None
-    """The call of the worker that wrote the workflow, where a worker did."""
+    """The trace of the call that wrote the workflow; None unless a worker wrote it."""
 
     @property
     def counts(self) -> Trace:
-        """The trace whose answer counts."""
+        """The trace whose answer is graded."""
         return self.branches[self.chosen]
 
 
 @dataclass(frozen=True)
 class OutcomeRow:
-    """One question at one repeat: what was written, what it gave, and what that cost.
+    """One system's answer to one question at one repeat, with its grade and cost.
 
-    `status` is the trace's (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`.
-    `steps` counts the workflow's steps; `workers` names those that were run, in the
-    order of the steps; `shape` and `pattern` are what `ops.workflow.strategy` reads in it.
-    `tokens` are the workers', prompt and completion together. `latency_s` is the workflow's
-    critical path. `unscorable`: workers could not be reached, so nothing is known of the
-    answer and the row is left out of every mean.
+    `status` is the trace's status (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`. `steps` is the number of steps
+    of the workflow; `workers` are the names of the workers that ran, in the order of the steps; `shape` and `pattern`
+    are the classifications of `ops.workflow.strategy`. `tokens` are the prompt and completion tokens of all workers;
+    `latency_s` is the workflow's critical path in seconds. `unscorable` is true if a worker could not be reached:
+    correctness is then unknown, and every mean leaves the row out.
     """
 
     benchmark: str
@@ -72,23 +71,23 @@ class OutcomeRow:
     shape: str = ""
     pattern: str = ""
     usage: tuple[Usage, ...] = ()
-    """What each response took, in the order of `workers`, and then what a worker's writing of the workflow took:
-    costs are computed from it at any price."""
+    """The tokens of each response, in the order of `workers`, then those of the call that wrote the workflow, if a
+    worker wrote it. Costs at other prices are computed from these counts."""
     rounds: int = 1
-    """Completions written, where the Conductor works in rounds."""
+    """The number of completions that a recursive Conductor wrote; otherwise 1."""
     stop: str = ""
-    """Why the rounds ended (`ops.workflow.trace.Stop`); empty where there are none."""
+    """Why the rounds ended (`ops.workflow.trace.Stop`); empty for a Conductor without rounds."""
     trace: str = ""
-    """The trace's id, the tag `trace` of those that MLflow shows; empty where nothing was executed, or a worker was
-    asked alone."""
+    """The trace's id, which MLflow stores as the tag `trace`; empty if no workflow ran, or for a worker alone."""
 
     @classmethod
     def of(cls, problem: Problem, repeat: int, played: Played, grade: Grade | None) -> Self:
-        """What a system did for a problem, with the grade of the answer that counts.
+        """Make the row of an execution; `grade` is the grade of the chosen branch's answer.
 
-        Steps, tokens, USD and responses are those of all branches and rounds; seconds are those of the slowest branch.
-        One branch whose workers cannot be reached makes the row unscorable. A worker's writing of the workflow is paid
-        for and waited for, and is no step. Shape and pattern are those of the workflow whose answer stands.
+        Steps, tokens, USD and responses are summed over all branches and rounds; the latency is that of the slowest
+        branch. One branch with an unreachable worker makes the row unscorable. If a worker wrote the workflow, that
+        call counts in cost and latency, but not as a step. Shape and pattern are those of the workflow that gave the
+        graded answer.
         """
         counts, writing = played.counts, played.writing
         first, workflow = counts.rounds[0].parsed, counts.workflow
@@ -123,9 +122,9 @@ class OutcomeRow:
 
     @classmethod
     def of_response(cls, row: ResponseRow, domain: str = "") -> Self:
-        """A worker's own response as the answer of a one-step workflow; the sample index is the repeat.
+        """Make the row of a worker's response as a one-step workflow; the sample index becomes the repeat.
 
-        A refusal is wrong, an unreachable worker unscorable: the Conductor's own rows are read in the same way.
+        A refusal counts as wrong and an unreachable worker as unscorable, as in the Conductor's rows.
         """
         return cls(
             benchmark=row.benchmark,
@@ -149,12 +148,12 @@ class OutcomeRow:
 
     @property
     def problem_key(self) -> str:
-        """What pairs the rows of two systems."""
+        """The problem's key, by which the rows of two systems are paired."""
         return problem_key(self.benchmark, self.problem_id)
 
     @property
     def outcome(self) -> Outcome:
-        """As a rollout's."""
+        """The row's outcome in the terms of a rollout."""
         if self.unscorable:
             return "unscorable"
         if self.status == NO_WORKFLOW:
@@ -163,6 +162,6 @@ class OutcomeRow:
 
 
 def _usage(trace: WorkflowTrace) -> list[Usage]:
-    """What each response took, in the order of the steps."""
+    """Return the tokens of each paid response, in the order of the steps."""
     answered = ((step.worker, step.response) for step in trace.steps if step.is_paid)
     return [Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered]

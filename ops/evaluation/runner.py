@@ -1,4 +1,4 @@
-"""The one loop: a system answers a set of questions at every repeat, its answers are graded, and each becomes a row."""
+"""The evaluation loop: a system answers each question at every repeat, and each graded answer becomes a row."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ops.workflow.team import Team
 from ops.workflow.trace import Trace, WorkflowTrace
 
 AHEAD = 4
-"""Batches under way at once, the one that is being written among them: a fast writer waits for the workers."""
+"""The most batches in progress at once, including the one being written; a faster writer waits for the workers."""
 WRITE = "Write the workflow."
-"""The subtask of a worker that writes one: its whole prompt stands where others have the question."""
+"""The subtask for a worker that writes a workflow; the Conductor's prompt takes the place of the question."""
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
-"""(Problem's key, repeat) → what was written for it."""
+"""(problem key, repeat) → the completion that was written for it."""
 OnPlayed = Callable[[Sequence[OutcomeRow], Sequence[Trace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
 OnDone = Callable[[int], None]
-"""Receives how many more questions have their answers."""
+"""Receives the number of questions answered since the last call."""
 
 
 class Writer(Protocol):
@@ -47,7 +47,7 @@ class Writer(Protocol):
         temperature: float = ...,
         seed: int = ...,
     ) -> list[str]:
-        """One completion per prompt, in order."""
+        """Return one completion per prompt, in order."""
         ...
 
 
@@ -62,17 +62,17 @@ async def evaluate(
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
 ) -> list[OutcomeRow]:
-    """Let the Conductor answer every problem `settings.repeats` times; rows by problem, then by repeat.
+    """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-    The next batch is written (in a thread) while the workers execute the last ones; given completions are executed as
-    they are. With `limits` the Conductor works in rounds: a repeat is then one set of questions, whose calls are
-    bounded together; `fits` as in `play`. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
-    flight have ended, and `PromptTooLongError` naming the problem; rows of unreachable workers are unscorable.
+    A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
+    without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
+    together; `fits` is passed to `play`. Raises the client's `OverBudget` and `ConfigError` after the calls in flight
+    have ended, and `PromptTooLongError` with the problem's key. Rows of unreachable workers are unscorable.
     """
     scheduler, turn = Scheduler(), asyncio.Lock()
 
     async def write(prompts: list[list[Message]], chosen: Sequence[Problem], repeat: int) -> list[str]:
-        assert not isinstance(conductor, Mapping)  # which has a completion for each question
+        assert not isinstance(conductor, Mapping)  # a mapping has a completion for each question
         texts: list[str] = []
         async with turn:
             for start in range(0, len(prompts), settings.batch):
@@ -80,7 +80,7 @@ async def evaluate(
                 writing = partial(conductor.write, some, temperature=settings.temperature, seed=seed + repeat)
                 try:
                     texts += await asyncio.to_thread(writing)
-                except PromptTooLongError as error:  # a first round's: `fits` leaves out the others
+                except PromptTooLongError as error:  # only in a first round: `fits` drops longer later prompts
                     raise PromptTooLongError.of(chosen[start + error.index], error.tokens, error.limit) from None
         return texts
 
@@ -98,9 +98,9 @@ async def evaluate(
 async def evaluate_method(
     method: Method, problems: Sequence[Problem], team: Team, settings: Evaluation, on_done: OnDone | None = None
 ) -> list[OutcomeRow]:
-    """Let a method answer every problem, as `evaluate` does; `problems` of one benchmark stand together.
+    """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
 
-    `method.choose` compares the answers of a whole benchmark, which is therefore one set. Raises as `evaluate` does.
+    A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
     """
     scheduler, room = Scheduler(), asyncio.Semaphore(settings.batch * AHEAD)
 
@@ -149,7 +149,7 @@ async def _evaluate(
     async def one(chosen: Sequence[Problem], repeat: int) -> None:
         nonlocal failed
         async with room:
-            if failed:  # a spent budget stops the writing at once
+            if failed:  # after an error, such as a spent budget, no further set begins
                 return
             try:
                 played = await answer(chosen, repeat)
@@ -169,7 +169,7 @@ async def _evaluate(
 
 
 async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
-    """The results. All are awaited before an error is raised: calls in flight are paid for and must be cached."""
+    """Return all results. An error is raised only after all have ended: paid calls in flight must reach the cache."""
     results = await asyncio.gather(*running, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -178,13 +178,13 @@ async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
 
 
 async def _writing(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> WorkflowTrace:
-    # By the executor: the same cache, limits, deadline and reading of failures as any other call.
+    # The executor applies the same cache, limits, deadline and handling of failures as to any other call.
     asking = Workflow.single(author.worker, WRITE)
     return await execute(asking, author.prompt(problem), team, sample=repeat, scheduler=scheduler)
 
 
 def _samples(branches: Branches, repeat: int) -> list[Sample]:
-    """Equal branches are repetitions, as equal steps of one workflow are."""
+    """Number equal branches as repetitions, like equal steps of one workflow, so that each gets a new answer."""
     return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]
 
 
@@ -193,9 +193,10 @@ def _samples(branches: Branches, repeat: int) -> list[Sample]:
 
 @dataclass(frozen=True)
 class Summary:
-    """What one system did on one benchmark.
+    """The results of one system on one benchmark.
 
-    Tokens, USD, seconds and steps are means per scored question; shares are in [0, 1].
+    `tokens`, `cost_usd` and `latency_s` are means over scored rows, `steps` is a mean over well-formed workflows;
+    shares are in [0, 1]. A mean without any row is NaN.
     """
 
     benchmark: str
@@ -208,15 +209,15 @@ class Summary:
     steps: float
     format_compliance: float
     multi_worker_share: float
-    """Share of well-formed workflows in which more than one distinct worker was run."""
+    """The share of well-formed workflows in which more than one distinct worker ran."""
     shapes: dict[str, int] = field(default_factory=dict)
-    """Strategy → well-formed workflows that followed it."""
+    """Shape → number of well-formed workflows with it."""
     patterns: dict[str, int] = field(default_factory=dict)
-    """Pattern (who sees whom, without the wording) → well-formed workflows of it."""
+    """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
 
 
 def summarize(rows: Iterable[OutcomeRow]) -> dict[str, Summary]:
-    """One `Summary` per benchmark, in order of first appearance; unscorable rows count but enter no mean."""
+    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
     by_benchmark: dict[str, list[OutcomeRow]] = defaultdict(list)
     for row in rows:
         by_benchmark[row.benchmark].append(row)

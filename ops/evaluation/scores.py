@@ -1,4 +1,4 @@
-"""Score rows on disk, and at the pool's prices."""
+"""Reading and writing of score rows, and their cost at the pool's prices."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ops.evaluation.rows import OutcomeRow, Usage
 
 
 def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
-    """Write rows as parquet, sorted, whole or not at all; `texts` False empties completions and answers.
+    """Write the sorted rows atomically as parquet. If `texts` is false, completions and answers are stored empty.
 
-    Those of a confidential benchmark are always empty: they quote its questions. `origin`: what they are scores of.
+    Texts of a confidential benchmark are always stored empty, because they quote its questions. `origin` records what
+    the scores depend on.
     """
     import pandas as pd
     import pyarrow as pa
@@ -36,7 +37,7 @@ def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, ori
 
 
 def load_rows(file: Path) -> list[OutcomeRow]:
-    """Read `save_rows`'s output. Raises `DataError` when the file is absent or holds something else."""
+    """Read a file that `save_rows` wrote. Raises `DataError` if it does not exist or has another format."""
     import pandas as pd
     from pyarrow import ArrowInvalid
 
@@ -52,9 +53,10 @@ def load_rows(file: Path) -> list[OutcomeRow]:
 
 
 def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
-    """The rows as they would have cost at the pool's prices.
+    """Return the rows with their cost in USD recomputed at the pool's prices.
 
-    A worker that the pool lacks, or that LiteLLM's own table prices, leaves a row's cost as it was measured.
+    A row keeps its recorded cost if one of its workers is not in the pool or has no price there (LiteLLM's own table
+    then gives the price).
     """
     prices = {worker.name: worker.price for worker in pool.workers}
 
@@ -69,7 +71,7 @@ def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
 
 
 def priced(rows: Sequence[OutcomeRow], setup: Setup) -> list[OutcomeRow]:
-    """The rows at the prices of the pools that answer their benchmarks, in the order of the benchmarks."""
+    """Return the rows grouped by benchmark, each at the prices of the pool that answers that benchmark."""
     made: list[OutcomeRow] = []
     for benchmark in dict.fromkeys(row.benchmark for row in rows):
         own = [row for row in rows if row.benchmark == benchmark]

@@ -1,7 +1,7 @@
-"""What the Conductor is measured against: one file each, named as recipes name it, that holds one function.
+"""Baselines that the Conductor is compared with: one file per baseline, named as in recipes, with one function.
 
-What belongs here: `@baseline`, computed from what the workers answered alone; `@asking`, which runs workflows of its
-own, learned from the training mix or fixed; and, in files that begin with an underscore, what several share. What does
-not: a Conductor, and anything that reads the test's gold answers.
-Nothing else names a baseline: `ops.evaluation.baseline.BASELINES` lists this folder.
+What belongs here: functions with `@baseline`, which compute scores from the workers' own answers; functions with
+`@asking`, which run fixed or learned workflows; shared code, in files that begin with an underscore. What does not: a
+Conductor, and anything that reads the gold answers of the test.
+`ops.evaluation.baseline.BASELINES` lists this folder; no other code names a baseline.
 """

@@ -1,4 +1,4 @@
-"""The collaborations that MasRouter chooses among, as workflows of at most five steps with roles to be given out."""
+"""The modes of collaboration that MasRouter chooses among, as workflows of at most five steps with open roles."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MODES: tuple[Mode, ...] = ("single", "chain", "vote", "debate")
 MOST_STEPS = 5
 CHECK, VOTE, PLAN = "Check the answer.", "Take the most common answer.", "Write a plan."
 ROLES = (SOLVE, CHECK, VOTE, PLAN)
-"""The instructions of an agent, in words that any worker understands."""
+"""The instructions that an agent may receive, in words that any worker understands."""
 
 
 class AgentRole(NamedTuple):
-    """An agent that is still to be named: the roles that it may take, and whether it sees all before it."""
+    """A seat in a workflow: the roles that it allows, and whether its worker sees all earlier responses."""
 
     roles: tuple[str, ...]
     sees_all: bool = False
     same_as: int | None = None
-    """The seat whose worker speaks again."""
+    """The index of an earlier seat whose worker also takes this one."""
 
 
 OPENING = AgentRole((SOLVE, PLAN))
@@ -32,9 +32,10 @@ REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_as=seat) for seat 
 
 
 def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[AgentRole, ...]]:
-    """Steps → the seats of that mode; empty where it needs more steps than `most`.
+    """Return number of steps → the seats of the mode; empty if the mode needs more than `most` steps.
 
-    A chain hands on, a vote has a judge of independent answers, in a debate two answer, reply, and may be judged.
+    In a chain each agent continues the earlier work. In a vote a judge decides between independent answers. In a debate
+    two agents answer and reply to each other, with an optional judge.
     """
     made: dict[int, tuple[AgentRole, ...]]
     if mode == "single":
@@ -49,6 +50,6 @@ def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[AgentRole, ...]
 
 
 def workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
-    """Everybody seated."""
+    """Make the workflow with these roles and workers in the seats."""
     taken = zip(seats, roles, workers, strict=True)
     return Workflow(tuple(Step(worker, role, "all" if seat.sees_all else "none") for seat, role, worker in taken))

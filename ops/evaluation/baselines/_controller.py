@@ -1,4 +1,4 @@
-"""MasRouter's cascade: a question's mode of collaboration, then how many agents, their roles, and a worker for each."""
+"""MasRouter's cascade of decisions for a question: mode of collaboration, number of agents, roles and workers."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Exploring(NamedTuple):
-    """How decisions are drawn while learning: so much of the probability is spread evenly over what there is."""
+    """Random decisions during learning; the share `evenly` of the probability is spread evenly over all choices."""
 
     draw: Generator
     evenly: float = 0.0
 
 
 class SampledWorkflow(NamedTuple):
-    """What was decided, and the log-probability of all that follows from the mode."""
+    """A workflow, and the log-probability of its decisions given the mode."""
 
     workflow: Workflow
     log_probability: Tensor
 
 
 class Controller(NamedTuple):
-    """One linear softmax head a decision, over a question's vector; all start even.
+    """One linear softmax head per decision, over a question's vector; all heads start with equal probabilities.
 
-    A worker's logit has a part for every role and one for the role itself, so that what is learned of a worker at
-    solving is believed of it elsewhere until something else shows.
+    A worker's logit is the sum of a part that all roles share and a part for its role, so that learning about a worker
+    in one role carries over to the others.
     """
 
     heads: Mapping[str, Tensor]
@@ -41,11 +41,11 @@ class Controller(NamedTuple):
     """The ordinals that may be chosen."""
     modes: tuple[Mode, ...]
     most: int
-    """Steps of a workflow."""
+    """The largest number of steps of a workflow."""
 
     @classmethod
     def start(cls, dimensions: int, workers: Sequence[int], most: int) -> Self:
-        """Dimensions: of `vectors_of`."""
+        """Make a controller with zero weights; `dimensions` is the width of the vectors from `vectors_of`."""
         import torch
 
         modes = tuple(mode for mode in MODES if sizes(mode, most))
@@ -59,20 +59,20 @@ class Controller(NamedTuple):
         return cls({name: head.requires_grad_() for name, head in zeros.items()}, workers, modes, most)
 
     def mode_logits(self, vectors: Tensor) -> Tensor:
-        """Questions × modes."""
+        """Return the logits of the modes, of shape questions × modes."""
         return vectors @ self.heads["mode"].T
 
     def worker_logits(self, vectors: Tensor, role: str) -> Tensor:
-        """… × workers."""
+        """Return the logits of the workers for a role, of shape … × workers."""
         return vectors @ (self.heads["worker"] + self.heads[f"worker {role}"]).T
 
     def best(self, vector: Tensor) -> tuple[Mode, Workflow]:
-        """The most probable decision at each level."""
+        """Return the mode and the workflow that result from the most probable decision at each level."""
         mode = self.modes[int(self.mode_logits(vector).argmax())]
         return mode, self.plan(vector, mode).workflow
 
     def plan(self, vector: Tensor, mode: Mode, exploring: Exploring | None = None) -> SampledWorkflow:
-        """A workflow of this mode: drawn, or without `exploring` the most probable."""
+        """Decide on a workflow of this mode: at random with `exploring`, otherwise the most probable one."""
         import torch
 
         total = torch.zeros((), dtype=vector.dtype)
@@ -98,7 +98,7 @@ class Controller(NamedTuple):
 
 
 def vectors_of(embedded: Vectors) -> Tensor:
-    """Questions × dimensions, with a last column of ones."""
+    """Return the vectors as a tensor of shape questions × dimensions, with a last column of ones."""
     import torch
 
     return torch.from_numpy(np.hstack([embedded, np.ones((len(embedded), 1))]))

@@ -1,6 +1,6 @@
-"""Texts as vectors, without a download: TF-IDF of words and characters, and its leading directions.
+"""Text embeddings without a download: TF-IDF of words and characters, reduced by truncated SVD.
 
-It sees which words two texts share, not what they mean. A recipe's language model could embed them better: not done.
+The vectors compare words, not meaning; a language model would embed texts better.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from ops.core.problem import Problem, worker_prompt
 
 Vectors = NDArray[np.float64]
-"""A text a row."""
+"""An array with one row per text."""
 DIMENSIONS = 128
 _DIGITS = re.compile(r"\d+")
 
 
 def tfidf() -> Any:
-    """scikit-learn's vectorizer of words (one and two) and characters (two to four, within a word), to be fitted."""
+    """Return an unfitted scikit-learn vectorizer of word 1- and 2-grams and of character 2- to 4-grams within words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
 
@@ -32,9 +32,9 @@ def tfidf() -> Any:
 
 @dataclass(frozen=True)
 class QuestionEmbedding:
-    """Questions → unit vectors of at most `DIMENSIONS`, by what the training questions showed of language.
+    """An embedding of questions as unit vectors of at most `DIMENSIONS`, fitted on the training questions.
 
-    A number counts as a number, whichever it is: that is what questions of a kind share.
+    All digits are replaced by 0, so that questions of one kind with different numbers are similar.
     """
 
     _vectorizer: Any
@@ -42,9 +42,9 @@ class QuestionEmbedding:
 
     @classmethod
     def fit(cls, problems: Sequence[Problem], seed: int) -> Self:
-        """Truncated singular values of the TF-IDF matrix (latent semantic analysis); the same seed, the same vectors.
+        """Fit a truncated SVD of the TF-IDF matrix (latent semantic analysis); reproducible for a seed.
 
-        Raises `ValueError` where there is no problem.
+        Raises `ValueError` without problems.
         """
         from sklearn.decomposition import TruncatedSVD
 
@@ -56,7 +56,7 @@ class QuestionEmbedding:
         return cls(vectorizer, directions.fit(features))
 
     def of(self, problems: Sequence[Problem]) -> Vectors:
-        """Problems × dimensions; zeros for a question that shares nothing with the training questions."""
+        """Return vectors of shape problems × dimensions; zeros for a question without any known feature."""
         from sklearn.preprocessing import normalize
 
         features = self._vectorizer.transform(_texts(problems))

@@ -1,4 +1,4 @@
-"""What the workers scored alone on the training problems, as a matrix that a router learns from."""
+"""The workers' own scores on the training problems, as a matrix that a router learns from."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ops.evaluation.method import Known
 
 
 class Outcomes(NamedTuple):
-    """By the ordinals of `Known.team`. A worker that gave no response is in no mean, and is never chosen."""
+    """Scores and costs by the ordinals of `Known.team`. A worker without responses enters no mean and is not chosen."""
 
     scores: NDArray[np.float64]
-    """Problems × workers: the mean over samples, 0 to 1; NaN where none could be reached."""
+    """Problems × workers: the mean score over samples, 0 to 1; NaN if no sample was reachable."""
     usd: NDArray[np.float64]
-    """Mean USD of a worker's response; infinite where it gave none."""
+    """The mean cost of a worker's response in USD; infinite for a worker without responses."""
 
     @classmethod
     def of(cls, known: Known) -> Self:
-        """A refusal counts as wrong. Raises `ValueError` where there is no answer."""
+        """Collect the outcomes; a refusal counts as wrong. Raises `ValueError` if no worker has answered a problem."""
         samples: dict[tuple[str, str], list[float]] = defaultdict(list)
         usd: dict[str, list[float]] = defaultdict(list)
         for row in known.responses:
@@ -36,13 +36,13 @@ class Outcomes(NamedTuple):
 
     @property
     def means(self) -> NDArray[np.float64]:
-        """Each worker's mean over problems; -1 for one that answered none."""
+        """Each worker's mean score over problems; -1 for a worker without answers."""
         there = ~np.isnan(self.scores)
         count = there.sum(axis=0)
         return np.where(count > 0, np.where(there, self.scores, 0).sum(axis=0) / np.maximum(count, 1), -1.0)
 
     def best(self, quality: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Rows × workers → the ordinal of each row's best worker, of equals the cheapest."""
+        """Return the ordinal of the best worker in each row of `quality` (rows × workers); ties go to the cheapest."""
         tied = quality >= quality.max(axis=1, keepdims=True) - 1e-9
         return np.asarray(np.argmin(np.where(tied, self.usd, np.inf), axis=1))
 

@@ -1,4 +1,5 @@
-"""What both forms of Smoothie share: how good each worker is, from how far the answers lie apart. No gold answer."""
+"""Code of both Smoothie baselines: estimates of each worker's quality from distances between answers, without gold
+answers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ DIFFERS = (
 
 
 def everybody(known: Known) -> Branches:
-    """Each worker on offer alone. Raises `ValueError` for fewer than three: two only differ from each other."""
+    """Return one single-worker workflow per worker on offer. Raises `ValueError` for fewer than three workers."""
     workers = sorted(known.team.ordinals)
     if len(workers) < 3:
         raise ValueError(f"Smoothie compares at least three workers, the pool has {len(workers)}")
@@ -27,9 +28,9 @@ def everybody(known: Known) -> Branches:
 
 
 def distances(attempts: Sequence[Attempt]) -> NDArray[np.float64]:
-    """Questions × workers × workers: squared distances between the answers' unit vectors, 0 to 2."""
+    """Return the squared distances (0 to 2) between the answers' unit vectors: questions × workers × workers."""
     texts = [answer or "" for attempt in attempts for answer in attempt.answers]
-    vectors = tfidf().fit([*texts, "answer"]).transform(texts)  # without any word there is nothing to fit
+    vectors = tfidf().fit([*texts, "answer"]).transform(texts)  # the vectorizer needs at least one word
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)))
     units = vectors.multiply(1 / np.maximum(lengths, 1e-12)).tocsr()
     made = []
@@ -41,11 +42,11 @@ def distances(attempts: Sequence[Attempt]) -> NDArray[np.float64]:
 
 
 def deviations(apart: NDArray[np.float64]) -> NDArray[np.float64]:
-    """… × workers × workers → … × workers: each worker's expected squared distance from the true answer.
+    """Estimate each worker's expected squared distance from the true answer: … × workers × workers → … × workers.
 
-    If errors are independent, what lies between two answers is the sum of their deviations: three pairs give
-    a_i = ½ (d_ij + d_ik - d_jk), and the mean over all pairs j, k is this closed form. The paper's quality θ_i
-    is inversely proportional to it.
+    If errors are independent, the squared distance between two answers is the sum of their deviations. Three pairs then
+    give a_i = ½ (d_ij + d_ik - d_jk); the code computes the closed form of the mean over all pairs j, k. The paper's
+    quality θ_i is inversely proportional to it.
     """
     workers = apart.shape[-1]
     own = apart.sum(axis=-1)
@@ -54,6 +55,6 @@ def deviations(apart: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def closest(attempts: Sequence[Attempt], deviation: NDArray[np.float64]) -> list[int]:
-    """For each question the branch of the least deviation among those that answered."""
+    """Return for each question the branch with the smallest deviation among those with an answer."""
     silent = np.array([[answer is None for answer in attempt.answers] for attempt in attempts])
     return [int(branch) for branch in np.where(silent, np.inf, deviation).argmin(axis=1)]

@@ -1,4 +1,4 @@
-"""The best single worker, chosen before the test is seen: by its responses to the training mix."""
+"""Baseline: the best single worker, chosen by its responses to the training mix and not by the test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from ops.precaching import profiles
 
 @baseline("best worker", place=10, every_worker=False)
 def best_single(answers: Answers) -> Standing:
-    """Raises `ValueError` when there are no training responses to choose by."""
+    """Score the best single worker. Raises `ValueError` without training responses."""
     name = profiles.best_single(answers.training).worker
     return Standing(summarize(of_worker(answers.evaluation, name)), name)

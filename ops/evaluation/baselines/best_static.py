@@ -1,4 +1,4 @@
-"""The best workflow that is the same for every question: what choosing anew for each question adds to it."""
+"""Baseline: the best fixed workflow; the Conductor's lead over it is the worth of choosing a workflow per question."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ops.evaluation.voting import VOTERS, majority
 from ops.workflow.grammar import Step, Workflow
 
 STRONG = 3
-"""How many workers, the best alone, are combined; all are tried alone."""
+"""The number of best single workers that are combined; every worker is tried alone."""
 SAMPLE = 160
-"""Problems of the mix on which each of the set is tried, the domains weighing the same: 40 each of four."""
+"""The number of training problems on which each candidate is tried: 40 in each of four domains."""
 
 
 class Candidate(NamedTuple):
-    """One of the set: a workflow, and how many samples of it vote."""
+    """A workflow that is tried, and the number of its samples that vote."""
 
     name: str
     workflow: Workflow
@@ -35,13 +35,14 @@ class Candidate(NamedTuple):
 
     @property
     def calls(self) -> int:
-        """A question's responses."""
+        """The number of responses per question."""
         return self.voters * len(self.workflow.steps)
 
 
 def _learning(workers: int) -> int:
     everything = candidates(range(workers), [""] * workers)
-    # As many workers may be those of a plug-in: better a forecast that is too high. Each alone was precached.
+    # A pool of a plug-in's size is taken for the plug-in's pool, so that the forecast is not too low. The workers'
+    # own answers are precached and not counted.
     sets = [plugin.workflows().values() for plugin in plugins().values() if workers == len(plugin.NAMES)]
     further = sum(len(steps) for stated in sets for steps in stated)
     return SAMPLE * (sum(candidate.calls for candidate in everything) - workers + further)
@@ -58,7 +59,7 @@ def _learning(workers: int) -> int:
     " of the training mix; of equals the cheaper. The set of the synthetic pool has the workflows of its plug-in, too.",
 )
 def best_static(known: Known) -> Method:
-    """Each of the set on the same problems of the training mix."""
+    """Try every candidate on the same training problems and return the best; ties go to the cheapest."""
     names, sample = known.team.names, sampled(known.problems, known.seed)
     offered = candidates(known.ranking, names)
     offered += further(known.team.workers)
@@ -71,21 +72,21 @@ def best_static(known: Known) -> Method:
 
 
 def candidates(ranking: Sequence[int], names: Sequence[str]) -> list[Candidate]:
-    """The set for any pool, by the ordinals of its workers from the best alone down, and their names by ordinal."""
+    """Return the candidates for any pool; `ranking`: the ordinals from best to worst, `names`: by ordinal."""
     strong = ranking[:STRONG]
     made = [Candidate(names[worker], Workflow.single(worker)) for worker in ranking]
     made += [Candidate(f"{VOTERS} × {names[worker]}, voted", Workflow.single(worker), VOTERS) for worker in strong]
     for one in strong:
         made += [Candidate(f"{names[one]}, checked by {names[other]}", checked(one, other)) for other in strong]
     for length in range(2, len(strong) + 1):
-        chain = strong[:length][::-1]  # the best has the last word
+        chain = strong[:length][::-1]  # the best worker takes the last step
         made.append(Candidate(" → ".join(names[worker] for worker in chain), chained(chain)))
     proposers = sorted(ranking[:PROPOSERS])
     return made + [Candidate(f"all to {names[worker]}", mixture(proposers, worker)) for worker in strong]
 
 
 def sampled(problems: Sequence[Problem], seed: int) -> list[Problem]:
-    """At most `SAMPLE` of them, the same number of each domain, drawn by seed."""
+    """Draw at most `SAMPLE` of the problems by seed, at most the same number from each domain."""
     by_domain: dict[str, list[Problem]] = defaultdict(list)
     for problem in sorted(problems, key=lambda problem: problem.key):
         by_domain[problem.domain].append(problem)
@@ -96,7 +97,7 @@ def sampled(problems: Sequence[Problem], seed: int) -> list[Problem]:
 
 
 def further(workers: Sequence[Worker]) -> list[Candidate]:
-    """The stated workflows of a plug-in whose workers are all in the pool, by the pool's order."""
+    """Return the workflows that a plug-in declares, if all of its workers are in the pool; ordinals are the pool's."""
     models = [worker.model for worker in workers]
     return [
         Candidate(name, workflow(steps, [model.removeprefix(f"{prefix}/") for model in models]))
@@ -107,6 +108,6 @@ def further(workers: Sequence[Worker]) -> list[Candidate]:
 
 
 def workflow(steps: Sequence[StaticStep], names: Sequence[str]) -> Workflow:
-    """In the grammar's terms, by a pool's order of workers."""
+    """Convert a plug-in's steps to a workflow; a worker's ordinal is its index in `names`."""
     made = [Step(names.index(each.worker), each.subtask, "all" if each.sees_all else "none") for each in steps]
     return Workflow(tuple(made))

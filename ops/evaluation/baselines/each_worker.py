@@ -1,4 +1,4 @@
-"""Every worker alone, each a system of its own."""
+"""Baseline: every worker alone, one column per worker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.evaluation.runner import summarize
 
 
-# As many columns as workers: only where a recipe asks for them.
+# One column per worker widens the table, so a recipe must list this baseline.
 @baseline("alone", place=5, usual=False)
 def each_worker(answers: Answers) -> list[Standing]:
-    """In the order in which the answers name them, which is the pool's."""
+    """Score every worker, in the order of the answers, which is the pool's order."""
     names = dict.fromkeys(row.worker for row in answers.evaluation)
     return [Standing(summarize(of_worker(answers.evaluation, name)), name) for name in names]

@@ -1,4 +1,4 @@
-"""Five samples of the best worker, voted: self-consistency, which no system may cost more than and lose to."""
+"""Baseline: majority vote over five samples of the best worker (self-consistency)."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from ops.evaluation.voting import VOTERS, voted
     " equal, programs where their syntax is; of answers with as many votes the one given first counts.",
 )
 def five_consensus(known: Known) -> Method:
-    """The best single worker by the training mix."""
+    """Vote over samples of the best single worker by the training mix."""
     return voted(known.best, known.team.names[known.best])

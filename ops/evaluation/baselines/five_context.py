@@ -1,4 +1,4 @@
-"""Five calls of the best worker, each shown the ones before: what more context of its own is worth."""
+"""Baseline: five calls of the best worker, each with all earlier answers as context."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ CALLS = 5
     differs="The paper only names it: here each call solves the question anew and sees the earlier ones.",
 )
 def five_context(known: Known) -> Method:
-    """The best single worker by the training mix, in a chain."""
+    """Chain five calls of the best single worker by the training mix."""
     steps = (Step(known.best, SOLVE), *[Step(known.best, SOLVE, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

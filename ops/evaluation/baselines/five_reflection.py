@@ -1,4 +1,4 @@
-"""Five calls of the best worker, each told to reflect on the answers before: what looking again is worth."""
+"""Baseline: five calls of the best worker; each after the first reflects on the earlier answers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
     " every earlier answer, and none may stop early.",
 )
 def five_reflection(known: Known) -> Method:
-    """The best single worker by the training mix: it solves once, and looks again four times."""
+    """Let the best single worker by the training mix solve the question once and reflect four times."""
     steps = (Step(known.best, SOLVE), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

@@ -1,4 +1,4 @@
-"""Each question to the worker that did best on the training questions that are most like it."""
+"""Baseline: a kNN router, which sends each question to the best worker on the most similar training questions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ops.evaluation.method import Known, Method
 from ops.workflow.grammar import Workflow
 
 SIZES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)
-"""Numbers of neighbours that are tried."""
+"""The numbers of neighbours that are tried."""
 
 
 class Neighbours(NamedTuple):
-    """The training questions, looked up by cosine, and the number of them that decides."""
+    """An index of the training questions by cosine distance, and the number of neighbours that decide."""
 
     index: Any
     outcomes: Outcomes
@@ -28,7 +28,7 @@ class Neighbours(NamedTuple):
 
     @classmethod
     def fit(cls, vectors: Vectors, outcomes: Outcomes) -> Neighbours:
-        """`size` by leave-one-out on the training questions; of equally good ones the largest."""
+        """Choose `size` by leave-one-out on the training questions; ties go to the largest."""
         from sklearn.neighbors import NearestNeighbors
 
         index = NearestNeighbors(metric="cosine", algorithm="brute").fit(vectors)
@@ -41,13 +41,16 @@ class Neighbours(NamedTuple):
         return cls(index, outcomes, max(value, key=lambda size: (round(float(value[size]), 9), size)))
 
     def route(self, vectors: Vectors) -> NDArray[np.intp]:
-        """The worker's ordinal for each question."""
+        """Return the ordinal of the chosen worker for each question."""
         nearest = self.index.kneighbors(vectors, n_neighbors=self.size, return_distance=False)
         return self.outcomes.best(_quality(self.outcomes, nearest))
 
 
 def _quality(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Questions × workers: the mean score on each question's neighbours; one unknown there has its mean overall."""
+    """Return each worker's mean score on a question's neighbours (questions × workers).
+
+    A worker without known scores on the neighbours gets its mean over all training questions.
+    """
     scores = outcomes.scores[nearest]
     there = ~np.isnan(scores)
     count = there.sum(axis=1)
@@ -63,7 +66,7 @@ def _quality(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDArray[np.float6
     "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
 )
 def knn_router(known: Known) -> Method:
-    """Raises `ValueError` where there is no answer."""
+    """Fit the router on the training mix. Raises `ValueError` if no worker has answered a problem."""
     embedding = QuestionEmbedding.fit(known.problems, known.seed)
     neighbours = Neighbours.fit(embedding.of(known.problems), Outcomes.of(known))
 

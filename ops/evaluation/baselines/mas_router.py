@@ -1,4 +1,4 @@
-"""MasRouter: a learned choice of collaboration, roles and workers for every question, weighing answers against USD."""
+"""Baseline: MasRouter, which learns to choose collaboration, roles and workers per question, at a penalty for cost."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 ROUNDS, QUESTIONS = 40, 10
-"""Rounds of learning, and training problems in each, on which one workflow of each mode runs: 1,600 in all."""
+"""The number of learning rounds and of training problems per round; one workflow of each mode runs on each problem,
+1,600 workflows in total."""
 PENALTY = 0.02
-"""Reward that a workflow loses for what the best single worker takes in USD for a question, on average."""
+"""The reward that a workflow loses if it costs as much as the mean response of the best single worker."""
 EVENLY = (0.5, 0.1)
-"""Share of the probability that is spread evenly, in the first round and in the last."""
+"""The share of the probability that is spread evenly over choices, in the first and in the last round."""
 RATE = 3.0
-"""Of plain gradient steps: Adam would give what one question shows the same weight as what all show."""
+"""The learning rate of plain SGD. Adam would give evidence from one question the same weight as evidence from all."""
 RIDGE, TEMPERATURE = 1.0, 0.1
-"""Of the start: the weight of small coefficients, and the reward that makes a worker e times as probable."""
+"""For the start by regression: the L2 penalty, and the difference in reward that makes a worker e times as likely."""
 
 
 @dataclass
@@ -43,17 +44,17 @@ class PolicyGradient:
     controller: Controller
     vectors: Tensor
     penalty: float
-    """A workflow's reward is 1 or 0 for its answer, less this for each `unit` of USD that it cost."""
+    """The reward of a workflow is 1 or 0 for its answer, minus this penalty for each `unit` of its cost."""
 
     @cached_property
     def unit(self) -> float:
-        """USD of the best single worker's response; where workers are free, nothing is lost."""
+        """The mean cost of the best single worker's response in USD; infinite, hence no penalty, if it is free."""
         return float(self.outcomes.usd[self.known.best]) or float("inf")
 
     def start(self, own: Sequence[int]) -> None:
-        """Regress what each worker earns on these questions alone, by its precached answers, on the questions.
+        """Initialize the worker head by a ridge regression of the workers' precached rewards on these questions.
 
-        A worker's probability is the softmax of what it promises: the best policy of a given entropy.
+        A worker's probability is the softmax of its predicted reward: the best policy of a given entropy.
         """
         import torch
         from sklearn.linear_model import Ridge
@@ -66,9 +67,9 @@ class PolicyGradient:
         self.controller.heads["worker"].data = torch.from_numpy(head / TEMPERATURE)
 
     def learn(self) -> None:
-        """Start from one half of the problems, run workflows on the other, and start again from all.
+        """Initialize the worker head on one half of the problems, learn on the other, and initialize again on all.
 
-        What a worker promises on a question whose answer it was regressed on says too much of one worker alone.
+        On problems that the regression was fitted on, its predictions would favour single workers too much.
         """
         import torch
 
@@ -80,13 +81,14 @@ class PolicyGradient:
         self.start(order)
 
     def _rounds(self, problems: Sequence[int], draw: Generator) -> None:
-        """`ROUNDS` of them. The mode is learned in the second half, once there is something to choose between.
+        """Run `ROUNDS` rounds of policy gradient; the mode is learned in the second half only.
 
-        A reward is measured against the usual one of its mode, and against how the other modes did on that question.
+        The advantage of a workflow is its reward minus its mode's running mean, compared with that of the other modes
+        on the same question.
         """
         import torch
 
-        # What all roles share is known from every answer of every worker: a few runs would only blur it.
+        # The head that all roles share was fitted on every precached answer; a few runs would only add noise to it.
         learning = [head for name, head in self.controller.heads.items() if name != "worker"]
         optimizer = torch.optim.SGD(learning, lr=RATE)
         usual = torch.zeros(len(self.controller.modes), dtype=torch.float64)
@@ -113,7 +115,7 @@ class PolicyGradient:
         return self.controller.plan(self.vectors[index], mode, exploring)
 
     def _rewards(self, own: Sequence[int], plans: Sequence[Sequence[SampledWorkflow]]) -> Tensor:
-        """Questions × modes; NaN where workers could not be reached."""
+        """Run the planned workflows and return rewards of shape questions × modes; NaN if a worker was unreachable."""
         import torch
 
         problems = [self.known.problems[index] for index in own]
@@ -135,7 +137,7 @@ def _as_planned(chosen: dict[str, Workflow]) -> Method:
 
 
 def _batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
-    """`ROUNDS` batches of different problems; as good as all of them before one comes again."""
+    """Yield `ROUNDS` batches of distinct problems; reshuffle when too few problems are left for a batch."""
     import torch
 
     waiting: list[int] = []
@@ -147,7 +149,7 @@ def _batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
 
 
 def trained(known: Known, penalty: float = PENALTY) -> Method:
-    """The method itself; `penalty` as in `PolicyGradient`. Raises `ValueError` where there is no answer."""
+    """Train MasRouter; `penalty` as in `PolicyGradient`. Raises `ValueError` if no worker has answered a problem."""
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     vectors = vectors_of(embedding.of(known.problems))
     workers = [worker for worker in sorted(known.team.ordinals) if np.isfinite(outcomes.usd[worker])]
@@ -175,5 +177,5 @@ def trained(known: Known, penalty: float = PENALTY) -> Method:
     "decision is taken, none is drawn.",
 )
 def mas_router(known: Known) -> Method:
-    """With `PENALTY`."""
+    """Train MasRouter with the default penalty."""
     return trained(known)

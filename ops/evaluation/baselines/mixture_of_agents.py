@@ -1,4 +1,4 @@
-"""Mixture-of-Agents in one layer: every worker proposes, and one, drawn at random, makes an answer of it all."""
+"""Baseline: one-layer Mixture-of-Agents; every worker proposes an answer, and a random worker aggregates them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ops.evaluation.static_workflows import PROPOSERS, mixture
     f" {PROPOSERS + 1} calls.",
 )
 def mixture_of_agents(known: Known) -> Method:
-    """The aggregator is one of the proposers, drawn by seed for every question and repeat."""
+    """Draw the aggregator among the proposers by seed, for every question and repeat."""
     proposers = sorted(known.ranking[:PROPOSERS])
 
     def branches(problems: Sequence[Problem], repeat: int) -> list[Branches]:

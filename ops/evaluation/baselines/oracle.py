@@ -1,7 +1,7 @@
-"""The oracle over single workers: for every question the worker that answers it, known with hindsight.
+"""Baseline: the oracle over single workers, which chooses the right worker for every question with hindsight.
 
-No system that sends a question to one worker can beat it, so a Conductor above it has made workers do together what
-none of them does alone.
+No system that sends each question to one worker can beat it. A Conductor with a higher score solves questions by
+combining workers that no single worker solves.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from ops.precaching import profiles
 
 @baseline("oracle", place=30)
 def oracle(answers: Answers) -> Standing:
-    """`profiles.oracle` on the evaluation questions."""
+    """Score `profiles.oracle` on the evaluation questions."""
     return Standing(summarize(map(OutcomeRow.of_response, profiles.oracle(answers.evaluation))))

@@ -1,4 +1,4 @@
-"""The best worker prompted as the Conductor: what writing workflows is worth without having learned it."""
+"""Baseline: the best worker prompted as the Conductor, without any training to write workflows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.workflow.grammar import Parsed, parse
 from ops.workflow.prompt import conductor_messages
 
 PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5, access="binary")
-"""Whatever the recipe's own policy is shown: a small one made from scratch reads no instructions."""
+"""The prompt settings, independent of the recipe's: a small policy trained from scratch reads no instructions."""
 
 
 @asking(
@@ -23,7 +23,7 @@ PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5
     " column's head says how many are workflows. No embedded worker can: 0 in the quickstart.",
 )
 def prompted_conductor(known: Known) -> Method:
-    """Its completions are read by the Conductor's grammar and run by the same executor."""
+    """Let the best worker write workflows, with the Conductor's grammar and executor."""
     offered = len(known.team.workers)
 
     def prompt(problem: Problem) -> str:

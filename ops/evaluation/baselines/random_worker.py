@@ -1,4 +1,4 @@
-"""A worker drawn at random for every question: the expected value, computed and not sampled."""
+"""Baseline: a random worker for every question, as an exact expected value without sampling."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from ops.evaluation.statistics import mean_estimate
 
 @baseline("random worker", place=20)
 def random_worker(answers: Answers) -> Standing:
-    """The uniform draw over workers.
+    """Score the uniform draw over workers.
 
-    A question's value is the mean over the workers that could be reached (each
-    worker's samples averaged first); the standard error is over questions, of that
-    expected value. A question that no worker could be reached for is unscorable.
+    A question's value is the mean over the reachable workers, after averaging each worker's samples. The standard error
+    of the expected value is over questions. A question without a reachable worker is unscorable.
     """
     by_benchmark: dict[str, dict[str, dict[str, list[OutcomeRow]]]] = {}
     for row in map(OutcomeRow.of_response, answers.evaluation):

@@ -1,4 +1,4 @@
-"""RouterDC: a question goes to the worker whose learned vector is nearest to the question's own."""
+"""Baseline: RouterDC, which sends a question to the worker whose learned vector is nearest to the question's vector."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 POSITIVES = NEGATIVES = 3
-"""K+ and K-: the workers of a question that its vector is drawn to and pushed away from, at most."""
+"""K+ and K-: the largest numbers of positive and negative workers per question in the contrastive loss."""
 CLUSTERS, OUTSIDERS = 5, 3
-"""N groups of questions; H questions of other groups that one is pushed away from."""
+"""N, the number of question groups, and H, the number of negative questions from other groups."""
 WEIGHT = 1.0
-"""λ of the loss between questions."""
+"""λ, the weight of the loss between questions."""
 STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 5e-3, 0.01, 128
-"""Of AdamW, and the width of the vectors. The paper's rate is that of a pretrained encoder."""
+"""Settings of AdamW, and the width of the vectors. The paper's learning rate suits a pretrained encoder instead."""
 HELD_OUT, CHECK_EVERY = 5, 50
-"""One problem in `HELD_OUT` is held out; steps between two evaluations on those."""
+"""One problem in `HELD_OUT` is held out; every `CHECK_EVERY` steps the router is evaluated on the held-out problems."""
 
 
 class Router(NamedTuple):
-    """Dimensions × width, and workers × width."""
+    """The learned weights: `encoder` of shape dimensions × width, `workers` of shape workers × width."""
 
     encoder: NDArray[np.float64]
     workers: NDArray[np.float64]
 
     def route(self, vectors: Vectors) -> NDArray[np.intp]:
-        """The ordinal of the worker with the largest cosine, for each question."""
+        """Return the index of the worker with the largest cosine similarity, for each question."""
         directions = self.workers / np.linalg.norm(self.workers, axis=1, keepdims=True)
         return np.asarray(np.argmax(_with_bias(vectors) @ self.encoder @ directions.T, axis=1))
 
     def value(self, vectors: Vectors, scores: NDArray[np.float64]) -> float:
-        """Mean score where it sends these questions; 0 where nothing is known of that."""
+        """Return the mean score of the chosen workers on these questions; 0 if no such score is known."""
         routed = scores[np.arange(len(vectors)), self.route(vectors)]
         known = routed[~np.isnan(routed)]
         return float(known.mean()) if len(known) else 0.0
 
 
 def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
-    """Learn from problems × dimensions and problems × workers (NaN: not known); the same seed, the same router.
+    """Train a router on vectors (problems × dimensions) and scores (problems × workers; NaN is unknown).
 
-    A part of the problems is held out, and the step counts at which the router is best on it.
+    The result is reproducible for a seed. It is the router of the step that is best on the held-out problems.
     """
     import torch
     from torch.nn.functional import normalize
@@ -60,7 +60,7 @@ def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
     order = torch.randperm(len(vectors), generator=draw).numpy()
     held = order[: len(order) // HELD_OUT]
     own = order[len(held) :]
-    # In double precision how many threads add up does not decide where a question goes.
+    # Double precision keeps the choice of workers independent of the number of threads.
     inputs, known = torch.from_numpy(_with_bias(vectors[own])), torch.from_numpy(scores[own])
     encoder = torch.randn(inputs.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
     workers = torch.randn(scores.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
@@ -87,14 +87,14 @@ def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
 
 
 def _with_bias(vectors: Vectors) -> Vectors:
-    """A last column of ones, by which a question like no other goes to whom most go."""
+    """Append a column of ones, so that a question unlike any other goes to the most frequently chosen worker."""
     return np.hstack([vectors, np.ones((len(vectors), 1))])
 
 
 def _worker_loss(similarity: Tensor, scores: Tensor, draw: Generator) -> Tensor:
-    """Sample-LLM contrastive loss: each of the K+ best against the K- worst that score below ½.
+    """Return the sample-LLM contrastive loss: each of the K+ best workers against the K- worst that score below ½.
 
-    Who scores 0 is no positive. Of equals a random choice: where most workers fail, others are the worst each time.
+    A worker with score 0 is not a positive. Ties are broken at random, so that the negatives vary if most workers fail.
     """
     import torch
 
@@ -110,23 +110,23 @@ def _worker_loss(similarity: Tensor, scores: Tensor, draw: Generator) -> Tensor:
 
 
 def _question_loss(encoded: Tensor) -> Tensor:
-    """Sample-sample contrastive loss: each against one of its group and H of other groups."""
+    """Return the sample-sample contrastive loss: one question of the same group against H questions of other groups."""
     similarity = (encoded[:, :1] * encoded[:, 1:]).sum(dim=2)
     return (similarity.logsumexp(dim=1) - similarity[:, 0]).mean()
 
 
 class Groups(NamedTuple):
-    """Groups of like questions, one after the other."""
+    """Groups of similar questions."""
 
     order: Tensor
-    """Indices of questions."""
+    """The indices of questions, sorted by group."""
     start: Tensor
     size: Tensor
-    """By question: where its group begins in `order`, and how many it has."""
+    """For each question, the index in `order` where its group begins, and the size of its group."""
 
     @classmethod
     def of(cls, vectors: Vectors, seed: int) -> Groups:
-        """By k-means."""
+        """Group the questions by k-means."""
         import torch
         from sklearn.cluster import KMeans
 
@@ -141,11 +141,11 @@ class Groups(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """No question is outside of another's group."""
+        """Whether all questions are in one group."""
         return int(self.size[0]) == len(self.order)
 
     def others(self, batch: Tensor, draw: Generator) -> Tensor:
-        """For each question one of its own group, then H of others."""
+        """Draw for each question one question of its own group, then H of other groups."""
         import torch
 
         start, count = self.start[batch].unsqueeze(1), self.size[batch].unsqueeze(1)
@@ -165,7 +165,7 @@ class Groups(NamedTuple):
     "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
 )
 def router_dc(known: Known) -> Method:
-    """Learned from every precached sample. Raises `ValueError` where there is no answer."""
+    """Train the router on every precached sample. Raises `ValueError` if no worker has answered a problem."""
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train(embedding.of(known.problems), outcomes.scores[:, there], known.seed)

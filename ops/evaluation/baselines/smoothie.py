@@ -1,4 +1,4 @@
-"""Smoothie, independent of the question: all workers answer, and the one that lies nearest to all others counts."""
+"""Baseline: Smoothie-Global; all workers answer, and one worker's answers are chosen for a whole benchmark."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ops.evaluation.method import Attempt, Known, Method
 
 @asking("Smoothie", place=60, calls=lambda workers: workers, source=SOURCE, differs=DIFFERS)
 def smoothie(known: Known) -> Method:
-    """One estimate of each worker for a whole benchmark (the paper's Smoothie-Global). Raises as `everybody` does."""
+    """Estimate each worker's quality on a whole benchmark. Raises `ValueError` for fewer than three workers."""
     return Method.beside(everybody(known), choose)
 
 
 def choose(attempts: Sequence[Attempt]) -> list[int]:
-    """The same worker for every question that it answered."""
+    """Choose the worker with the smallest deviation over all questions, among those that answered the question."""
     return closest(attempts, deviations(distances(attempts).mean(axis=0, keepdims=True)))

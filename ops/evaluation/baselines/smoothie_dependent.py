@@ -1,4 +1,4 @@
-"""Smoothie, dependent on the question: the worker that lies nearest to all others on the questions most like it."""
+"""Baseline: Smoothie-Local; all workers answer, and the worker is chosen by its quality on similar questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.evaluation.baselines._smoothie import DIFFERS, SOURCE, closest, deviati
 from ops.evaluation.method import Attempt, Known, Method
 
 NEIGHBOURS = 20
-"""n0, the question itself among them: the number in the authors' scripts, for no gold answer is known to tune it by."""
+"""n0, including the question itself; the value in the authors' scripts, because tuning it would need gold answers."""
 
 
 @asking(
@@ -21,7 +21,8 @@ NEIGHBOURS = 20
     differs=f"{DIFFERS} Neighbours are {NEIGHBOURS} questions of the benchmark by TF-IDF with truncated SVD.",
 )
 def smoothie_dependent(known: Known) -> Method:
-    """One estimate a question (the paper's Smoothie-Local). Raises as `everybody` and `QuestionEmbedding.fit` do."""
+    """Estimate each worker's quality per question. Raises `ValueError` for fewer than three workers or without training
+    problems."""
     embedding = QuestionEmbedding.fit(known.problems, known.seed)
 
     def choose(attempts: Sequence[Attempt]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The best worker solves and then checks its own answer: the cheapest workflow of more than one step."""
+"""Baseline: the best worker solves and then checks its own answer, the cheapest workflow with two steps."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ from ops.evaluation.static_workflows import checked
     differs="One round, in which one call both criticises and corrects. Not among the baselines of arXiv:2512.04388.",
 )
 def solve_then_check(known: Known) -> Method:
-    """The best single worker by the training mix, both times."""
+    """Let the best single worker by the training mix solve the question and check the answer."""
     return Method.static(checked(known.best, known.best), known.team.names[known.best])

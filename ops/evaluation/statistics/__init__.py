@@ -1,8 +1,8 @@
-"""How sure we are: means with their errors, paired comparisons, several claims at once, power, the oracle.
+"""Statistics: means with standard errors, paired comparisons, multiple tests, power and the oracle over workers.
 
-What belongs here: functions of numbers, which know no system and read no file. What does not: what a claim means
-(`ops.evaluation`), what follows from it (`ops.release`). Questions are the unit throughout: repeats of a question share
-its difficulty. Every benchmark weighs the same.
+What belongs here: functions of numbers that depend on no system and read no file. What does not: the meaning of a claim
+(`ops.evaluation`) and the decision that follows from it (`ops.release`). The unit of analysis is the question, because
+repeats of a question share its difficulty. Every benchmark has the same weight.
 """
 
 from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts

@@ -1,4 +1,4 @@
-"""One system beside many others: every difference with its interval, p-value, adjusted p-value and power."""
+"""Comparison of one system with many others: differences with interval, p-value, adjusted p-value and power."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from ops.evaluation.statistics.paired import Differences, McNemar, mcnemar, pair
 from ops.evaluation.statistics.power import Stratum, detectable_paired
 
 QuestionMeans = Mapping[str, Mapping[str, float]]
-"""Benchmark → question → accuracy over repeats: what `question_means` gives."""
+"""Benchmark → question → accuracy over repeats, as `question_means` returns it."""
 OVERALL = ""
-"""The benchmark of a contrast that is the mean over benchmarks."""
+"""The value of `Contrast.benchmark` for the mean over benchmarks."""
 
 
 class Contrast(NamedTuple):
-    """Ours minus another system's accuracy, in shares (0.02 = two points), on the questions that both scored."""
+    """Our accuracy minus another system's, as a share (0.02 = two points), on the questions that both scored."""
 
     system: str
-    """The other one."""
+    """The other system's name."""
     benchmark: str
-    """Or `OVERALL`."""
+    """The benchmark's name, or `OVERALL`."""
     difference: float
     standard_error: float
     low: float
     high: float
     p_value: float
-    """Of `sign_flip`."""
+    """The p-value of `sign_flip`."""
     p_adjusted: float
-    """Holm's, over all means of the table, or over all its contrasts on single benchmarks."""
+    """The p-value after Holm's adjustment over all means, or over all contrasts on single benchmarks."""
     n: int
-    """Questions."""
+    """The number of questions."""
     mcnemar: McNemar | None
-    """On a single benchmark."""
+    """McNemar's test on a single benchmark; None for the mean over benchmarks."""
     detectable: float
-    """The true difference that would be found with the stated power."""
+    """The smallest true difference that the test detects with the stated power."""
 
 
 def contrasts(
@@ -50,11 +50,11 @@ def contrasts(
     samples: int = 10_000,
     seed: int = 0,
 ) -> list[Contrast]:
-    """Compare `systems[ours]` with every other system: its mean over benchmarks first, then each benchmark.
+    """Compare `systems[ours]` with every other system: the mean over benchmarks first, then each benchmark.
 
-    A benchmark without a shared question is left out, and a system without any. Adjusted p-values answer for
-    two families: the means (is it better than each of these systems?), and all single benchmarks of all systems,
-    since a table invites to point at any of them. Raises `KeyError` when `ours` is not among the systems.
+    Benchmarks without shared questions are left out, as are systems without such benchmarks. P-values are adjusted in
+    two families: the means over benchmarks, and the single benchmarks of all systems, because a reader may pick any
+    cell of the table. Raises `KeyError` if `ours` is not among the systems.
     """
     mine, rows = systems[ours], []
     for name, theirs in systems.items():
@@ -83,7 +83,7 @@ def contrasts(
 
 
 def _paired(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Differences, Differences]]:
-    """Benchmark → both sides' accuracies on its shared questions, in one order."""
+    """Return benchmark → the accuracies of both systems on its shared questions, in the same order."""
     pairs = {}
     for benchmark in [name for name in ours if name in theirs]:
         a, b = ours[benchmark], theirs[benchmark]
@@ -93,7 +93,7 @@ def _paired(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Diffe
 
 
 def _stratum(differences: Differences) -> Stratum:
-    # Half a pair is added to each of the four kinds: that none was discordant does not say that none can be
+    # Half a pair is added to each of the four cells, so that the estimated discordance is never zero
     # (A. Agresti and Y. Min, Statistics in Medicine 24, 2005).
     return Stratum(differences.size, float(np.sum(differences**2) + 1) / (differences.size + 2))
 

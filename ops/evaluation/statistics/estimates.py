@@ -14,7 +14,7 @@ from ops.evaluation.rows import OutcomeRow
 
 
 class MeanEstimate(NamedTuple):
-    """A mean and its standard error, both in the unit of the values; `n` values."""
+    """A mean and its standard error, both in the unit of the values; `n` is the number of values."""
 
     mean: float
     standard_error: float
@@ -22,9 +22,9 @@ class MeanEstimate(NamedTuple):
 
 
 def mean_estimate(values: ArrayLike) -> MeanEstimate:
-    """Mean ± standard error (sample deviation over √n).
+    """Return the mean and its standard error (sample standard deviation over √n).
 
-    One value has no measurable spread: its standard error is NaN, as is the mean of none.
+    The standard error of a single value is NaN; without values, the mean is NaN as well.
     """
     array = np.asarray(values, dtype=float)
     n = int(array.size)
@@ -35,10 +35,9 @@ def mean_estimate(values: ArrayLike) -> MeanEstimate:
 
 
 def clustered(clusters: Sequence[Sequence[float]]) -> MeanEstimate:
-    """Mean of the clusters' means ± its standard error over clusters; one cluster is one question's repeats.
+    """Return the mean of the clusters' means with its standard error; a cluster holds the repeats of one question.
 
-    Repeats share its difficulty, so they are not independent: only
-    questions count. Empty clusters are left out.
+    Repeats of a question are not independent, so `n` counts clusters. Empty clusters are left out.
     """
     sizes = np.fromiter((len(cluster) for cluster in clusters if len(cluster)), dtype=np.intp)
     if not sizes.size:
@@ -48,7 +47,7 @@ def clustered(clusters: Sequence[Sequence[float]]) -> MeanEstimate:
 
 
 def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
-    """Unweighted mean of independent estimates (benchmarks); `n` is their total number of values."""
+    """Return the unweighted mean of independent estimates, such as benchmarks; `n` is their total number of values."""
     if not estimates:
         return MeanEstimate(float("nan"), float("nan"), 0)
     mean = float(np.mean([estimate.mean for estimate in estimates]))
@@ -57,9 +56,9 @@ def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
 
 
 def question_means(rows: Iterable[OutcomeRow]) -> dict[str, dict[str, float]]:
-    """Benchmark → question → its accuracy over repeats, in [0, 1]: what pairs two systems.
+    """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons.
 
-    Unscorable rows count as no repeat; a question without any other is left out.
+    Unscorable rows are ignored; questions with only unscorable rows are left out.
     """
     repeats: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:

@@ -1,4 +1,4 @@
-"""Several claims at once: Holm's adjustment."""
+"""Adjustment of p-values for multiple tests (Holm's method)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjusted p-values, in the order given: rejecting those below α keeps the chance of any false claim below α.
+    """Return the adjusted p-values in the given order; rejecting those below α bounds the family-wise error by α.
 
     S. Holm, "A simple sequentially rejective multiple test procedure" (Scandinavian Journal of Statistics 6, 1979).
-    It holds however the tests depend on each other, as those on the same questions do. Raises `ValueError` on a
-    value outside 0 … 1.
+    The bound holds under any dependence between the tests, such as tests on the same questions. Raises `ValueError` if
+    a value is outside 0 … 1.
     """
     p = np.asarray(p_values, dtype=float)
     if not np.all((p >= 0) & (p <= 1)):

@@ -1,4 +1,4 @@
-"""The oracle over single workers: the best worker of each question, with hindsight and without its luck."""
+"""The oracle over single workers: the best worker for each question, chosen with hindsight, with and without bias."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ Outcomes = NDArray[np.float64]
 
 
 class OracleEstimate(NamedTuple):
-    """What choosing each question's best worker scores, two ways, ± their standard errors over questions."""
+    """Two estimates of the accuracy of each question's best worker, with standard errors over questions."""
 
     plain: MeanEstimate
-    """Chosen and scored on the same answers: an upper bound, since of several guessers the lucky one is chosen."""
+    """Chosen and scored on the same answers: an upper bound, since the choice also rewards lucky guesses."""
     cross_fitted: MeanEstimate | None
-    """Chosen on all repeats but one and scored on that one; None where no question was repeated."""
+    """Chosen on all repeats but one and scored on the one left out; None if no question has repeats."""
 
 
 def oracle_over_workers(outcomes: ArrayLike) -> OracleEstimate:
-    """Both oracles from `outcomes`, of shape (questions, workers, repeats) and in [0, 1]; NaN: unscorable.
+    """Estimate both oracles from `outcomes` of shape (questions, workers, repeats), in [0, 1]; NaN is unscorable.
 
-    Cross-fitting: every repeat is left out once, each question's worker is chosen by its mean over the others, and
-    scored on the one left out; equals share the score. No answer is judged that took part in its own choice, so it
-    is the unbiased estimate of what that choice gives on fresh answers. The oracle that knew each worker's success
-    rate lies between the two: a choice by few repeats may miss the best worker, never beat it. Questions
-    without two answers of any worker are left out of the cross-fitted one, those without an answer of both. Raises
-    `ValueError` on another shape.
+    Cross-fitting leaves out each repeat once, chooses each question's worker by its mean over the other repeats, and
+    scores it on the repeat left out; the score of tied workers is their mean. The choice never uses the answers that it
+    is scored on, so the estimate is unbiased for such a choice on fresh answers. An oracle with the workers' true
+    success rates lies between the two estimates: a choice by few repeats can miss the best worker but not beat it.
+
+    The cross-fitted estimate leaves out questions without two answers of one worker; both estimates leave out questions
+    without answers. Raises `ValueError` if the array does not have three axes.
     """
     array = np.asarray(outcomes, dtype=float)
     if array.ndim != 3:
@@ -44,17 +45,17 @@ def oracle_over_workers(outcomes: ArrayLike) -> OracleEstimate:
 
 
 def _fold(outcomes: Outcomes, repeat: int) -> Outcomes:
-    """Each question's score on one repeat, of the workers that are best on the others."""
+    """Return each question's score on one repeat, for the workers with the best means over the other repeats."""
     rates = _means(np.delete(outcomes, repeat, axis=2))
     judged = outcomes[:, :, repeat]
-    # A worker whose answer is not known on either side can neither be chosen nor be judged.
+    # A worker without an answer on either side can neither be chosen nor scored.
     rates = np.where(np.isnan(judged) | np.isnan(rates), -1.0, rates)
     best = (rates == rates.max(axis=1, keepdims=True)) & (rates >= 0)
     return _means(np.where(best, judged, np.nan))
 
 
 def _means(values: Outcomes) -> Outcomes:
-    """Means over the last axis of what is known; NaN where nothing is."""
+    """Return means over the last axis, ignoring NaN; NaN where no value is known."""
     known = ~np.isnan(values)
     counts = known.sum(axis=-1)
     sums = np.where(known, values, 0.0).sum(axis=-1)

@@ -1,7 +1,7 @@
-"""Two systems on the same questions: interval and p-value of the mean difference, and McNemar's exact test.
+"""Paired tests of two systems on the same questions: interval and p-value of the mean difference, McNemar's exact test.
 
-Differences come as strata: for each benchmark one difference per question (ours minus theirs, each a mean over
-repeats), so that repeats are clustered by question; every benchmark weighs the same, however many questions it has.
+The input is one stratum per benchmark, with one difference per question (ours minus theirs, each a mean over repeats).
+Repeats are thus clustered by question, and every benchmark has the same weight whatever its size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Differences = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A mean difference and the two ends of its interval."""
+    """A mean difference and the ends of its confidence interval."""
 
     mean: float
     low: float
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
 
 class McNemar(NamedTuple):
-    """Discordant pairs and the exact two-sided p-value that they are as likely one way as the other."""
+    """The numbers of discordant pairs, and the exact two-sided p-value for gains and losses being equally likely."""
 
     gains: int
     losses: int
@@ -34,16 +34,14 @@ class McNemar(NamedTuple):
 def paired_bootstrap(
     strata: Sequence[ArrayLike], *, samples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Two-sided expanded percentile interval of a mean difference; questions are resampled within each stratum.
+    """Return the two-sided expanded percentile interval of a mean difference, resampling questions within each stratum.
 
-    The plain percentile interval of a mean is too narrow on few questions: it forgets n/(n-1) and that the
-    spread is estimated. Its two tails are therefore taken further out, as far as Student's t says: T. Hesterberg,
-    "What Teachers Should Know About the Bootstrap" (arXiv:1411.5279); over strata with Satterthwaite's degrees of
-    freedom. It still trusts the differences that were seen: where fewer than about ten are not zero, take
-    `score_interval`.
+    The plain percentile interval is too narrow on few questions: it ignores the factor n/(n-1) and the uncertainty of
+    the estimated spread. The expanded interval widens both tails according to Student's t (T. Hesterberg, "What
+    Teachers Should Know About the Bootstrap", arXiv:1411.5279), with Satterthwaite's degrees of freedom over strata. It
+    still relies on the observed differences: if fewer than about ten are not zero, use `score_interval`.
 
-    The ends are NaN where a stratum has one question, whose spread is unknown. Raises `ValueError` when a stratum
-    is empty or there is none.
+    The ends are NaN if a stratum has a single question. Raises `ValueError` if there is no stratum or one is empty.
     """
     arrays = differences_of(strata)
     mean = float(np.mean([array.mean() for array in arrays]))
@@ -64,13 +62,13 @@ def _expanded_tail(arrays: Sequence[Differences], tail: float) -> float:
     if not squared_errors.any():
         return tail
     freedom = squared_errors.sum() ** 2 / np.sum(squared_errors**2 / (sizes - 1))
-    narrow = np.sum(squared_errors * (sizes - 1) / sizes)  # what resampling sees of them
+    narrow = np.sum(squared_errors * (sizes - 1) / sizes)  # the variance under resampling
     return float(ndtr(stdtrit(freedom, tail) * np.sqrt(squared_errors.sum() / narrow)))
 
 
 def _resampled_means(values: Differences, samples: int, rng: np.random.Generator) -> Differences:
-    # Differences of accuracies take few distinct values, so drawing how often each value
-    # comes up is the same bootstrap as drawing indices, at a fraction of the memory.
+    # Differences of accuracies have few distinct values: drawing the count of each value is the same bootstrap as
+    # drawing indices, and takes a fraction of the memory.
     distinct, counts = np.unique(values, return_counts=True)
     drawn = rng.multinomial(values.size, counts / values.size, size=samples)
     means: Differences = drawn @ distinct / values.size
@@ -78,24 +76,25 @@ def _resampled_means(values: Differences, samples: int, rng: np.random.Generator
 
 
 def sign_flip(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int = 0) -> float:
-    """Two-sided p-value that each question's difference is as likely to have the other sign.
+    """Return the two-sided p-value for the hypothesis that each question's difference is equally likely to have either
+    sign.
 
-    A permutation test within strata: which of the two systems is called ours is drawn anew for every question, and
-    p is the share of draws whose mean over benchmarks is at least as far from zero, the draw that was seen counted
-    with them. So it is never 0, never below 1/(samples + 1), and of the stated size on any number of questions.
-    Raises `ValueError` as `paired_bootstrap` does.
+    This is a permutation test within strata: each draw swaps the two systems at random for every question. The p-value
+    is the share of draws whose mean over benchmarks is at least as far from zero as the observed mean, which counts as
+    one draw. It is thus at least 1/(samples + 1), and the test keeps its level on any number of questions. Raises
+    `ValueError` if there is no stratum or one is empty.
     """
     arrays = differences_of(strata)
     rng = np.random.default_rng(seed)
     seen = abs(float(np.mean([array.mean() for array in arrays])))
     drawn = np.mean([_flipped_means(array, samples, rng) for array in arrays], axis=0)
-    # Equal sums are added up in another order than the one that was seen.
+    # The tolerance allows for the order of summation, which differs from that of the observed mean.
     as_far = int(np.sum(np.abs(drawn) >= seen - 1e-12))
     return (1 + as_far) / (1 + samples)
 
 
 def _flipped_means(values: Differences, samples: int, rng: np.random.Generator) -> Differences:
-    # Of the questions with one size of difference it is only drawn how many keep their sign.
+    # For the questions with the same size of difference, only the number that keep their sign is drawn.
     sizes, counts = np.unique(np.abs(values[values != 0]), return_counts=True)
     kept = rng.binomial(counts, 0.5, size=(samples, counts.size))
     means: Differences = (2 * kept - counts) @ sizes / values.size
@@ -103,7 +102,7 @@ def _flipped_means(values: Differences, samples: int, rng: np.random.Generator) 
 
 
 def differences_of(strata: Sequence[ArrayLike]) -> list[Differences]:
-    """The strata as arrays. Raises `ValueError` when there is none, or one is empty."""
+    """Return the strata as arrays. Raises `ValueError` if there is no stratum or one is empty."""
     arrays = [np.asarray(stratum, dtype=float) for stratum in strata]
     if not arrays or any(array.size == 0 for array in arrays):
         raise ValueError("a paired comparison needs at least one difference in every stratum")
@@ -111,10 +110,10 @@ def differences_of(strata: Sequence[ArrayLike]) -> list[Differences]:
 
 
 def mcnemar(ours: ArrayLike, theirs: ArrayLike) -> McNemar:
-    """McNemar's exact test (binomial on the discordant pairs) for two right-or-wrong vectors.
+    """Apply McNemar's exact test (binomial on the discordant pairs) to two vectors of right and wrong answers.
 
-    Values of at least 0.5 count as right, so that means over repeats can be given.
-    Raises `ValueError` when the lengths differ.
+    Values of at least 0.5 count as right, so means over repeats are accepted. Raises `ValueError` if the lengths
+    differ.
     """
     from scipy.stats import binomtest
 

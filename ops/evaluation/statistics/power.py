@@ -1,4 +1,4 @@
-"""What a benchmark of a given size can show, and how many questions a wanted standard error takes."""
+"""Power and sample size: the difference that a benchmark can detect, and the questions that a standard error needs."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ import numpy as np
 
 
 class Stratum(NamedTuple):
-    """A benchmark's size, and how often two systems differ on it."""
+    """The size of a benchmark, and how often two systems differ on it."""
 
     n: int
-    """Questions."""
+    """The number of questions."""
     discordance: float
-    """Mean squared difference over questions; with one repeat, the share of questions that one alone has right."""
+    """The mean squared difference over questions; with one repeat, the share that exactly one system answers right."""
 
 
 class Components(NamedTuple):
-    """Where the variance of a system's answers comes from."""
+    """The components of the variance of a system's answers."""
 
     between: float
-    """Variance of the questions' own success rates."""
+    """The variance of the success rates between questions."""
     within: float
-    """Mean variance p(1-p) of a question's repeats."""
+    """The mean variance p(1-p) of the repeats of a question."""
 
 
 class SamplePlan(NamedTuple):
-    """How often to ask what: the cheapest way to a standard error, or the best there is."""
+    """The cheapest sample for a wanted standard error, or the best available sample if none reaches it."""
 
     questions: int
     repeats: int
     standard_error: float
     reached: bool
-    """Whether that is the one that was wanted."""
+    """Whether `standard_error` is at most the wanted one."""
 
 
 WORST_CASE = Components(between=0.25, within=0.0)
-"""Half of the questions always right and the others never: the most questions that any system can need."""
+"""Half of the questions always right, half always wrong: the case that needs the most questions."""
 
 
 def detectable_paired(strata: Sequence[Stratum], *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The true mean difference over strata that a two-sided paired test at `alpha` finds with the given power.
+    """Return the true mean difference over strata that a two-sided paired test at `alpha` detects with the given power.
 
     R. J. Connor, "Sample size for testing differences in proportions for the paired-sample design" (Biometrics 43,
-    1987): a normal approximation in which the discordance stays as it is. Systems that differ
-    by more than the discordance given are discordant at least so often. NaN: not even a difference of 1 is found.
-    Raises `ValueError` without strata, or on a discordance outside 0 … 1.
+    1987): a normal approximation with a fixed discordance. The discordance is raised to the difference where it is
+    smaller. The result is NaN if the test cannot detect even a difference of 1. Raises `ValueError` without strata, or
+    if a discordance is outside 0 … 1.
     """
     if not strata or any(not 0 <= stratum.discordance <= 1 or stratum.n < 1 for stratum in strata):
         raise ValueError("a detectable difference needs strata of at least one question with a discordance in 0 … 1")
@@ -55,7 +55,7 @@ def detectable_paired(strata: Sequence[Stratum], *, alpha: float = 0.05, power: 
     discordance = np.array([stratum.discordance for stratum in strata])
     shrink = float(np.sum(1 / n)) / n.size**2
     difference = 0.0
-    for _ in range(200):  # each step raises it, or it stays
+    for _ in range(200):  # each step increases the difference, or leaves it and ends the loop
         under_null = float(np.sum(np.maximum(discordance, difference) / n)) / n.size**2
         found = _detectable(under_null, shrink, alpha, power)
         if not found > difference + 1e-9:
@@ -65,10 +65,10 @@ def detectable_paired(strata: Sequence[Stratum], *, alpha: float = 0.05, power: 
 
 
 def detectable_unpaired(n: int, variance: float = 0.25, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The true difference of two systems on `n` questions each, not the same ones, that a z-test finds.
+    """Return the true difference that a z-test detects between two systems on `n` different questions each.
 
-    `variance`: of one question's accuracy, p(1-p) with one repeat, at the middle of the two systems. NaN: none up to
-    1 is found. Raises `ValueError` without questions.
+    `variance` is that of one question's accuracy, p(1-p) with one repeat, at the mean accuracy of the two systems. The
+    result is NaN if the test cannot detect even a difference of 1. Raises `ValueError` without questions.
     """
     if n < 1:
         raise ValueError("a detectable difference needs at least one question")
@@ -77,7 +77,7 @@ def detectable_unpaired(n: int, variance: float = 0.25, *, alpha: float = 0.05, 
 
 
 def _detectable(under_null: float, shrink: float, alpha: float, power: float) -> float:
-    """δ = z(α/2)·√V + z(power)·√(V - shrink·δ²), V the squared standard error where there is no difference."""
+    """Solve δ = z(α/2)·√V + z(power)·√(V - shrink·δ²) for δ; V is the squared standard error under no difference."""
     from scipy.special import ndtri
 
     level, sure = float(-ndtri(alpha / 2)) * math.sqrt(under_null), float(ndtri(power))
@@ -89,11 +89,11 @@ def _detectable(under_null: float, shrink: float, alpha: float, power: float) ->
 
 
 def variance_components(questions: Sequence[Sequence[float]]) -> Components:
-    """Between- and within-question variance of pilot outcomes, each question's repeats a sequence.
+    """Estimate the variance between and within questions from pilot outcomes, one sequence of repeats per question.
 
-    By the analysis of variance of a one-way layout with unequal groups. Where no question was repeated, the two
-    cannot be told apart and all counts as between, which asks for no fewer questions than needed. Raises `ValueError`
-    on fewer than two questions.
+    The method is the one-way analysis of variance with unequal groups. Without repeats, the two components cannot be
+    separated and the whole variance counts as between questions, which never underestimates the questions needed.
+    Raises `ValueError` on fewer than two questions.
     """
     groups = [np.asarray(repeats, dtype=float) for repeats in questions if len(repeats)]
     if len(groups) < 2:
@@ -112,13 +112,13 @@ def variance_components(questions: Sequence[Sequence[float]]) -> Components:
 def sample_for(
     standard_error: float, available: int, components: Components = WORST_CASE, *, most_repeats: int = 16
 ) -> SamplePlan:
-    """The fewest answers whose mean has the wanted standard error, from `available` questions.
+    """Return the smallest sample whose mean has the wanted standard error, from `available` questions.
 
-    The squared error is (between + within / repeats) / questions: the same number of answers says most when each is
-    to another question. So questions are repeated only when they run out, and what questions differ by no
-    repeat takes away: `reached` says whether it was enough. Questions count as drawn from
-    many more: for the accuracy on this very set, it is on the safe side. Raises `ValueError` on an error that is not
-    positive, or without questions.
+    The squared error is (between + within / repeats) / questions, so a new question is worth more than a repeat:
+    questions are repeated only when all are used. Repeats do not reduce the variance between questions; `reached` says
+    whether the sample suffices. The questions are treated as a sample of a larger population, which is conservative for
+    the accuracy on this set of questions. Raises `ValueError` if the standard error is not positive or there are no
+    questions.
     """
     if not standard_error > 0 or available < 1 or most_repeats < 1:
         raise ValueError("a sample needs a positive standard error, a question and a repeat")
@@ -132,7 +132,7 @@ def sample_for(
 
 
 def _ceil(number: float) -> int:
-    return math.ceil(number - 1e-9)  # 0.25 / 0.05² is 100, whatever floats say
+    return math.ceil(number - 1e-9)  # 0.25 / 0.05² must give 100 in spite of rounding
 
 
 def _sample(questions: int, repeats: int, wanted: float, components: Components) -> SamplePlan:

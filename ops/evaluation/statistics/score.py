@@ -1,4 +1,4 @@
-"""The score interval of a paired mean difference: one that knows what unseen losses could still do."""
+"""The score interval of a paired mean difference, which has a width even if no differences were observed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Numbers = NDArray[np.float64]
 
 
 def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> Interval:
-    """Two-sided interval of a mean difference over strata: every difference that a score test does not refuse.
+    """Return the two-sided interval of a mean difference over strata: all differences that a score test accepts.
 
     T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design" (Statistics in Medicine 17, 1998). Where a bootstrap takes the spread from the differences that were seen,
-    and finds none where the two systems agree, this takes the spread that there would have to be, were the
-    hypothesised difference true: it is an interval of some width on any answers, and at any confidence, however
-    near to 1. Two things are ours. Over strata, each is hypothesised to be off by the same amount. For means
-    over repeats, the sums of gains and of losses take the place of their numbers, and the variance is
-    scaled by what repeats take from it.
+    design" (Statistics in Medicine 17, 1998). A bootstrap takes the spread from the observed differences, and finds no
+    spread if the two systems agree. The score test takes the spread that the hypothesised difference implies, so the
+    interval has a width on any answers and at any confidence below 1.
 
-    Raises `ValueError` when a stratum is empty, there is none, or a difference is beyond ±1.
+    The method has two extensions. Over strata, every stratum is shifted by the same amount. For means over repeats, the
+    sums of gains and losses replace their counts, and the variance is scaled by the reduction that repeats bring.
+
+    Raises `ValueError` if there is no stratum, a stratum is empty, or a difference is beyond ±1.
     """
     from scipy.special import ndtri
 
@@ -37,15 +37,15 @@ def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> 
 
 
 class _Pairs(NamedTuple):
-    """For each stratum its questions, its sums of gains and of losses, and what repeats make of them."""
+    """For each stratum: the number of questions, the sums of gains and losses, and the effect of repeats."""
 
     n: Numbers
     gains: Numbers
     losses: Numbers
     scale: Numbers
-    """Mean squared difference beside that of single answers, which are right or wrong."""
+    """The sum of squared differences relative to that of single answers, which are right or wrong."""
     step: Numbers
-    """The smallest difference that was seen."""
+    """The smallest nonzero size of an observed difference; 1 without any."""
 
     @classmethod
     def of(cls, arrays: Sequence[Differences]) -> _Pairs:
@@ -58,16 +58,16 @@ class _Pairs(NamedTuple):
         return cls(np.array([float(array.size) for array in arrays]), gains, losses, scale, step)
 
     def standard_error(self, differences: Numbers) -> float:
-        """Of the mean over strata, were these the strata's true differences."""
+        """Return the standard error of the mean over strata under these true differences."""
         variances = self.scale * _discordance(self, differences) - differences**2
-        # A mean between two steps comes of questions on both sides of it.
+        # A mean between two multiples of the step implies questions on both sides of it, hence a least variance.
         above = np.abs(differences) % self.step
         variances = np.maximum(variances, above * (self.step - above))
         return float(np.sqrt(np.sum(variances / np.maximum(self.n - 1, 1)))) / self.n.size
 
 
 def _discordance(pairs: _Pairs, differences: Numbers) -> Numbers:
-    """Most likely share of discordant pairs under given true differences: a root of the likelihood's derivative."""
+    """Return the maximum-likelihood share of discordant pairs under the given true differences."""
     n, gains, losses, *_ = pairs
     linear = (2 * n - gains + losses) * differences - gains - losses
     constant = -losses * differences * (1 - differences)
@@ -85,11 +85,11 @@ def _lower_end(arrays: Sequence[Differences], z: float) -> float:
     mean = float(means.mean())
 
     def beyond(difference: float) -> float:
-        """By how much the mean is further from a hypothesised difference than the test allows."""
+        """Return how much further the mean is from a hypothesised difference than the test allows."""
         hypothesised = np.clip(means - (mean - difference), -1.0, 1.0)
         return mean - difference - z * pairs.standard_error(hypothesised)
 
-    nearest = mean - 1e-9  # where both sides agree on all questions, the mean itself is a root as well
+    nearest = mean - 1e-9  # if both systems agree on all questions, the mean itself is a root as well
     if beyond(-1.0) <= 0:
         return -1.0
     return float(brentq(beyond, -1.0, nearest, xtol=1e-9)) if beyond(nearest) < 0 else mean

@@ -1,6 +1,6 @@
-"""Studies that train nothing: one file each, named as `podium study` names it, with one `@intervention` or one
-`@observation`.
+"""Studies without training: one file per study, with one `@intervention` or `@observation` of the file's name.
 
-What belongs here: what is changed in a policy's workflows, or read from the records of a training. What does not: how
-changed workflows are executed and stored (`ops.stages.studies`), and what needs a training (`config/studies.yaml`).
+What belongs here: the changes that a study makes to a policy's workflows, or its analysis of training records. What
+does not: executing and storing changed workflows (`ops.stages.studies`), and studies that train a policy
+(`config/studies.yaml`).
 """

@@ -1,4 +1,4 @@
-"""Cold-start validation: does the policy that GRPO starts from write workflows for problems that it was not taught?"""
+"""Cold-start validation: the share of valid workflows that the policy before GRPO writes for unseen problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.evaluation.statistics import mean_estimate
 from ops.evaluation.study import Compliance, Training, observation
 
 LEAST = 0.95
-"""Share of workflows that is asked of a cold start."""
+"""The share of valid workflows that a cold start should reach."""
 
 
 @observation(

@@ -1,7 +1,7 @@
-"""Mechanism isolation: one of worker choice, wording and access is frozen, whatever the question, the others stay.
+"""Mechanism isolation: the choice of workers, the wording or the access no longer depends on the question.
 
-Frozen to the policy's own commonest, or drawn step by step as often as the policy uses it: a loss is then what choosing
-by the question is worth, not what an unfamiliar workflow costs.
+The mechanism is fixed to the policy's most frequent value, or drawn at each step with the policy's own frequencies; the
+other two stay. The loss then measures the worth of choosing by the question, not the effect of unfamiliar workflows.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Item = TypeVar("Item", int, str)
 
 
 def drawn(counts: Counter[Item], dice: Random) -> Item:
-    """One of the items, as often as it was counted."""
+    """Draw an item with a probability proportional to its count."""
     items = sorted(counts)
     return dice.choices(items, [counts[item] for item in items])[0]
 
 
 def commonest(counts: Counter[Item]) -> Item:
-    """The one that was counted most; of equals the first in order."""
+    """Return the item with the largest count; of equal counts, the first in sorted order."""
     return min(counts, key=lambda item: (-counts[item], item))
 
 
 def workers_drawn(counts: Counter[int]) -> Rewriting:
-    """Each step's worker drawn anew; wording and access stay."""
+    """Return a change that draws the worker of each step; wording and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, worker=drawn(counts, dice)) for step in workflow.steps))
@@ -40,7 +40,7 @@ def workers_drawn(counts: Counter[int]) -> Rewriting:
 
 
 def wording_drawn(counts: Counter[str]) -> Rewriting:
-    """Each step's subtask drawn anew; workers and access stay."""
+    """Return a change that draws the subtask of each step; workers and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, subtask=drawn(counts, dice)) for step in workflow.steps))
@@ -49,7 +49,7 @@ def wording_drawn(counts: Counter[str]) -> Rewriting:
 
 
 def worded(subtask: str) -> Rewriting:
-    """The same subtask for every step; workers and access stay."""
+    """Return a change that gives every step the same subtask; workers and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, subtask=subtask) for step in workflow.steps))
@@ -58,7 +58,7 @@ def worded(subtask: str) -> Rewriting:
 
 
 def seeing(access: Access) -> Rewriting:
-    """The same access for every step after the first; workers and wording stay."""
+    """Return a change that gives every step after the first the same access; workers and wording stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         first, *others = workflow.steps

@@ -1,4 +1,4 @@
-"""All steps to one worker: what choosing among workers adds over writing steps for one of them."""
+"""All steps to one worker: how much the choice among workers adds to workflows for a single worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.workflow.grammar import Workflow
 
 
 def all_to(worker: int) -> Rewriting:
-    """Every step to that ordinal; wording and access stay."""
+    """Return a change that assigns every step to the worker with this ordinal; wording and access stay."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, worker=worker) for step in workflow.steps))

@@ -1,4 +1,4 @@
-"""Strategy emergence: when which pattern first appeared in GRPO, and how varied patterns were beside the reward."""
+"""Strategy emergence: when each pattern first appeared in GRPO, and the diversity of patterns beside the reward."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from ops.evaluation.report import Columns, strategy_curve
 from ops.evaluation.study import Training, observation
 
 FIRST = 50
-"""Patterns that are listed."""
+"""The number of patterns in the detailed table."""
 WINDOWS = 10
-"""Rows of the summary: equal parts of the training, in order."""
+"""The number of rows in the summary: equal parts of the training, in order."""
 PATTERNS = "every_pattern"
-"""Key of a curve's line: pattern → rollouts of the step that followed it."""
+"""The key in a line of the training curve for pattern → rollouts of that step with the pattern."""
 
 Line = Mapping[str, Any]
 
 
 class Appearance(NamedTuple):
-    """One pattern in a training."""
+    """The occurrence of one pattern in a training."""
 
     pattern: str
     step: int
-    """In which it was first written."""
+    """The step in which the pattern was first written."""
     rollouts: int
-    """Of the whole training."""
+    """The number of rollouts with the pattern in the whole training."""
     at_the_end: int
-    """Of the last tenth of the steps."""
+    """The number of rollouts with the pattern in the last tenth of the steps."""
 
 
 def appearances(curve: Sequence[Line]) -> list[Appearance]:
-    """Every pattern in the order in which they appeared; within a step the commoner first."""
+    """Return every pattern in the order of first appearance; within a step, the more frequent pattern comes first."""
     first: dict[str, int] = {}
     totals: Counter[str] = Counter()
     end: Counter[str] = Counter()

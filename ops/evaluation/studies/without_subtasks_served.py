@@ -1,4 +1,4 @@
-"""Subtasks replaced: the policy wrote some, and the workers receive “Solve the problem.” instead."""
+"""Workers without subtasks: every worker receives “Solve the problem.” in place of the subtask in the workflow."""
 
 from __future__ import annotations
 

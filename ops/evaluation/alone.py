@@ -1,4 +1,4 @@
-"""A worker alone: its precached responses to the evaluation questions, read as score rows."""
+"""Score rows of single workers, from their precached responses to the evaluation questions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ops.workers.pool import at_prices
 
 
 def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[OutcomeRow]:
-    """The score rows of one worker of that name; empty when it has no responses."""
+    """Return the score rows of the named worker; empty if it has no responses."""
     return [OutcomeRow.of_response(row) for row in responses if row.worker == worker]
 
 
 def asked_alone(setup: Setup) -> tuple[str, ...]:
-    """The workers whose own answers to the evaluation questions are needed.
+    """Return the names of the workers whose own answers to the evaluation questions are needed.
 
-    Every worker of the pool, where a baseline of the recipe is computed from all their answers. Otherwise the best
-    single worker by the precached responses: the promotion gate compares the Conductor with it. Raises `DataError`
-    where that worker is needed and nothing was precached.
+    These are all workers of the pool if one of the recipe's baselines needs all of them. Otherwise it is the best
+    single worker by the precached responses, with which the promotion gate compares the Conductor. Raises `DataError`
+    if the best worker is needed and no responses are precached.
     """
     if needs_every_worker(setup.recipe.evaluation.baselines):
         return setup.pool.names
@@ -37,9 +37,9 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
 
 
 def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
-    """What these workers answered alone to the evaluation questions, at the prices of those who were asked.
+    """Read the own responses of these workers to the evaluation questions, at the prices of each benchmark's pool.
 
-    Raises `DataError` where a benchmark was not answered yet, or what lies there is of something else.
+    Raises `DataError` if responses to a benchmark are missing or stale.
     """
     rows = []
     for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():

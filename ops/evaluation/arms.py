@@ -1,4 +1,4 @@
-"""The arms of a study as one table and one picture: accuracies, paired differences, workflows and costs of each."""
+"""Tables and a picture of the arms of a study: accuracies, paired differences, properties of workflows, and costs."""
 
 from __future__ import annotations
 
@@ -18,48 +18,51 @@ from ops.evaluation.statistics import MeanEstimate, mean_estimate
 from ops.evaluation.subsets import accuracy, difference
 
 AS_IT_IS = "as it is"
-"""The arm in which nothing is changed."""
+"""The name of the unchanged arm."""
 Cells = list[str | int | float]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What one system of a study answered, on one seed."""
+    """The answers of one system of a study, for one seed."""
 
     name: str
     runs: Sequence[Sequence[OutcomeRow]]
-    """Several runs (of several subsets of the pool) are repeats of the same questions."""
+    """Several runs, such as on several worker subsets, count as repeats of the same questions."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Head of a column (`minus as it is`) → the arm whose paired difference stands there."""
+    """Heading of a column (`minus as it is`) → the arm that this arm is compared with in that column."""
     facts: Mapping[str, float | str] = field(default_factory=dict)
-    """Further columns of the table."""
+    """Heading → value of further columns."""
 
     @property
     def rows(self) -> list[OutcomeRow]:
-        """Those of all runs."""
+        """The rows of all runs."""
         return [row for run in self.runs for row in run]
 
 
 class Findings(NamedTuple):
-    """What a study found."""
+    """The results of a study."""
 
     summary: Columns
     details: Columns
-    """A longer table, or none."""
+    """A longer table; may be empty."""
     said: str
-    """A sentence on what the tables were made of."""
+    """A note on the data behind the tables."""
     picture: bytes
-    """PNG."""
+    """A PNG."""
     families: Columns = Columns([], [])
-    """Families of questions, or none."""
+    """A table by family of questions; may be empty."""
 
 
 BySeed = Mapping[int, Sequence[Arm]]
 
 
 def findings(by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "") -> Findings:
-    """The arms of every seed; of several seeds also the table of each, and where `families` (key of a problem → family)
-    names some, the first two arms by family."""
+    """Summarize the arms of every seed.
+
+    With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
+    has a table of the first two arms by family.
+    """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
     notes = [said, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
@@ -70,10 +73,11 @@ def findings(by_seed: BySeed, families: Mapping[str, str] | None = None, said: s
 
 
 def table(by_seed: BySeed) -> Columns:
-    """A row for each arm: per cent and points ± a standard error over questions, or over seeds where there are several.
+    """Make a table with one row per arm: accuracies in per cent and paired differences in points.
 
-    An arm that one seed alone has (an opponent that learned from the mix of the first) is compared with the arms of
-    every seed. Columns in which no arm has a value are left out.
+    Standard errors are over questions for one seed, and over seeds for several. An arm with a single seed (a baseline
+    that learned from the first seed's mix) is compared with the arms of every seed. Columns without any value are left
+    out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
@@ -87,7 +91,7 @@ def table(by_seed: BySeed) -> Columns:
 
 
 def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
-    """Head → cell of an arm; `seeds`: all arms of each; `besides`: heads of differences, of all arms."""
+    """Return heading → cell of one arm; `seeds` has all arms per seed, `besides` the headings of differences."""
     own = [arms[name] for arms in seeds]
     rows = [row for row in own[0].rows if not row.unscorable]
     cells: dict[str, str] = {}
@@ -131,7 +135,7 @@ def _fact(values: Sequence[float | str]) -> str:
 
 
 def per_seed(by_seed: BySeed) -> Columns:
-    """The table of each seed, one after the other."""
+    """Make one table of the arms with one row per seed and arm."""
     tables = {seed: table({seed: arms}) for seed, arms in by_seed.items()}
     heads = list(dict.fromkeys(head for each in tables.values() for head in each.head))
     rows = [
@@ -143,7 +147,8 @@ def per_seed(by_seed: BySeed) -> Columns:
 
 
 def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
-    """Families of questions: the accuracy of the named arms, and the steps and commonest workers of the first."""
+    """Make a table by family of questions: the accuracy of the named arms, and the mean steps and most frequent workers
+    of the first named arm."""
     rows: dict[str, dict[str, list[OutcomeRow]]] = defaultdict(lambda: defaultdict(list))
     for arm in arms:
         for row in arm.rows:
@@ -159,7 +164,7 @@ def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[
 
 
 def picture(arms: Sequence[Arm]) -> bytes:
-    """PNG: the first difference of each arm, in-domain and OOD; accuracies where no arm has a difference."""
+    """Draw the first difference of each arm, in-domain and OOD, or accuracies if no arm has one; return a PNG."""
     by_name = {arm.name: arm for arm in arms}
     compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
     estimates = {
@@ -177,7 +182,10 @@ def picture(arms: Sequence[Arm]) -> bytes:
 
 
 def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
-    """PNG: a bar for each estimate of each group, in per cent or points, with its standard error."""
+    """Draw a bar with its standard error for each estimate, in per cent or points; return a PNG.
+
+    `estimates` is label → group → estimate in [-1, 1]; every label has the same groups.
+    """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
     figure, axes = figure_of(unit, "", width=8.0, height=1.2 + 0.45 * len(estimates))
     thick = 0.8 / max(1, len(groups))
@@ -201,7 +209,7 @@ def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> byte
 
 
 def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
-    """The benchmarks that the rows are of, trained on and out-of-distribution (OOD)."""
+    """Return the benchmarks of the rows in two groups: in-domain and out-of-distribution (OOD)."""
     asked = {row.benchmark for row in rows}
     return {
         "in-domain": [name for name in training_benchmarks() if name in asked],
@@ -210,6 +218,6 @@ def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
 
 
 def markdown(columns: Columns) -> str:
-    """A table as a page has it."""
+    """Return a table in Markdown."""
     lines = [f"| {' | '.join(columns.head)} |", f"|{' --- |' * len(columns.head)}"]
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in columns.rows)]) + "\n"

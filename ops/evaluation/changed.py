@@ -1,6 +1,6 @@
-"""The completions of a policy with their workflows changed, to be executed as if the policy had written them so.
+"""Changed completions of a policy: its workflows after an intervention, to be executed in place of the originals.
 
-The policy writes nothing twice: what it wrote when it was scored is what is changed.
+The completions that were stored at scoring are changed; the policy generates no text again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ops.workflow.team import Team
 
 
 class Written(NamedTuple):
-    """One completion: the problem that it is for, at which repeat."""
+    """One completion of the policy, with its problem and repeat."""
 
     problem: Problem
     repeat: int
@@ -24,24 +24,24 @@ class Written(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The completions of an arm, in the order of the policy's."""
+    """The completions of an arm, in the order of the policy's completions."""
 
     written: list[Written]
     share: float
-    """Of the policy's workflows, those that were made others, in [0, 1]."""
+    """The share of the policy's workflows that the arm changed, in [0, 1]."""
 
 
 def workflows(written: Sequence[Written], team: Team) -> list[Workflow]:
-    """The well-formed ones."""
+    """Return the well-formed workflows of these completions."""
     read = (team.read(each.text).workflow for each in written)
     return [workflow for workflow in read if workflow is not None]
 
 
 def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: int) -> Changed:
-    """What the arm makes of these completions; one that is no workflow stays what it is, a format failure.
+    """Apply an arm's change to these completions; invalid completions stay unchanged as format failures.
 
-    Each question has dice of its own, so that what is drawn for it depends on no other. Raises `ValueError` for an arm
-    that makes of a workflow what is none.
+    Each question has its own random numbers, so that its draws do not depend on other questions. Raises `ValueError` if
+    the arm turns a workflow into an invalid one.
     """
     made, others, valid = [], 0, 0
     for each in written:

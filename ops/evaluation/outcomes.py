@@ -1,4 +1,4 @@
-"""Every answer of every system in one table, for plots, tests and audits."""
+"""The outcome table: every answer of every system, for plots, tests and audits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Systems = Mapping[str, Sequence[OutcomeRow]]
-"""System → its rows: `conductor`, `cold_start`, `worker NAME`, and a baseline that asks by its name."""
+"""System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
 COLUMNS = (
     "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
     "format_ok", "steps", "calls", "tokens", "cost_usd", "latency_s", "shape", "trace",
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, list[OutcomeRow]]:
-    """Everything that was stored of this evaluation. Raises `DataError` where a part is missing or of another."""
+    """Read the rows of every system of this evaluation. Raises `DataError` if a part is missing or stale."""
     rows: dict[str, list[OutcomeRow]] = {}
     for read in sources(setup, policy, base_policy).values():
         rows |= {name: list(own) for name, own in read().items()}
@@ -38,7 +38,10 @@ def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, l
 
 
 def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], Systems]]:
-    """`conductor`, `cold_start`, `workers` and each baseline that asks → what reads its rows, raising `DataError`."""
+    """Return source → a function that reads its rows and may raise `DataError`.
+
+    The sources are `conductor`, `cold_start`, `workers`, and each `WorkflowBaseline` by its name.
+    """
     questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
     made: dict[str, Callable[[], Systems]] = {
         CONDUCTOR: lambda: {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
@@ -60,13 +63,15 @@ def _baseline(shelf: BaselineStore, questions_of: Mapping[str, Sequence[Problem]
 
 
 def outcomes_file(workspace: Workspace, policy: Path) -> Path:
-    """`scores/outcomes/POLICY.parquet`, POLICY the policy's key."""
+    """Return the path `scores/outcomes/POLICY.parquet`, where POLICY is the policy's key."""
     return workspace.scores / "outcomes" / f"{policy_key(policy)}.parquet"
 
 
 def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path:
-    """The table as `outcomes_file`, whole or not at all; no question, answer or workflow is in it. Raises as `systems`
-    does."""
+    """Write the table atomically to `outcomes_file` and return its path.
+
+    The table contains no question, answer or workflow. Raises `DataError` if scores are missing or stale.
+    """
     file = outcomes_file(setup.workspace, policy)
     policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
     made = table(setup, systems(setup, policy, base_policy), policies)
@@ -76,10 +81,11 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
 
 
 def table(setup: Setup, rows: Systems, policies: Mapping[str, str]) -> DataFrame:
-    """A line an answer, by `COLUMNS`: tokens, USD and seconds (of the critical path) are the answer's own.
+    """Make the table with one line per answer and the columns `COLUMNS`.
 
-    `correct` is empty where nothing is known; `pool` is the answers key of those asked; `policy` is that of systems
-    that have one; `trace` is what MLflow's traces are tagged with.
+    Tokens, USD and seconds (of the critical path) are those of the single answer. `correct` is empty for unscorable
+    rows; `pool` is the answers key of the benchmark's pool; `policy` is empty for systems without a policy; `trace` is
+    the tag of the trace in MLflow.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""How far a Conductor reaches: of what anybody here can answer, by which strategies, at which price."""
+"""Reach of a Conductor: its share of the questions that any system answers, and the strategies that it uses."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ class Strategy(NamedTuple):
 
     shape: str
     share: float
-    """Of the well-formed workflows, in [0, 1]."""
+    """The share of well-formed workflows with this shape, in [0, 1]."""
     where: str
-    """The benchmark where it is most frequent."""
+    """The benchmark on which the shape is most frequent."""
     paid: int
-    """Questions that it answered and no single worker did."""
+    """The number of questions that workflows of this shape answered and no single worker did."""
     example: str
-    """The workflow of one of those, or of one that it answered; empty where there is none to show."""
+    """A workflow for one of those questions, or else for any question that the shape answered; empty if there is no
+    such question on a public benchmark."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Shares are of questions, in [0, 1]; repeats count each."""
+    """The Conductor's share of what any system answers, and its strategies; all shares are in [0, 1]."""
 
     ceiling: float
-    """Questions that the Conductor, its cold start or a single worker answered."""
+    """The share of questions that the Conductor, its cold start or a single worker answered at any repeat."""
     reached: float
-    """Of those, the Conductor's."""
+    """The Conductor's share of the questions within the ceiling."""
     valid: float
-    """Completions that are workflows."""
+    """The share of rows with a well-formed workflow."""
     right_if_valid: float
+    """The share of right answers among the rows with a well-formed workflow."""
     strategies: tuple[Strategy, ...] = ()
-    """The most frequent first."""
+    """Shapes of workflows, the most frequent first."""
 
     @classmethod
     def stored(cls, facts: Mapping[str, Any]) -> Reach:
-        """From what `dataclasses.asdict` made of one, by way of JSON."""
+        """Restore a `Reach` from JSON that was made with `dataclasses.asdict`."""
         strategies = tuple(Strategy(*row) for row in facts["strategies"])
         return cls(**{**facts, "strategies": strategies})
 
@@ -52,9 +54,9 @@ def reach(
     alone: Iterable[OutcomeRow],
     benchmarks: Collection[str],
 ) -> Reach | None:
-    """What the Conductor's rows on `benchmarks` come to; None without any.
+    """Compute the reach on `benchmarks` from the Conductor's rows; None without scored rows.
 
-    `alone`: the single workers' rows; `others`: those of systems that count for the ceiling beside them.
+    `alone` are the rows of single workers; `others` are rows of further systems that count for the ceiling.
     """
     rows = [row for row in conductor if row.benchmark in benchmarks and not row.unscorable]
     if not rows:

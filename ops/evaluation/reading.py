@@ -1,4 +1,4 @@
-"""The evaluation questions, and numbers that tables show of the rows on them."""
+"""The evaluation questions, and statistics of score rows that tables show."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ops.workflow.strategy import diversity
 
 
 def questions(setup: Setup) -> list[Problem]:
-    """Every evaluation question; they do not depend on the seed."""
+    """Return every evaluation question; the questions do not depend on the seed."""
     return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
 
 
 def sample(every: Sequence[Problem], per_benchmark: int | None, seed: int) -> list[Problem]:
-    """Questions of each benchmark, drawn by the seed; None: all."""
+    """Draw at most `per_benchmark` questions of each benchmark by the seed; None returns all."""
     if per_benchmark is None:
         return list(every)
     drawn: list[Problem] = []
@@ -30,21 +30,21 @@ def sample(every: Sequence[Problem], per_benchmark: int | None, seed: int) -> li
 
 
 def share(flags: Iterable[int]) -> float:
-    """Of what is so, in [0, 1]; NaN of nothing."""
+    """Return the share of true flags, in [0, 1]; NaN without flags."""
     values = [float(flag) for flag in flags]
     return fmean(values) if values else float("nan")
 
 
 def valid(rows: Sequence[OutcomeRow]) -> float:
-    """Share of well-formed workflows."""
+    """Return the share of well-formed workflows."""
     return share(row.format_ok for row in rows)
 
 
 def right_if_valid(rows: Sequence[OutcomeRow]) -> float:
-    """Share of right answers among those of well-formed workflows."""
+    """Return the share of right answers among the rows with well-formed workflows."""
     return share(row.correct for row in rows if row.format_ok)
 
 
 def entropy(rows: Sequence[OutcomeRow]) -> float:
-    """Of the patterns, in bits."""
+    """Return the entropy of the patterns of well-formed workflows, in bits."""
     return diversity(row.pattern for row in rows if row.format_ok).entropy

@@ -1,6 +1,6 @@
-"""What a person sees of an evaluation: the table in the terminal, the leaderboard's tables, three pictures.
+"""Reports of an evaluation: the table in the terminal, the leaderboard's tables, and pictures.
 
-Only names and numbers are shown, never a question or an answer (GPQA asks that its questions are not spread).
+Reports show names and numbers, never a question or an answer: GPQA asks that its questions are not published.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ TITLE = "Accuracy in % ± standard error; below it tokens and USD per question"
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Systems in the order in which they are shown, the Conductor first: name → benchmark → summary."""
+    """Scores of all systems in display order, the Conductor first: name → benchmark → summary."""
 
     systems: Mapping[str, Mapping[str, Summary]]
 
     @property
     def benchmarks(self) -> list[str]:
-        """Benchmarks that any system was scored on: training ones first, in the registry's order."""
+        """The benchmarks with a score, in the registry's order: training benchmarks first."""
         seen = {name for scores in self.systems.values() for name in scores}
         known = [name for name in BENCHMARKS if name in seen]
         return known + sorted(seen - set(known))
 
     def mean(self, system: str, over: Sequence[str]) -> MeanEstimate:
-        """Unweighted mean over the benchmarks in `over` that the system was scored on."""
+        """Return the unweighted mean accuracy over the benchmarks in `over` that the system was scored on."""
         scores = self.systems[system]
         return mean_of([scores[name].accuracy for name in over if name in scores])
 
     def cost(self, system: str, over: Sequence[str]) -> tuple[float, float]:
-        """(tokens, USD) a question, each the unweighted mean over the benchmarks in `over`."""
+        """Return (tokens, USD) per question, each the unweighted mean over the benchmarks in `over`, or NaN."""
         chosen = [self.systems[system][name] for name in over if name in self.systems[system]]
         if not chosen:
             return float("nan"), float("nan")
@@ -58,7 +58,10 @@ def leaderboard(
     baselines: Mapping[str, Mapping[str, Summary]],
     cold_start: Iterable[OutcomeRow] | None = None,
 ) -> Leaderboard:
-    """Bring the systems together in the order in which the table shows them; `baselines` as `standings` gives them."""
+    """Make the leaderboard of the Conductor, its cold start and the baselines, in display order.
+
+    `baselines` is the result of `standings`.
+    """
     from ops.evaluation.runner import summarize
 
     systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
@@ -68,7 +71,7 @@ def leaderboard(
 
 
 def systems_table(board: Leaderboard) -> Table:
-    """The rich table of a first screen: a row per system with its mean accuracies and its price; it fits 80 columns."""
+    """Return the short table for the terminal: mean accuracies and cost per system, at most 80 columns wide."""
     from rich.table import Table
     from rich.text import Text
 
@@ -85,7 +88,7 @@ def systems_table(board: Leaderboard) -> Table:
 
 
 def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
-    """The rich table of every score: a row per benchmark and mean, a column per system."""
+    """Return the full table for the terminal: one row per benchmark and mean, one column per system."""
     from rich.table import Table
     from rich.text import Text
 
@@ -131,7 +134,7 @@ def _cell(accuracy: MeanEstimate, tokens: float, cost: float) -> str:
 
 
 def percent(accuracy: MeanEstimate) -> str:
-    """`71.0 ± 4.5`; a dash where nothing was scored, no error where one question cannot give any."""
+    """Format an accuracy as `71.0 ± 4.5`: a dash if nothing was scored, no error if there is only one question."""
     if math.isnan(accuracy.mean):
         return "–"
     error = "" if math.isnan(accuracy.standard_error) else f" ± {100 * accuracy.standard_error:.1f}"
@@ -139,14 +142,15 @@ def percent(accuracy: MeanEstimate) -> str:
 
 
 def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
-    """`reach`: the ceiling and how much of it the Conductor reaches. `strategies_that_paid`: one of each shape."""
+    """Return two tables: `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row
+    per shape of workflow."""
     head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
     shares: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
     ]
     shapes: list[list[str | int | float]] = [
-        # No-break spaces: a narrow column would take a workflow apart word by word.
+        # No-break spaces keep a workflow on one line in a narrow column.
         [name, each.shape, f"{each.share:.1%}", each.where, each.paid, each.example.replace(" ", "\N{NO-BREAK SPACE}")]
         for name, part in reaches.items()
         for each in part.strategies
@@ -167,16 +171,16 @@ class Columns(NamedTuple):
 
 
 def tables(board: Leaderboard) -> dict[str, Columns]:
-    """The leaderboard in tables: accuracies, what a question cost, how the workflows look, which strategies.
+    """Return the leaderboard as tables: accuracies, cost per question, properties of workflows, and strategies.
 
-    `strategies`: how often each system and, on each benchmark, the first of them follows which strategy. Shares
-    are of well-formed workflows; `patterns` counts the distinct ones (who works on what is seen by whom),
-    `diversity` is their entropy in bits. Systems that write no workflows are left out there.
+    `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
+    benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and `diversity` is
+    their entropy in bits. Systems without workflows are left out of it.
     """
     systems = list(board.systems)
     cells = [(line, *zip(*(cell.partition("\n")[::2] for cell in line.cells), strict=True)) for line in _lines(board)]
     accuracies: list[list[str | int | float]] = [
-        # No-break spaces: a narrow column would put the two numbers below each other.
+        # No-break spaces keep the two numbers on one line in a narrow column.
         [line.label, line.n, *(text.replace(" ", "\N{NO-BREAK SPACE}") for text in shown)]
         for line, shown, _ in cells
     ]
@@ -240,7 +244,7 @@ def _habits(scores: list[Summary]) -> list[str | int | float]:
 
 
 def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> bytes:
-    """PNG of the mean reward by training step, and its running mean over `smooth` steps."""
+    """Draw the mean reward by training step and its running mean over `smooth` steps; return a PNG."""
     figure, axes = figure_of("training step", "mean reward")
     axes.plot(steps, rewards, color="#9db4c8", linewidth=1, label="step")
     means = [
@@ -253,9 +257,9 @@ def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int 
 
 
 def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """PNG: shares of the strategies among well-formed workflows, and the patterns' entropy, by training step.
+    """Draw the shares of shapes among well-formed workflows and the patterns' entropy by training step; return a PNG.
 
-    `rows` are a curve's lines with `step`, `shape/NAME`, `patterns` and `diversity` (bits).
+    `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `diversity` (bits).
     """
     figure, axes = figure_of("training step", "share of workflows in %")
     steps = [row["step"] for row in rows]
@@ -279,7 +283,7 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def accuracy_bars(board: Leaderboard) -> bytes:
-    """PNG: accuracy of every system on every benchmark, with standard errors."""
+    """Draw the accuracy of every system on every benchmark, with standard errors; return a PNG."""
     figure, axes = figure_of("", "accuracy in %", width=9.0)
     width = 0.8 / max(1, len(board.systems))
     for place, (system, scores) in enumerate(board.systems.items()):
@@ -299,7 +303,7 @@ def accuracy_bars(board: Leaderboard) -> bytes:
 
 
 def worker_use(rows: Iterable[OutcomeRow]) -> bytes:
-    """PNG: which share of the steps run in each domain went to each worker."""
+    """Draw each worker's share of the steps that ran in each domain; return a PNG."""
     counts = worker_counts(rows)
     domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
     figure, axes = figure_of("", "share of steps in %")
@@ -314,7 +318,7 @@ def worker_use(rows: Iterable[OutcomeRow]) -> bytes:
 
 
 def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
-    """Domain → worker → steps that it ran there; domains in which nothing ran are left out."""
+    """Return domain → worker → number of steps that it ran; domains without steps are left out."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         if row.workers:
@@ -323,8 +327,8 @@ def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
 
 
 def figure_of(x: str, y: str, *, width: float = 6.4, height: float = 3.6) -> tuple[Any, Any]:
-    """A figure of that size (inches) and its axes, with these labels."""
-    # A Figure of its own, not pyplot's: no global state, no display, safe in threads.
+    """Make a figure of this size in inches, with axis labels; return the figure and its axes."""
+    # A Figure without pyplot has no global state, needs no display, and is safe in threads.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -337,7 +341,7 @@ def figure_of(x: str, y: str, *, width: float = 6.4, height: float = 3.6) -> tup
 
 
 def png_of(figure: Any) -> bytes:
-    """The figure as a PNG."""
+    """Return the figure as a PNG."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Shapes of workflows that make sense for any question and any pool."""
+"""Fixed workflows for any question and any pool."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ AGGREGATE = (
     "most likely right."
 )
 PROPOSERS = 7
-"""Of a mixture, at most: the size of the paper's pool."""
+"""The largest number of proposers in a mixture: the size of the paper's pool."""
 
 
 def checked(solver: int, checker: int) -> Workflow:
-    """One worker solves, one checks."""
+    """Make a workflow in which one worker solves and one checks."""
     return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
 
 
 def chained(workers: Sequence[int]) -> Workflow:
-    """The first worker solves, each of the others goes on from all before it."""
+    """Make a workflow in which the first worker solves, and each other worker continues from all earlier responses."""
     first, *others = workers
     return Workflow((Step(first, SOLVE), *(Step(worker, GO_ON, "all") for worker in others)))
 
 
 def mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
-    """Each proposer alone, then an aggregator who sees all their answers (arXiv:2406.04692, in one layer)."""
+    """Make a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
     return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))

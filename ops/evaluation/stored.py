@@ -1,4 +1,4 @@
-"""Score files: where those of a policy lie, and what they are scores of."""
+"""Score files of policies: their paths, and the key of everything that the scores depend on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices, load_rows
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"
-"""Folders of score files below `Workspace.scores`."""
+"""The folders of score files below `Workspace.scores`."""
 
 
 def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> list[OutcomeRow]:
-    """The rows that `score_policy` stored for this very policy, at the pool's prices.
+    """Read the rows that `score_policy` stored for this policy, at the pool's prices.
 
-    Raises `DataError` when there are none, or they are of other questions, workers or settings.
+    Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
     """
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
     rows = []
@@ -34,7 +34,10 @@ def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[st
 
 
 def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Origin:
-    """What a policy's scores on a benchmark are scores of: all that can change them, in the setup `asked_on` it."""
+    """Return the keys of everything that a policy's scores on a benchmark depend on.
+
+    `setup` must be the result of `Setup.asked_on` for the benchmark.
+    """
     return {
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
@@ -44,11 +47,11 @@ def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> O
 
 
 def settings_key(setup: Setup, *names: str) -> str:
-    """Hash of these settings of the evaluation, and of all else in the recipe that changes what is answered."""
+    """Return a hash of the named evaluation settings, the seed and the execution settings that can change answers."""
     evaluation, execution = setup.recipe.evaluation.model_dump(include=set(names)), setup.recipe.execution
     return digest([evaluation, setup.recipe.seed, execution.what_answers_depend_on])
 
 
 def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) -> Path:
-    """`scores/NAME/POLICY/BENCHMARK.parquet`, POLICY the policy's key."""
+    """Return the path `scores/NAME/POLICY/BENCHMARK.parquet`, where POLICY is the policy's key."""
     return workspace.scores / name / policy_key(policy) / f"{benchmark}.parquet"

@@ -1,4 +1,4 @@
-"""Score files of the baselines that ask: where they lie, what they are scores of, what they were learned from."""
+"""Score files of baselines that run workflows: their paths, the key of their inputs, and the data they learn from."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from ops.workflow.few_shots import FewShot, load_few_shots
 
 _METHOD = "method.json"
 FEW_SHOTS = "out_of_distribution"
-"""The worked examples that a baseline may show: those of the paper's main model, whatever the recipe's policy is shown.
-"""
+"""The worked examples that a baseline may use: those of the paper's main model, independent of the recipe's policy."""
 
 
 @dataclass(frozen=True)
 class TrainingAnswers:
-    """What a baseline may learn from: the mix, what the pool's workers answered to it alone, and worked examples."""
+    """The data that a baseline may learn from: the training mix, the workers' own responses to it, worked examples."""
 
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
@@ -39,19 +38,22 @@ class TrainingAnswers:
 
     @classmethod
     def read(cls, setup: Setup) -> Self:
-        """At the pool's prices. Raises `DataError`, and `ConfigError` for examples that cannot be read."""
+        """Read the data, with responses at the pool's prices.
+
+        Raises `DataError` for unreadable data, and `ConfigError` for unreadable worked examples.
+        """
         problems = read_problems(setup.workspace.data / "training_mix.jsonl")
         return cls(problems, answers_to(problems, setup), load_few_shots(setup.workspace.texts, FEW_SHOTS))
 
     @cached_property
     def key(self) -> str:
-        """Changes with a problem, a grade or an example, not with a price or a latency."""
+        """A hash of the problems, grades and examples, independent of prices and latencies."""
         grades = sorted((row.worker, row.problem_key, row.sample, row.status, row.score) for row in self.responses)
         return digest([questions_key(self.problems), grades, [shot.model_dump() for shot in self.few_shots]])
 
 
 def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
-    """What the pool's workers were recorded to answer to these problems alone, at its prices. Raises `DataError`."""
+    """Read the recorded responses of the pool's workers to these problems, at the pool's prices. Raises `DataError`."""
     keys = {problem.key for problem in problems}
     rows = load_responses(setup.workspace.data / "responses")
     own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
@@ -59,7 +61,7 @@ def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
 
 
 class BaselineStore(NamedTuple):
-    """Where the scores of one baseline lie, in this setup and learned from that: `scores/baselines/NAME/KEY`."""
+    """The stored scores of one baseline for a setup and training data, in the folder `scores/baselines/NAME/KEY`."""
 
     setup: Setup
     entry: WorkflowBaseline
@@ -73,7 +75,7 @@ class BaselineStore(NamedTuple):
         return self.folder / f"{benchmark}.parquet"
 
     def origin(self, benchmark: str, questions: Sequence[Problem]) -> Origin:
-        """What the scores on a benchmark, asked these questions, are scores of."""
+        """Return the keys of everything that the scores on these questions of a benchmark depend on."""
         asked = self.setup.asked_on(benchmark)
         return {
             **self._method(),
@@ -83,7 +85,7 @@ class BaselineStore(NamedTuple):
         }
 
     def _method(self) -> dict[str, str]:
-        """What it was learned from."""
+        """Return the keys of everything that the method depends on."""
         return {
             "baseline": f"{self.entry.name} {self.entry.version}",
             "pool": self.setup.pool.answers_key,
@@ -92,14 +94,14 @@ class BaselineStore(NamedTuple):
         }
 
     def keep(self, rows: Sequence[OutcomeRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
-        """Store the rows of whole benchmarks, and what the method chose or learned."""
+        """Store the rows of whole benchmarks; `detail` is what the method chose or learned."""
         for benchmark, questions in questions_of.items():
             own = [row for row in rows if row.benchmark == benchmark]
             save_rows(own, self.file(benchmark), origin=self.origin(benchmark, questions))
         write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[OutcomeRow]:
-        """What was kept, at the pool's prices. Raises `DataError` when there is none, or it is of something else."""
+        """Read the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
         rows: list[OutcomeRow] = []
         for benchmark, questions in questions_of.items():
             if questions:
@@ -109,7 +111,7 @@ class BaselineStore(NamedTuple):
         return rows
 
     def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
-        """As it stands on the leaderboard. Raises as `rows` does."""
+        """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""
         file = self.folder / _METHOD
         rows = self.rows(questions_of)
         try:
@@ -120,7 +122,10 @@ class BaselineStore(NamedTuple):
 
 
 def shelves(setup: Setup) -> list[BaselineStore]:
-    """Those of the recipe's baselines that ask. Raises `DataError` where there are some, and no mix to learn from."""
+    """Return the stores of the recipe's baselines that run workflows.
+
+    Raises `DataError` if there are such baselines and the training mix or its responses cannot be read.
+    """
     entries = [entry for entry in chosen(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)]
     if not entries:
         return []
@@ -129,8 +134,10 @@ def shelves(setup: Setup) -> list[BaselineStore]:
 
 
 def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:
-    """Finds the stored scores of one of the recipe's baselines that ask, on all of its questions; it raises `DataError`
-    where they are missing, or of something else."""
+    """Return a function that reads the stored scores of one of the recipe's baselines on all questions.
+
+    The function raises `DataError` if the scores are missing or stale.
+    """
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
     by_name = {shelf.entry.name: shelf for shelf in shelves(setup)}
     return lambda entry: by_name[entry.name].standing(questions_of)

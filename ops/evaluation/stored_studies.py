@@ -1,4 +1,4 @@
-"""Studies on disk: what a study is made on, where it lies, and what it is of."""
+"""Storage of studies: the inputs of a study, its folder, and the key of everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ _INDEX, _PICTURE = "study.json", "picture.png"
 
 @dataclass(frozen=True)
 class Study:
-    """A study by its name, with the changes that were chosen of it."""
+    """A study by its name, optionally restricted to some of its changes."""
 
     name: str
     entry: RecipeStudy | PolicyStudy
     only: tuple[str, ...] = ()
-    """Changes of a study of kind `changes`; empty: all of them."""
+    """The selected changes of a study of kind `changes`; empty selects all."""
 
     def findings(self, by_seed: BySeed, setup: Setup) -> Findings:
-        """The arms of all seeds as one table. Questions do not depend on the seed."""
+        """Return the findings over the arms of all seeds. Questions do not depend on the seed."""
         families = {problem.key: problem.subject for problem in questions(setup)}
         return findings(by_seed, families if isinstance(self.entry, Changes) and not self.entry.changes else None)
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What a study is made on: a recipe on one seed, with the folders of its policies."""
+    """The inputs of a study: a recipe with one seed, and the folders of its policies."""
 
     setup: Setup
     runs: Mapping[str, Path]
-    """Asset of each stage of training that the recipe has → its run's folder, in their order."""
+    """Asset of each training stage of the recipe → the folder of its run, in the order of the stages."""
     base_policy: Path
     deepspeed: Mapping[str, Any] | None = None
 
     def policy(self, after: str) -> Path:
-        """The policy of the asset of that name; of one behind the trainings, the policy that is registered."""
+        """Return the policy that the named asset trained; for an asset after the last training, the last policy."""
         if after == "base_policy":
             return self.base_policy
         return self.runs.get(after, list(self.runs.values())[-1]) / "policy"
 
     @property
     def questions(self) -> dict[str, list[Problem]]:
-        """Benchmark → its questions, for those that have some."""
+        """Benchmark → questions, for the benchmarks with questions."""
         every = evaluation_questions(self.setup.workspace, self.setup.recipe)
         return {name: own for name, own in every.items() if own}
 
 
 class StudyStore:
-    """Where a study lies: `scores/studies/NAME/KEY`, with the rows of every arm and what was found."""
+    """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`."""
 
     def __init__(self, study: Study, lab: Lab) -> None:
         self._study, self._setup = study, lab.setup
         self._folder = lab.setup.workspace.scores / "studies" / study.name / digest(_origin(study, lab))
 
     def keep(self, arms: Sequence[Arm], found: Findings) -> None:
-        """Store it; the index last."""
+        """Store the arms and the findings. The index is written last, so that an incomplete study is not read."""
         for place, arm in enumerate(arms):
             for number, run in enumerate(arm.runs):
                 save_rows(run, self._file(place, number))
@@ -86,14 +86,14 @@ class StudyStore:
         write_text(self._folder / _INDEX, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
 
     def arms(self) -> list[Arm]:
-        """Every arm, its rows at the pool's prices. Raises `DataError` where the study was not made to its end."""
+        """Read every arm, with rows at the pool's prices. Raises `DataError` if the study was not completed."""
         return [
             Arm(each["name"], [self._rows(place, run) for run in range(each["runs"])], each["beside"], each["facts"])
             for place, each in enumerate(self._index()["arms"])
         ]
 
     def findings(self) -> Findings:
-        """What was found, at the pool's prices. Raises `DataError` as `arms` does."""
+        """Return the findings at the pool's prices. Raises `DataError` if the study was not completed."""
         facts, picture = self._index(), (self._folder / _PICTURE).read_bytes()
         if facts["arms"]:
             return self._study.findings({self._setup.recipe.seed: self.arms()}, self._setup)._replace(picture=picture)
@@ -116,7 +116,7 @@ class StudyStore:
 
 
 def _origin(study: Study, lab: Lab) -> dict[str, str]:
-    """All that can change what the study finds on this seed."""
+    """Return the keys of everything that the findings on this seed depend on."""
     recipe, entry, policy = lab.setup.recipe, study.entry, lab.policy(study.entry.after)
     own = entry.model_dump(exclude={"title"}) if isinstance(entry, RecipeStudy) else {}
     drawing = [recipe.grpo.temperature, recipe.grpo.max_completion_tokens, recipe.generation.model_dump()]

@@ -17,7 +17,7 @@ from ops.evaluation.arms import Findings
 from ops.workflow.grammar import Workflow
 
 Rewriting = Callable[[Workflow, Random], Workflow]
-"""A workflow that the policy wrote, and random numbers of the question → the workflow that is executed instead."""
+"""A workflow that the policy wrote, and the question's random numbers → the workflow that is executed instead."""
 
 
 class WorkflowChange(NamedTuple):
@@ -29,30 +29,30 @@ class WorkflowChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Habits:
-    """What a policy writes on all its evaluation questions, and for whom: what an intervention may look at."""
+    """Statistics of a policy's workflows on all evaluation questions, for use by interventions."""
 
     names: Sequence[str]
-    """The workers on offer, by ordinal."""
+    """The names of the workers on offer, by ordinal."""
     best: int
     """The ordinal of the best single worker by the training mix."""
     workers: Counter[int]
-    """Ordinal → steps given to it."""
+    """Ordinal → number of steps that the worker receives."""
     subtasks: Counter[str]
-    """Wording → steps that have it."""
+    """Wording of a subtask → number of steps with it."""
 
     @classmethod
     def of(cls, workflows: Iterable[Workflow], names: Sequence[str], best: int) -> Habits:
-        """Of these workflows."""
+        """Count the workers and subtasks of these workflows."""
         steps = [step for workflow in workflows for step in workflow.steps]
         return cls(names, best, Counter(step.worker for step in steps), Counter(step.subtask for step in steps))
 
 
 class Compliance(NamedTuple):
-    """How many completions were workflows, and why the others were none."""
+    """The number of completions, and of format failures by reason."""
 
     problems: int
     failures: Mapping[str, int]
-    """Way to fail (`ops.workflow.grammar.FormatFailure`) → completions."""
+    """Reason (`ops.workflow.grammar.FormatFailure`) → number of completions."""
 
     @property
     def valid(self) -> int:
@@ -61,42 +61,42 @@ class Compliance(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """What a training left, and what can be asked of its policy without a worker."""
+    """The records of a training, and measurements of its policy that need no worker."""
 
     curve: Sequence[Mapping[str, Any]]
-    """The lines of GRPO's curve, a step each; none of a cold start."""
+    """The lines of GRPO's training curve, one per step; empty for a cold start."""
     temperature: float
-    """At which GRPO draws."""
+    """The sampling temperature of GRPO."""
     compliance: Callable[[float], Compliance]
-    """Temperature → what the policy writes for problems that were not taught; 0 is greedy."""
+    """Temperature (0 is greedy) → the policy's format compliance on problems that it was not trained on."""
 
 
 @dataclass(frozen=True)
 class PolicyStudy:
-    """Something that is measured of a trained policy beside its scores."""
+    """A study of a trained policy, in addition to its scores."""
 
     name: str
     title: str
     place: int
-    """Its order in the docs; by name where it is equal."""
+    """The position in the docs; equal positions are sorted by name."""
     about: str
-    """What is changed or looked at, in a sentence."""
+    """One sentence on what is changed or observed."""
     version: int
-    """Raised when the study changes: what was stored of the version before is then not read."""
+    """Increase it when the study changes: results that an earlier version stored are then no longer read."""
     after: str
     """The asset whose policy is studied."""
 
 
 @dataclass(frozen=True)
 class Intervention(PolicyStudy):
-    """Changes the workflows of a trained policy; paired with the policy as it is, on the same completions."""
+    """A study that changes the workflows of a trained policy and compares them with the unchanged ones, paired."""
 
     arms: Callable[[Habits], Sequence[WorkflowChange]]
 
 
 @dataclass(frozen=True)
 class Observation(PolicyStudy):
-    """Looks at the records of a training."""
+    """A study that reads the records of a training."""
 
     observe: Callable[[Training], Findings]
 
@@ -104,7 +104,7 @@ class Observation(PolicyStudy):
 def intervention(
     title: str, place: int = 1000, *, about: str, version: int = 1
 ) -> Callable[[Callable[[Habits], Sequence[WorkflowChange]]], Intervention]:
-    """Make a function that gives arms an intervention of its own name, which is its file's."""
+    """Return a decorator that makes a function that returns arms an intervention of the function's name."""
 
     def register(arms: Callable[[Habits], Sequence[WorkflowChange]]) -> Intervention:
         return Intervention(arms.__name__, title, place, about, version, "benchmark_scores", arms)
@@ -115,7 +115,7 @@ def intervention(
 def observation(
     title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"], version: int = 1
 ) -> Callable[[Callable[[Training], Findings]], Observation]:
-    """Make a function that gives findings an observation of its own name, which is its file's."""
+    """Return a decorator that makes a function that returns findings an observation of the function's name."""
 
     def register(observe: Callable[[Training], Findings]) -> Observation:
         return Observation(observe.__name__, title, place, about, version, after, observe)

@@ -1,4 +1,4 @@
-"""A Conductor on parts of its pool: which parts, what it does on each, who joins as a stranger."""
+"""Worker subsets: drawing subsets of a pool, adding a new worker, and the accuracy of a Conductor on them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
 
 Part = tuple[int, ...]
-"""The ordinals on offer."""
+"""A worker subset: the ordinals on offer."""
 
 
 def parts(workers: int, per_size: int, seed: int) -> dict[int, list[Part]]:
-    """Size (1 … workers - 1) → different parts of that size: `per_size` drawn by `seed`, or all that there are."""
+    """Return size (1 … workers - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if fewer."""
     drawn: dict[int, list[Part]] = {}
     for size in range(1, workers):
         every = math.comb(workers, size)
@@ -36,9 +36,10 @@ def parts(workers: int, per_size: int, seed: int) -> dict[int, list[Part]]:
 
 
 def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, Part]:
-    """What people call a part → the part: who has a tag, who has not, and the cheap half; each part once.
+    """Return name → worker subset: the workers with each tag, those without it, and the cheap half.
 
-    `output_usd`: worker's name → USD of an answer's token, by which half of the workers, or one more, are cheap.
+    Equal subsets are returned once, under the first name. `output_usd` is worker name → USD per completion token. The
+    cheap half of an odd number of workers is rounded up.
     """
     every = range(len(workers))
     tags = dict.fromkeys(tag for worker in workers for tag in worker.tags)
@@ -54,9 +55,9 @@ def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> d
 
 
 def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
-    """The team and one more worker, by the next ordinal; `cards`: the worker's, where the team has some.
+    """Return the team with one more worker, at the next ordinal; `cards` holds its description if the team has them.
 
-    Raises `ValueError` where the worker is in the team, or has a card too many or too few.
+    Raises `ValueError` if the worker is already in the team, or the number of descriptions is wrong.
     """
     if worker.name in team.names:
         raise ValueError(f"worker {worker.name!r} is in the team")
@@ -66,20 +67,20 @@ def joined(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team
 
 
 def accuracy(runs: Iterable[Sequence[OutcomeRow]], benchmarks: Sequence[str]) -> MeanEstimate:
-    """Share of right answers, the mean over benchmarks; runs (of several parts) are repeats of a question."""
+    """Return the share of right answers, as the mean over benchmarks; runs on several subsets count as repeats."""
     return _over(benchmarks, _right(runs))
 
 
 def difference(
     ours: Iterable[Sequence[OutcomeRow]], theirs: Iterable[Sequence[OutcomeRow]], benchmarks: Sequence[str]
 ) -> MeanEstimate:
-    """Our accuracy minus theirs on the questions that both have scores of, paired; the mean over benchmarks."""
+    """Return our accuracy minus theirs, paired on the questions that both scored, as the mean over benchmarks."""
     mine, other = _right(ours), _right(theirs)
     return _over(benchmarks, {key: [fmean(mine[key]) - fmean(other[key])] for key in mine if key in other})
 
 
 def _right(runs: Iterable[Sequence[OutcomeRow]]) -> dict[tuple[str, str], list[float]]:
-    """(benchmark, problem) → right answers; unscorable rows are left out."""
+    """Return (benchmark, problem) → 1 or 0 for each scored answer; unscorable rows are left out."""
     answers: dict[tuple[str, str], list[float]] = defaultdict(list)
     for rows in runs:
         for row in rows:

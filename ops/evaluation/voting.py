@@ -1,4 +1,4 @@
-"""Samples that vote: the answer that most of them give."""
+"""Majority votes over samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ VOTERS = 5
 
 
 def majority(attempts: Sequence[Attempt]) -> list[int]:
-    """The earliest branch of the answer that most branches give; of answers with as many, the one given first.
+    """Return for each question the first branch with the most frequent answer; ties go to the answer given first.
 
-    A branch without an answer does not vote; where none votes the first one counts, and is wrong.
+    A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
+    wrong.
     """
     return [_elected(attempt) for attempt in attempts]
 
@@ -25,5 +26,5 @@ def _elected(attempt: Attempt) -> int:
 
 
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
-    """A vote over several samples of one worker."""
+    """Make a method that votes over several samples of one worker."""
     return Method.samples(Workflow.single(worker), voters, majority, detail)

@@ -147,8 +147,10 @@ def per_seed(by_seed: BySeed) -> Columns:
 
 
 def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
-    """Make a table by family of questions: the accuracy of the named arms, and the mean steps and most frequent workers
-    of the first named arm."""
+    """Make a table by family of questions.
+
+    Its columns are the accuracy of each named arm, and the mean steps and most frequent workers of the first of them.
+    """
     rows: dict[str, dict[str, list[OutcomeRow]]] = defaultdict(lambda: defaultdict(list))
     for arm in arms:
         for row in arm.rows:

@@ -35,7 +35,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Baseline:
-    """A system that the Conductor is measured against."""
+    """A system that the Conductor is compared with."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class WorkflowBaseline(Baseline):
 def baseline(
     title: str, place: int = 1000, *, usual: bool = True, every_worker: bool = True
 ) -> Callable[[Compute], Computed]:
-    """Return a decorator that makes a function a computed baseline; function, file and baseline have the same name."""
+    """Return a decorator: the function becomes a computed baseline with the name of the function and its file."""
 
     def register(compute: Compute) -> Computed:
         return Computed(compute.__name__, title, place, usual, compute, every_worker)
@@ -100,7 +100,7 @@ def asking(
     source: str,
     differs: str,
 ) -> Callable[[Prepare], WorkflowBaseline]:
-    """Return a decorator that makes a function that returns a `Method` a baseline of the function's name."""
+    """Return a decorator: the function, which returns a `Method`, becomes a baseline with the function's name."""
 
     def register(prepare: Prepare) -> WorkflowBaseline:
         return WorkflowBaseline(

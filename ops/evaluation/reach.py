@@ -1,4 +1,4 @@
-"""Reach of a Conductor: its share of the questions that any system answers, and the strategies that it uses."""
+"""Reach of a Conductor: its share of the answerable questions, and the strategies that it uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.evaluation.rows import OutcomeRow
 
 
 class Strategy(NamedTuple):
-    """One shape of workflow (`ops.workflow.strategy.shape`)."""
+    """The use of one shape of workflow (`ops.workflow.strategy.shape`)."""
 
     shape: str
     share: float
@@ -28,7 +28,7 @@ class Strategy(NamedTuple):
 
 @dataclass(frozen=True)
 class Reach:
-    """The Conductor's share of what any system answers, and its strategies; all shares are in [0, 1]."""
+    """The Conductor's share of the answerable questions, and its strategies; all shares are in [0, 1]."""
 
     ceiling: float
     """The share of questions that the Conductor, its cold start or a single worker answered at any repeat."""

@@ -142,8 +142,10 @@ def percent(accuracy: MeanEstimate) -> str:
 
 
 def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
-    """Return two tables: `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row
-    per shape of workflow."""
+    """Return two tables, `reach` and `strategies_that_paid`.
+
+    `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
+    """
     head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
     shares: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]

@@ -38,7 +38,7 @@ OnDone = Callable[[int], None]
 
 
 class Writer(Protocol):
-    """Anything that writes completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
+    """A writer of completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
 
     def write(
         self,
@@ -188,7 +188,7 @@ def _samples(branches: Branches, repeat: int) -> list[Sample]:
     return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]
 
 
-# ── a benchmark's rows in one line ───────────────────────────────────────────
+# ── summary of a benchmark's rows ────────────────────────────────────────────
 
 
 @dataclass(frozen=True)

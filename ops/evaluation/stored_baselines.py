@@ -69,9 +69,11 @@ class BaselineStore(NamedTuple):
 
     @property
     def folder(self) -> Path:
+        """The folder of the baseline's score files, named by a hash of everything that the method depends on."""
         return self.setup.workspace.scores / "baselines" / self.entry.name / digest(self._method())
 
     def file(self, benchmark: str) -> Path:
+        """Return the path of the score file of a benchmark."""
         return self.folder / f"{benchmark}.parquet"
 
     def origin(self, benchmark: str, questions: Sequence[Problem]) -> Origin:

@@ -1,7 +1,7 @@
 """Studies of a trained policy: one decorated function per file in `studies`, and their registry.
 
-An `Intervention` changes the workflows that a policy wrote before they are executed, an `Observation` reads the records
-of a training. Neither trains anything; studies that train are in `config/studies.yaml`.
+An `Intervention` changes a policy's workflows before they are executed; an `Observation` reads the records of a
+training. Neither trains a policy; studies with training are in `config/studies.yaml`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Compliance(NamedTuple):
 
     @property
     def valid(self) -> int:
+        """The number of completions that are valid workflows."""
         return self.problems - sum(self.failures.values())
 
 
@@ -104,7 +105,7 @@ class Observation(PolicyStudy):
 def intervention(
     title: str, place: int = 1000, *, about: str, version: int = 1
 ) -> Callable[[Callable[[Habits], Sequence[WorkflowChange]]], Intervention]:
-    """Return a decorator that makes a function that returns arms an intervention of the function's name."""
+    """Return a decorator: the function, which returns arms, becomes an intervention with the function's name."""
 
     def register(arms: Callable[[Habits], Sequence[WorkflowChange]]) -> Intervention:
         return Intervention(arms.__name__, title, place, about, version, "benchmark_scores", arms)
@@ -115,7 +116,7 @@ def intervention(
 def observation(
     title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"], version: int = 1
 ) -> Callable[[Callable[[Training], Findings]], Observation]:
-    """Return a decorator that makes a function that returns findings an observation of the function's name."""
+    """Return a decorator: the function, which returns findings, becomes an observation with its name."""
 
     def register(observe: Callable[[Training], Findings]) -> Observation:
         return Observation(observe.__name__, title, place, about, version, after, observe)

@@ -34,7 +34,7 @@ def tfidf() -> Any:
 class QuestionEmbedding:
     """An embedding of questions as unit vectors of at most `DIMENSIONS`, fitted on the training questions.
 
-    All digits are replaced by 0, so that questions of one kind with different numbers are similar.
+    Every number is replaced by 0, so that questions of one kind with different numbers are similar.
     """
 
     _vectorizer: Any

@@ -1,5 +1,4 @@
-"""Code of both Smoothie baselines: estimates of each worker's quality from distances between answers, without gold
-answers."""
+"""Code of both Smoothie baselines: the quality of each worker, from distances between answers without gold answers."""
 
 from __future__ import annotations
 

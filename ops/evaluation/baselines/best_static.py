@@ -31,6 +31,7 @@ class Candidate(NamedTuple):
 
     @property
     def method(self) -> Method:
+        """The method that runs the samples and takes the majority vote."""
         return Method.samples(self.workflow, self.voters, majority, self.name)
 
     @property

@@ -1,4 +1,4 @@
-"""Baseline: majority vote over five samples of the best worker (self-consistency)."""
+"""Baseline: majority vote over five samples of the best worker (self-consistency); a costlier system should beat it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Baseline: the oracle over single workers, which chooses the right worker for every question with hindsight.
 
-No system that sends each question to one worker can beat it. A Conductor with a higher score solves questions by
-combining workers that no single worker solves.
+No system that sends each question to one worker can beat it. A Conductor with a higher score combines
+workers to solve questions that no single worker solves.
 """
 
 from __future__ import annotations

@@ -21,8 +21,10 @@ NEIGHBOURS = 20
     differs=f"{DIFFERS} Neighbours are {NEIGHBOURS} questions of the benchmark by TF-IDF with truncated SVD.",
 )
 def smoothie_dependent(known: Known) -> Method:
-    """Estimate each worker's quality per question. Raises `ValueError` for fewer than three workers or without training
-    problems."""
+    """Estimate each worker's quality per question.
+
+    Raises `ValueError` for fewer than three workers, or without training problems.
+    """
     embedding = QuestionEmbedding.fit(known.problems, known.seed)
 
     def choose(attempts: Sequence[Attempt]) -> list[int]:

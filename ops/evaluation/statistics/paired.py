@@ -76,13 +76,12 @@ def _resampled_means(values: Differences, samples: int, rng: np.random.Generator
 
 
 def sign_flip(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int = 0) -> float:
-    """Return the two-sided p-value for the hypothesis that each question's difference is equally likely to have either
-    sign.
+    """Return the two-sided p-value of a sign-flip permutation test of the mean difference.
 
-    This is a permutation test within strata: each draw swaps the two systems at random for every question. The p-value
-    is the share of draws whose mean over benchmarks is at least as far from zero as the observed mean, which counts as
-    one draw. It is thus at least 1/(samples + 1), and the test keeps its level on any number of questions. Raises
-    `ValueError` if there is no stratum or one is empty.
+    Under the null hypothesis, each question's difference is equally likely to have either sign. Each draw swaps the two
+    systems at random for every question. The p-value is the share of draws whose mean over benchmarks is at least as
+    far from zero as the observed mean, which counts as one draw. It is thus at least 1/(samples + 1), and the test
+    keeps its level on any number of questions. Raises `ValueError` if there is no stratum or one is empty.
     """
     arrays = differences_of(strata)
     rng = np.random.default_rng(seed)

@@ -21,6 +21,7 @@ LEAST = 0.95
     after="base_policy",
 )
 def cold_start_validation(training: Training) -> Findings:
+    """Tabulate valid workflows and format failures, at GRPO's temperature and with greedy decoding."""
     seen = {
         f"temperature {training.temperature:g}, as GRPO draws": training.compliance(training.temperature),
         "greedily, as it is served": training.compliance(0.0),

@@ -74,6 +74,7 @@ def seeing(access: Access) -> Rewriting:
     "the policy uses them; the other two stay as it wrote them",
 )
 def mechanism_isolation(habits: Habits) -> Sequence[WorkflowChange]:
+    """Return two arms each for workers, wording and access; without workflows, return none."""
     if not habits.workers:
         return []
     worker, wording = commonest(habits.workers), commonest(habits.subtasks)

@@ -25,6 +25,7 @@ def all_to(worker: int) -> Rewriting:
     about="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
 )
 def one_worker(habits: Habits) -> Sequence[WorkflowChange]:
+    """Return one arm per worker; the best single worker is marked in the name of its arm."""
     best = {habits.best: " (the best alone, by the mix)"}
     return [
         WorkflowChange(f"all to {name}{best.get(ordinal, '')}", all_to(ordinal))

@@ -56,6 +56,7 @@ def appearances(curve: Sequence[Line]) -> list[Appearance]:
     after="conductor",
 )
 def strategy_emergence(training: Training) -> Findings:
+    """Tabulate reward, entropy and new patterns by tenth of the training, and the first distinct patterns by step."""
     curve = training.curve
     every = appearances(curve)
     listed = every[:FIRST]

@@ -20,4 +20,5 @@ def unworded(workflow: Workflow, dice: Random) -> Workflow:
     about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
 )
 def without_subtasks_served(habits: Habits) -> Sequence[WorkflowChange]:
+    """Return the arm that removes every subtask."""
     return [WorkflowChange(f"every subtask “{SOLVE}”", unworded)]

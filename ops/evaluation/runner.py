@@ -67,7 +67,7 @@ async def evaluate(
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
     together; `fits` is passed to `play`. Raises the client's `OverBudget` and `ConfigError` after the calls in flight
-    have ended, and `PromptTooLongError` with the problem's key. Rows of unreachable workers are unscorable.
+    have ended, and `PromptTooLongError`, which names the problem. Rows of unreachable workers are unscorable.
     """
     scheduler, turn = Scheduler(), asyncio.Lock()
 
@@ -80,7 +80,7 @@ async def evaluate(
                 writing = partial(conductor.write, some, temperature=settings.temperature, seed=seed + repeat)
                 try:
                     texts += await asyncio.to_thread(writing)
-                except PromptTooLongError as error:  # only in a first round: `fits` drops longer later prompts
+                except PromptTooLongError as error:  # only in a first round: `fits` excludes it later
                     raise PromptTooLongError.of(chosen[start + error.index], error.tokens, error.limit) from None
         return texts
 

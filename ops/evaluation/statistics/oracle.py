@@ -29,8 +29,8 @@ def oracle_over_workers(outcomes: ArrayLike) -> OracleEstimate:
     is scored on, so the estimate is unbiased for such a choice on fresh answers. An oracle with the workers' true
     success rates lies between the two estimates: a choice by few repeats can miss the best worker but not beat it.
 
-    The cross-fitted estimate leaves out questions without two answers of one worker; both estimates leave out questions
-    without answers. Raises `ValueError` if the array does not have three axes.
+    The cross-fitted estimate leaves out questions on which no worker has two answers; both estimates leave out
+    questions without answers. Raises `ValueError` if the array does not have three axes.
     """
     array = np.asarray(outcomes, dtype=float)
     if array.ndim != 3:

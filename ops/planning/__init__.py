@@ -1,5 +1,5 @@
-"""What a recipe needs and costs, before anything is spent: memory, disk, calls, USD, hours, and what is missing.
+"""Estimate what a recipe needs before anything is spent: memory, disk, calls, USD, hours and missing requirements.
 
-What belongs here: arithmetic on settings, published figures and what lies on this machine; the list of requirements;
-the refusal to start before it is empty. What does not: anything that acts, any call, and torch.
+This package contains arithmetic on settings, published figures and files on this machine, the list of requirements,
+and the check that refuses to start while a requirement is missing. It makes no call and does not import torch.
 """

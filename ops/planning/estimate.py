@@ -1,10 +1,10 @@
 """The one estimator of worker calls: how many tokens a call takes, what it costs, and how long the calls take.
 
-A call's expected tokens are those measured of its worker on the benchmark; else of that worker at all; else its answer
-is as long as the answers of the pool's other workers of its kind; else as long as such workers' usual answers
-(`usual_answer`). Where the prompts are at hand (`Ask`), the high end of a range is what the client reserves: every
-answer as long as `max_tokens`. Where only their number is known (`Prices.call`), answers are up to twice as long as
-expected of a worker that was never measured.
+The expected tokens of a call come from the first of these sources that exists: the worker's measured mean on the
+benchmark; the worker's measured mean over all benchmarks; the mean answer of the pool's other workers of the same kind;
+an assumed answer length (`usual_answer`). If the prompts are known (`Ask`), the high end of a range is what the client
+reserves: every answer takes `max_tokens`. If only the number of calls is known (`Prices.call`), the high end for an
+unmeasured worker is twice the expected answer length.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from ops.spending.ledger import Ledger
 from ops.workers.providers import most_tokens, worst_price
 
 CHARACTERS_PER_TOKEN = 4.0
-"""Of English text, roughly, for the workers whose tokens were never counted."""
+"""Approximate ratio in English text, used for workers without measured token counts."""
 TOOL_TOKENS = 19.0
-"""Of a tool's answer: a value, a formula or a few lines of a program; the mean of the quickstart's 10,800 answers."""
+"""Tokens of a tool's answer (a value, a formula or a short program): the mean of the quickstart's 10,800 answers."""
 ANSWER_TOKENS = {"choice": 300.0}
-"""Of a language model's answer to one question, by grader; `OTHER_TOKENS` where none is named.
+"""Tokens of a language model's answer to one question, by grader; `OTHER_TOKENS` for every other grader.
 
-From arXiv:2512.04388, constrained workers: a router that asks one worker once takes 840 tokens a question in the mean
-of the four training tasks, prompt included, so about 700 for the answer; on MMLU a workflow takes 735 tokens where it
-takes 1,820 in the mean, so an answer there 0.4 of 700, and elsewhere (4 × 700 - 300) / 3.
+Derived from arXiv:2512.04388, constrained workers. A router that calls one worker once takes 840 tokens per question,
+prompt included, averaged over the four training tasks: about 700 for the answer. A workflow takes 735 tokens on MMLU
+and 1,820 on average, so an MMLU answer takes about 0.4 × 700, and the other answers take (4 × 700 - 300) / 3.
 """
 OTHER_TOKENS = 830.0
 THINKING_TOKENS = 2000.0
-"""Before the answer, of a worker that thinks without a stated limit: our assumption, until responses are measured."""
+"""Reasoning tokens before the answer, for a worker without a stated limit: an assumption until responses exist."""
 SUBTASK_TOKENS = 25
-"""Of a subtask: a sentence or two, which its own worker reads and every later step that sees it."""
+"""Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
 FORMAT_TOKENS = 20
-"""Of the sentence that asks for a form of answer, beside the question."""
+"""Tokens of the instruction on the answer format that follows the question."""
 SPEED = (100.0, 50.0, 25.0)
-"""Tokens a second of a language model that was never measured: fast, as expected, slow."""
+"""Tokens per second of an unmeasured language model: fast, expected, slow."""
 FIRST_TOKEN_S = 1.0
 _PURPOSES = ("serving", "training", "evaluation", "baseline", "precache")
-"""Purposes of the ledger's calls; a later one tells more about a worker that is asked alone."""
+"""Purposes of the ledger's calls, in ascending order of relevance to a worker that answers alone."""
 
 
 class Range(NamedTuple):
@@ -61,29 +61,29 @@ class Range(NamedTuple):
     high: float
 
     def plus(self, other: Range) -> Range:
-        """The sum, end by end."""
+        """Add low, expected and high ends separately."""
         return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
     def times(self, other: Range | float) -> Range:
-        """The product, end by end."""
+        """Multiply low, expected and high ends separately."""
         low, expected, high = other if isinstance(other, Range) else (other, other, other)
         return Range(self.low * low, self.expected * expected, self.high * high)
 
     @classmethod
     def of(cls, value: float) -> Range:
-        """A figure that is known."""
+        """A range whose three values equal the known `value`."""
         return cls(value, value, value)
 
     @classmethod
     def longest(cls, *ranges: Range) -> Range:
-        """The largest, end by end: of what happens side by side."""
+        """The maximum of each end: the duration of activities that run in parallel."""
         return cls(*map(max, zip(*ranges, strict=True)))
 
 
 NOTHING = Range.of(0.0)
 
 
-# ── what was measured ────────────────────────────────────────────────────────────
+# ── measurements ─────────────────────────────────────────────────────────────────
 
 
 class MeanTokens(NamedTuple):
@@ -95,17 +95,19 @@ class MeanTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What the workers' calls were measured to take."""
+    """Measured tokens and latency of the workers' calls."""
 
     tokens: Mapping[tuple[str, str], MeanTokens] = field(default_factory=dict)
-    """By worker and benchmark; benchmark "": over all of them."""
+    """(worker, benchmark) → mean tokens per call; benchmark "" is the mean over all benchmarks."""
     latency_s: Mapping[str, float] = field(default_factory=dict)
-    """By worker, the mean."""
+    """Worker → mean latency in seconds."""
 
     @classmethod
     def of(cls, rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> Measured:
-        """From precached `rows`, and a ledger, which also has calls whose table was never finished and calls of other
-        purposes."""
+        """Measure precached `rows` and the calls of a ledger.
+
+        The ledger adds calls of other purposes and calls of response tables that were never finished.
+        """
         tokens: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
         seconds: dict[str, list[float]] = defaultdict(list)
         for row in rows:
@@ -121,7 +123,7 @@ class Measured:
 
 
 def usual_answer(worker: Worker, grader: str = "") -> float:
-    """Tokens that a worker of this kind answers a question with, its thinking included, where none was measured."""
+    """Assumed completion tokens of an unmeasured worker's answer, including its reasoning tokens."""
     if "tool" in worker.tags:
         return TOOL_TOKENS
     answer = ANSWER_TOKENS.get(grader, OTHER_TOKENS)
@@ -136,18 +138,18 @@ def usual_answer(worker: Worker, grader: str = "") -> float:
 
 
 class Ask(NamedTuple):
-    """One call to come, whose prompt is at hand."""
+    """A planned call with a known prompt."""
 
     worker: Worker
     benchmark: str
     messages: Sequence[Message]
     sample: int | Sample = 0
     grader: str = ""
-    """Who grades the answer ("choice", "math" …), which says how long it is; "" where it is not graded."""
+    """Grader of the answer ("choice", "math" …), which determines the assumed length; "": not graded."""
 
 
 def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[Ask]:
-    """What precaching asks: every worker every problem, `samples` times."""
+    """Yield the calls of precaching: every worker answers every problem `samples` times."""
     for problem in problems:
         messages = solo_messages(problem)
         for worker in workers:
@@ -156,17 +158,17 @@ def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], sample
 
 
 class Call(NamedTuple):
-    """One call of one worker."""
+    """Estimated tokens, price and latency of one call to a worker."""
 
     prompt: Range
-    """Tokens."""
+    """Tokens of the prompt."""
     answer: Range
     latency_s: Range
     input_usd: float
-    """Of a token."""
+    """USD per prompt token."""
     output_usd: float
     basis: str = ""
-    """What the answer's length follows from: "measured", "alike" (other workers' answers) or "" (usual answers)."""
+    """Source of the answer's length: "measured", "alike" (answers of similar workers) or "" (assumed length)."""
 
     @property
     def usd(self) -> Range:
@@ -178,7 +180,7 @@ class Call(NamedTuple):
 
 
 class Prices:
-    """What a call of a pool's workers costs and takes."""
+    """Estimate the cost and latency of calls to a pool's workers."""
 
     def __init__(
         self,
@@ -188,8 +190,8 @@ class Prices:
         pool_file: Path | str,
         question: float = 0.0,
     ) -> None:
-        """`measured`: of these workers; of another pool's nothing is known. `question`: tokens of a question, in the
-        mean, where the prompt is not at hand."""
+        """`measured`: measurements of these workers, not of another pool's. `question`: mean tokens of a question, used
+        if the prompt is unknown."""
         self.workers, self._measured, self._question = workers, measured or Measured(), question
         self._file, self._of_worker = pool_file, {worker.name: worker for worker in workers}
         self._price: dict[str, tuple[float, float]] = {}
@@ -200,7 +202,10 @@ class Prices:
         self._alike = {key: fmean(means) for key, means in alike.items()}
 
     def call(self, worker: Worker, benchmark: str) -> Call:
-        """One answer of a worker that sees a question of the benchmark alone. Raises `ConfigError`: no price."""
+        """Estimate a call in which `worker` answers a question of `benchmark` directly.
+
+        Raises `ConfigError` if the worker has no price.
+        """
         usage, answer, basis = self._expected(worker, benchmark, BENCHMARKS[benchmark].grader)
         if usage is not None:
             return self._made(worker, Range.of(usage.prompt_tokens), Range.of(answer), basis)
@@ -208,7 +213,10 @@ class Prices:
         return self._made(worker, Range.of(self._question + FORMAT_TOKENS), answers, basis)
 
     def asked(self, ask: Ask) -> Call:
-        """That call; its high end is what the client reserves. Raises `ConfigError`: no price."""
+        """Estimate the call of `ask`. The high end of the USD is what the client reserves.
+
+        Raises `ConfigError` if the worker has no price.
+        """
         usage, answer, basis = self._expected(ask.worker, ask.benchmark, ask.grader)
         if usage is not None:
             prompt = usage.prompt_tokens
@@ -219,7 +227,7 @@ class Prices:
         return self._made(ask.worker, *most, basis)
 
     def _expected(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanTokens | None, float, str]:
-        """(tokens of the worker's own calls, expected tokens of the answer, basis)."""
+        """Return (mean tokens of the worker's own calls or None, expected tokens of the answer, basis)."""
         tokens = self._measured.tokens
         usage = tokens.get((worker.name, benchmark)) or tokens.get((worker.name, ""))
         if usage is not None:
@@ -234,14 +242,14 @@ class Prices:
 
     def _latency(self, worker: Worker, answer: Range) -> Range:
         if worker.latency_s is not None:
-            return NOTHING  # a tool, which answers at once
+            return NOTHING  # a tool's latency is negligible
         if worker.name in self._measured.latency_s:
             return Range.of(self._measured.latency_s[worker.name])
         return Range(*(FIRST_TOKEN_S + tokens / speed for tokens, speed in zip(answer, SPEED, strict=True)))
 
 
 def _kind(worker: Worker) -> str:
-    """Workers of one kind answer at like length."""
+    """Kind of a worker; workers of one kind give answers of similar length."""
     return next((tag for tag in ("tool", "reasoning") if tag in worker.tags), "")
 
 
@@ -250,24 +258,24 @@ def _kind(worker: Worker) -> str:
 
 @dataclass
 class WorkerCost:
-    """What one worker is asked, and what that costs."""
+    """Calls to one worker, with their tokens, USD and seconds."""
 
     worker: Worker
     calls: Range = NOTHING
-    """To be made and paid for."""
+    """Calls to make and pay for."""
     tokens: Range = NOTHING
     usd: Range = NOTHING
     busy_s: Range = NOTHING
-    """Of one call at a time."""
+    """Seconds if the calls run one at a time."""
     cached: int = 0
-    """Calls whose answers are stored, beside `calls`."""
+    """Calls with stored answers, not included in `calls`."""
     measured: float = 0
-    """Of the expected calls, those whose tokens are those of earlier calls to this worker."""
+    """Number of expected calls whose tokens come from measurements of this worker."""
     alike: float = 0
-    """Of them, those whose answers are taken to be as long as those of other workers of its kind."""
+    """Number of expected calls whose answer length comes from other workers of the same kind."""
 
     def take(self, call: Call, calls: Range) -> None:
-        """Add calls of this kind."""
+        """Add `calls` calls like `call`."""
         self.calls = self.calls.plus(calls)
         self.tokens = self.tokens.plus(call.tokens.times(calls))
         self.usd = self.usd.plus(call.usd.times(calls))
@@ -277,7 +285,7 @@ class WorkerCost:
 
     @property
     def waiting_s(self) -> Range:
-        """Within the worker's limits: calls in flight, requests and tokens a minute."""
+        """Seconds that the calls take within the worker's limits: concurrency, requests and tokens per minute."""
         worker, limits = self.worker, [self.busy_s.times(1 / self.worker.concurrency)]
         if worker.requests_per_minute:
             limits.append(self.calls.times(60 / worker.requests_per_minute))
@@ -287,28 +295,28 @@ class WorkerCost:
 
 
 class WorkerCosts:
-    """What the workers of one or several pools are asked."""
+    """Calls to the workers of one or several pools."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, str], WorkerCost] = {}
 
     def of(self, prices: Prices, worker: Worker) -> WorkerCost:
-        """The worker's part, as the pool of these prices has it."""
+        """The entry of `worker` in the pool of `prices`, created on first use."""
         return self._of.setdefault((id(prices), worker.name), WorkerCost(worker))
 
     def sum(self, figure: Callable[[WorkerCost], Range]) -> Range:
-        """Of all workers together."""
+        """Sum `figure` over all workers."""
         return reduce(Range.plus, map(figure, self._of.values()), NOTHING)
 
     def waiting_s(self) -> dict[str, Range]:
-        """Seconds by worker's name: two pools are asked one after the other."""
+        """Worker name → seconds of waiting, summed over pools because pools run one after the other."""
         waiting: dict[str, Range] = defaultdict(lambda: NOTHING)
         for each in self._of.values():
             waiting[each.worker.name] = waiting[each.worker.name].plus(each.waiting_s)
         return dict(waiting)
 
     def cost(self, name: str, what: str, *, chain_s: Range = NOTHING) -> Cost:
-        """All of it. `chain_s`: seconds that pass however fast the workers are asked."""
+        """The total as a `Cost`. `chain_s`: seconds of sequential calls, which worker limits do not change."""
         waiting = self.waiting_s()
         slowest = max(waiting, key=lambda worker: waiting[worker].expected, default="")
         longest = Range.longest(chain_s, *waiting.values())
@@ -329,51 +337,51 @@ class WorkerCosts:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a set of calls, a stage or a whole run, costs and takes beyond what is stored."""
+    """Cost and duration of a set of calls (a stage or a whole run), without the calls whose answers are stored."""
 
     name: str = ""
     what: str = ""
-    """What it multiplies to, in words."""
+    """The multiplication behind the number of calls, in words."""
     calls: Range = NOTHING
     tokens: Range = NOTHING
-    """The workers', prompts and answers."""
+    """Tokens of the workers' prompts and answers."""
     usd: Range = NOTHING
     worth: Range = NOTHING
-    """USD of all its responses; those that are asked again are paid for once (`usd`)."""
+    """USD of all responses, counting repeated calls each time; `usd` counts a repeated call once."""
     worker_s: Range = NOTHING
     """Seconds of waiting for workers, within their limits."""
     limited_by: str = ""
-    """What the waiting is made of, as expected: a worker's limits, or a workflow's length; "": no waiting."""
+    """What determines the expected waiting: a worker's limits or the length of a workflow; "": no waiting."""
     policy_s: Range | None = None
-    """Seconds of writing and updating; None: not known, or nothing to do."""
+    """Seconds of generation and policy updates; None: unknown, or nothing to do."""
     conditional: bool = False
-    """Whether it depends on what comes before."""
+    """Whether the stage depends on the outcome of an earlier stage."""
     workers: Mapping[str, WorkerCost] = field(default_factory=dict, compare=False)
-    """By name."""
+    """Worker name → its part of the cost."""
 
     @property
     def to_make(self) -> int:
-        """Calls that are expected to be paid for."""
+        """Expected number of paid calls."""
         return round(self.calls.expected)
 
     @property
     def cached(self) -> int:
-        """Calls whose answers are stored."""
+        """Number of calls with stored answers."""
         return sum(each.cached for each in self.workers.values())
 
     @property
     def measured(self) -> int:
-        """Of the calls to make, those whose tokens are those of earlier calls to the same worker."""
+        """Number of calls to make whose tokens come from measurements of the same worker."""
         return round(sum(each.measured for each in self.workers.values()))
 
     @property
     def alike(self) -> int:
-        """Of them, those whose answers are taken to be as long as those of other workers of their kind."""
+        """Number of calls to make whose answer length comes from other workers of the same kind."""
         return round(sum(each.alike for each in self.workers.values()))
 
     @property
     def basis(self) -> str:
-        """What the expected USD follow from."""
+        """Describe the basis of the expected USD: the share of calls per source of token counts."""
         shares = [
             (self.measured, "from measured tokens"),
             (self.alike, "as long as the other workers' answers"),
@@ -409,7 +417,7 @@ class Cost:
 
 
 def total(parts: Iterable[Cost], name: str = "whole run", what: str = "") -> Cost:
-    """All parts, one after another."""
+    """Add the costs of `parts` that run one after another."""
     every = list(parts)
     policy = [part.policy_s for part in every if part.policy_s]
 
@@ -441,16 +449,16 @@ def estimate(asks: Iterable[Ask], cache: ResponseCache, prices: Prices, name: st
 
 
 def cached(asks: Sequence[Ask], cache: ResponseCache) -> list[bool]:
-    """Of each call, whether the cache answers it."""
+    """For each call, whether the cache holds its answer."""
     keys = [cache_key(ask.worker.identity, ask.messages, ask.sample) for ask in asks]
     held = cache.holds(keys)
     return [key in held for key in keys]
 
 
 def stopped(error: OverBudget, rest: Cost) -> OverBudget:
-    """The error of a run that met its cap, saying what is done and what the rest would cost.
+    """Make the error of a run that reached its cap, with the calls done and the cost of the remaining calls.
 
-    `rest` is the estimate of *all* calls of the run, made after it stopped: what was answered is cached by then.
+    `rest` is the estimate of *all* calls of the run, made after it stopped; the completed calls are cached by then.
     """
     return OverBudget(
         f"stopped at the cap: {rest.cached:,} of {rest.to_make + rest.cached:,} calls are done and stay cached; "

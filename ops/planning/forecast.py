@@ -1,6 +1,6 @@
-"""What a training run will give, cost and take, said before it is started.
+"""Forecast the signal, cost and duration of a training run before it starts.
 
-Calls, USD and waiting are those of the plan's training stage (`ops.planning.stages`), with its assumptions.
+Calls, USD and waiting times are those of the plan's training stage (`ops.planning.stages`), with its assumptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ops.planning.stored import ledger_of
 from ops.training.run.plan import CURVE, RunPlan, RunResult
 
 FIRST_STEPS = 5
-"""Steps at the start of a run that are compared with the forecast: later ones show what was learnt."""
+"""Number of initial steps compared with the forecast; later steps also reflect learning."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class RunForecast:
 
     problems: int
     group: int
-    """Rollouts of one question."""
+    """Rollouts per question."""
     signal: float
-    """Expected share (0-1) of groups whose rewards differ; the others teach nothing."""
+    """Expected share (0-1) of groups whose rewards differ; zero-variance groups give no gradient."""
     signal_by_domain: dict[str, float]
     steps: float
-    """Steps a workflow, assumed."""
+    """Assumed mean number of steps per workflow."""
     rollouts: int
     training: Cost
-    """All steps: calls, USD, waiting; writing and updating as the last run of such a policy took."""
+    """Cost of all steps. The seconds of generation and updates are those of the last run of such a policy."""
     cap_usd: float
 
 
 @dataclass(frozen=True)
 class Actual:
-    """The same figures of a run that has ended."""
+    """The measured figures of a finished run."""
 
     folder: str
     signal_at_first: float
@@ -57,13 +57,16 @@ class Actual:
     paid_share: float
     usd: float
     paid_usd: float
-    """Of the last attempt, where a run was cut short and went on."""
+    """USD paid; for a resumed run, by its last attempt only."""
     worker_s: float
     policy_s: float
 
 
 def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
-    """The forecast for the stored mix and responses, and the last run like it. Raises `DataError`, `ConfigError`."""
+    """Forecast training on the stored mix and responses; also return the last comparable run, if any.
+
+    Raises `DataError` if the mix or the responses cannot be read, `ConfigError` for a worker without a price.
+    """
     from ops.curation import signal
     from ops.precaching.profiles import tallies
 
@@ -85,7 +88,7 @@ def run_forecast(
     shares: Mapping[str, float],
     measured: Measured,
 ) -> RunForecast:
-    """Forecast GRPO on `mix` with the setup's pool, of which precaching gave `rows`.
+    """Forecast GRPO on `mix` with the setup's pool, using the precached responses `rows`.
 
     `shares` holds each problem's probability that its group differs. Raises `ConfigError` for a worker without a price.
     """
@@ -105,11 +108,11 @@ def run_forecast(
     )
 
 
-# ── what happened ────────────────────────────────────────────────────────────
+# ── the last run ─────────────────────────────────────────────────────────────
 
 
 def last_run(setup: Setup) -> Actual | None:
-    """The newest run of this recipe's GRPO settings with this pool that took all its steps; None: there is none."""
+    """The newest completed run with this recipe's GRPO settings and pool; None if there is none."""
     recipe = setup.recipe
     results = {folder: RunResult.read(folder) for folder in setup.workspace.runs.glob("*")}
     finished = [folder for folder, result in results.items() if result is not None and not result.stopped]
@@ -142,7 +145,7 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
 
 
 def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str, str]]:
-    """Rows of (what, forecast, last run), for a person."""
+    """Table rows of (quantity, forecast, last run)."""
     cost = made.training
     waiting = f"{_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
     policy = "not measured yet" if cost.policy_s is None else _seconds(cost.policy_s.expected)
@@ -163,7 +166,7 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 
 
 def warnings(made: RunForecast) -> list[str]:
-    """What a person should know before the run is started."""
+    """Warnings to show before the run starts."""
     warnings, usd = [], made.training.usd
     if usd.expected > made.cap_usd:
         warnings.append(
@@ -188,7 +191,7 @@ def _seconds(value: float) -> str:
 
 
 def as_facts(made: RunForecast) -> Mapping[str, Any]:
-    """The figures that a program wants: flat and JSON-ready."""
+    """The forecast's figures as a flat mapping that JSON can represent."""
     return {
         "groups_with_signal": made.signal,
         "rollouts_a_question": made.group,

@@ -1,4 +1,4 @@
-"""How long things are before they are there: the Conductor's prompts, questions, and how many of them."""
+"""Estimate token lengths of questions and Conductor prompts, and the number of test questions."""
 
 from __future__ import annotations
 
@@ -19,47 +19,49 @@ from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOK
 from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
 
 QUESTION = (150.0, 1500.0)
-"""Tokens of a question, in the mean and at most, where none is stored: assumptions."""
+"""Assumed tokens of a question if no questions are stored: mean, maximum."""
 EMBEDDED_QUESTION = (26.0, 60.0)
-"""The same of the embedded families, which were counted."""
+"""Measured tokens of a question of the embedded problem families: mean, maximum."""
 COMPACT_CHARACTERS_PER_TOKEN = 2.2
-"""Of compact prompts, which are numbers for a good part: counted with SmolLM2's tokenizer and a scratch one."""
+"""Ratio in compact prompts, which contain many numbers: measured with SmolLM2's tokenizer and a scratch tokenizer."""
 TEMPLATE_TOKENS = 30
-"""What a pretrained model's chat template adds: SmolLM2's."""
+"""Tokens that a pretrained model's chat template adds to a prompt, measured with SmolLM2's template."""
 TURN_TOKENS = 5
-"""What it adds to every further turn, in the mean of its own and a scratch policy's two."""
+"""Tokens that a chat template adds per further turn: the mean of SmolLM2's and a scratch policy's templates."""
 CUT_TOKENS = 15
-"""Of the mark in a final response that lost its middle."""
+"""Tokens of the marker that replaces the middle of a truncated final response."""
 USUAL_COMPLETION = 0.35
-"""Share of `max_completion_tokens` that a completion takes, as expected."""
+"""Expected share of `max_completion_tokens` that a completion takes."""
 CARD_TOKENS = 30
-"""Of a worker's card in the prompt: an assumption."""
+"""Assumed tokens of a worker's card in the prompt."""
 
 
 class Lengths(NamedTuple):
-    """Of questions and of the Conductor's prompts, mean and longest."""
+    """Mean and maximum lengths of questions and of the Conductor's prompts."""
 
     question: float
-    """Tokens of a worker."""
+    """Mean tokens of a question, by a worker's tokenizer."""
     prompt: float
-    """Tokens of the policy; so is the next."""
+    """Mean tokens of a prompt, by the policy's tokenizer; so are the following lengths."""
     longest_prompt: int
     measured: bool
-    """Whether questions of this recipe are stored here."""
+    """Whether the lengths come from stored questions of this recipe."""
     round_prompt: float = 0.0
-    """Of a recursive round, which shows the completion before it and the final response; 0: the recipe has none."""
+    """Mean tokens of a recursive round's prompt, which includes the previous completion and the final response; 0: the
+    recipe has no recursive rounds."""
     longest_round_prompt: int = 0
 
     @property
     def longest(self) -> int:
-        """Of the first and of later rounds."""
+        """Tokens of the longest prompt of any round."""
         return max(self.longest_prompt, self.longest_round_prompt)
 
 
 def lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> Lengths:
-    """From the stored shortlist where it is this recipe's; else as assumed above. Raises `ConfigError`.
+    """Measure the lengths on the stored shortlist if it belongs to this recipe; otherwise assume them.
 
-    `rows`: what workers have answered, from which the responses that recursive rounds show have their mean.
+    `rows`: stored responses, used for the mean length of the responses that recursive rounds show. Raises
+    `ConfigError` if the recipe's example texts cannot be read.
     """
     recipe = setup.recipe
     stored = [_question_tokens(problem) for problem in stored_shortlist(setup)]
@@ -75,8 +77,11 @@ def lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> Lengths:
 
 
 def prompts(setup: Setup) -> list[float]:
-    """Tokens of the Conductor's prompt for each problem at hand: candidates and test questions that are stored, or rows
-    of the recipe's files. Empty where there are none yet. Raises `ConfigError`."""
+    """Tokens of the Conductor's prompt for each available problem.
+
+    Available are stored candidates, stored test questions and rows of the recipe's files; the list is empty if none
+    exist yet. Raises `ConfigError` if the recipe's example texts cannot be read.
+    """
     return _prompt_tokens(setup, [_question_tokens(problem) for problem in _at_hand(setup)])
 
 
@@ -92,7 +97,7 @@ def _at_hand(setup: Setup) -> list[Problem]:
                 read = read_problems(file) if candidates and file.is_file() else None
                 if read is None and source.source == "file" and source.files(split):
                     read = BENCHMARKS[name].read(split, source, workspace, recipe.seed).problems
-            except DataError:  # the stage that loads it says so
+            except DataError:  # the stage that loads the file reports the error
                 continue
             problems += asked_of(read or [], recipe, name) if split == "test" else read or []
     return problems
@@ -103,7 +108,7 @@ def _question_tokens(problem: Problem) -> float:
 
 
 def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
-    """Tokens of the policy in the prompt for each question, whose ordinary tokens are given."""
+    """Policy tokens of the prompt for each question; `questions` holds the questions' lengths in ordinary tokens."""
     recipe, offered = setup.recipe, len(setup.pool.workers)
     shown = recipe.prompting.model_copy(update={"cards": False})
     few_shots = load_few_shots(setup.workspace.texts, recipe.prompting.few_shots)
@@ -115,19 +120,22 @@ def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
 
 
 def _finer(recipe: Recipe) -> float:
-    """The policy's tokens to a token of ordinary text."""
+    """Ratio of the policy's tokens to ordinary tokens."""
     return CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
 
 
 def in_rounds(recipe: Recipe) -> bool:
-    """Whether the policy ever reads a recursive round."""
+    """Whether the policy is trained on recursive rounds."""
     return recipe.recursive is not None or (recipe.cold_start is not None and recipe.cold_start.recursive_share > 0)
 
 
 def _round_adds(setup: Setup, rows: Sequence[ResponseRow], finer: float) -> tuple[float, float]:
-    """Tokens that a recursive round's prompt has beside the first round's, mean and most: the completion, the words
-    around the response and the response, cut as the recipe says. Of workers that were never asked, all usual ones
-    weigh the same; what they think is not shown. `finer`: the policy's tokens to a token of ordinary text."""
+    """Tokens that a recursive round adds to the first round's prompt: mean, maximum.
+
+    A round adds the completion, the text around the response, and the response truncated as the recipe says. If no
+    responses are stored, the mean weighs the assumed answers of all workers and benchmarks equally; reasoning tokens
+    are not shown. `finer`: ratio of the policy's tokens to ordinary tokens.
+    """
     recipe, workers = setup.recipe, setup.pool.workers
     limit = (recipe.recursive.limits if recipe.recursive else RoundLimits()).answer_tokens
     names = {worker.name for worker in workers}
@@ -147,7 +155,10 @@ def _round_adds(setup: Setup, rows: Sequence[ResponseRow], finer: float) -> tupl
 
 
 def questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:
-    """Benchmark → test questions: the recipe's cap, the published number, or the rows of its files; None: unknown."""
+    """Benchmark → number of test questions: the recipe's cap, the published number or the rows of its files.
+
+    None: unknown.
+    """
     return {name: _count(workspace, recipe, name) for name in recipe.benchmarks}
 
 
@@ -166,7 +177,7 @@ def _count(workspace: Workspace, recipe: Recipe, name: str) -> int | None:
 
 
 def stored_shortlist(setup: Setup) -> list[Problem]:
-    """The shortlist, where its problems come from where this recipe says."""
+    """The stored shortlist if its problems come from this recipe's sources, else an empty list."""
     file, named = setup.workspace.data / "shortlist.jsonl", setup.recipe.benchmarks
     if not file.is_file():
         return []

@@ -1,4 +1,4 @@
-"""What this machine has: GPUs, memory, disk, a sandbox, libraries."""
+"""Detect the machine's GPUs, memory, disk, sandbox and libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ops.grading import isolation
 from ops.planning.memory import GIB
 
 USABLE = 0.99
-"""Share of a GPU's advertised memory, in GiB, that a program sees: 79.2 of an H100's 80, 139.6 of an H200's 141."""
+"""GiB available to a program per advertised GB of GPU memory: 79.2 of an H100's 80, 139.6 of an H200's 141."""
 PACKAGES = ("deepspeed", "vllm")
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 
 
 class Gpu(NamedTuple):
-    """One GPU: its name, and the memory that a program has of it (GiB)."""
+    """A GPU's name and the memory that a program can use (GiB)."""
 
     name: str
     gib: float
@@ -33,24 +33,24 @@ class Gpu(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run can use."""
+    """The resources that a run can use."""
 
     gpus: tuple[Gpu, ...]
     memory_gib: float
-    """Of the host."""
+    """Host memory."""
     disk_gib: float
-    """Free where `.podium` lies."""
+    """Free space on the file system of `.podium`."""
     bubblewrap: bool
     packages: frozenset[str] = frozenset()
-    """Of `PACKAGES`, those that this Python can import."""
+    """The packages of `PACKAGES` that this Python can import."""
     cores: int = 1
-    """Of the host's CPUs, those that this process may use."""
+    """CPUs that this process may use."""
     imagined: bool = False
-    """Whether the GPUs are those of a machine that was named, and not this one's."""
+    """Whether `--gpus` replaced this machine's GPUs by hypothetical ones."""
 
     @property
     def gpu_gib(self) -> float | None:
-        """Of the smallest GPU; None where there is none."""
+        """Memory of the smallest GPU (GiB); None without GPUs."""
         return min((gpu.gib for gpu in self.gpus), default=None)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Machine:
 
 
 def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
-    """What is here; `gpus` ("2x80") stands for other GPUs. Raises `PodiumError` for a text that names none."""
+    """Detect this machine; `gpus` ("2x80") replaces its GPUs. Raises `PodiumError` if `gpus` cannot be parsed."""
     return Machine(
         gpus=_gpus() if gpus is None else named_gpus(gpus),
         memory_gib=_memory_gib(),
@@ -79,7 +79,7 @@ def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
 
 
 def named_gpus(text: str) -> tuple[Gpu, ...]:
-    """"2x80": two GPUs of 80 GB; "0": none. Raises `PodiumError`."""
+    """Parse "2x80" (two GPUs of 80 GB) or "0" (no GPU). Raises `PodiumError` for any other text."""
     if text == "0":
         return ()
     match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)(?:\s*GB)?", text.strip(), re.IGNORECASE)
@@ -89,7 +89,7 @@ def named_gpus(text: str) -> tuple[Gpu, ...]:
 
 
 def _gpus() -> tuple[Gpu, ...]:
-    """The GPUs that a program started here would see. The driver's own tool is asked: torch would take seconds."""
+    """The GPUs visible to a program started here, listed by nvidia-smi because importing torch takes seconds."""
     try:
         printed = subprocess.run(_QUERY, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -104,7 +104,7 @@ def _gpus() -> tuple[Gpu, ...]:
 
 
 def _memory_gib() -> float:
-    """Of the machine, or what a container may use of it."""
+    """Memory of the machine (GiB), or the container's limit if that is lower."""
     total = int(psutil.virtual_memory().total)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
@@ -114,5 +114,5 @@ def _memory_gib() -> float:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that there is."""
+    """The folder itself, or its nearest ancestor that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

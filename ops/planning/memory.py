@@ -1,7 +1,7 @@
-"""GiB of a training run by part: each formula is a line, so that a person can check it.
+"""Estimate a training run's memory (GiB) by part. Each formula is one line, so that it can be checked.
 
-Checked against what autograd keeps and what PyTorch allocates for small models on CPUs (`tests/unit/planning`), and
-against DeepSpeed's own estimates. No figure was measured on a GPU.
+The formulas were checked against what autograd keeps and what PyTorch allocates for small models on CPUs
+(`tests/unit/planning`), and against DeepSpeed's own estimates. No figure was measured on a GPU.
 """
 
 from __future__ import annotations
@@ -13,44 +13,47 @@ from typing import Any, Literal, NamedTuple
 from ops.planning.shape import ModelShape
 
 Phase = Literal["writing", "updating", "stepping"]
-"""Rollouts are written; a forward and backward pass; the optimizer's step."""
+"""Generation of rollouts; a forward and backward pass; the optimizer's step."""
 PHASES: dict[Phase, str] = {
     "writing": "while rollouts are written",
     "updating": "forward and backward",
     "stepping": "optimizer's step",
 }
 Precision = Literal["bfloat16", "float32", "mixed"]
-"""Of weights and activations. "mixed": float32 weights under autocast, a bfloat16 policy without DeepSpeed."""
+"""Precision of weights and activations. "mixed": float32 weights under autocast (bfloat16 without DeepSpeed)."""
 GIB = 1 << 30
 CONTEXT, CONTEXT_GIB = "CUDA context", 1.0
-"""CUDA context, NCCL and the libraries' code, per GPU: an assumption."""
+"""Assumed GiB per GPU for the CUDA context, NCCL and the libraries' code."""
 VLLM_WORK_GIB = 1.5
-"""vLLM's activations for the 4,096 tokens that TRL lets it batch, its graphs and its sampler: an assumption."""
+"""Assumed GiB of vLLM's activations for TRL's batches of 4,096 tokens, its CUDA graphs and its sampler."""
 PROCESS_GIB = 2.0
-"""Host memory of one rank: Python, libraries, the data. An assumption."""
+"""Assumed host memory of one rank: Python, libraries, data."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
 """The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
 PADDED = 2
-"""What a cold start keeps of a padded batch, in what the formula of GRPO's step gives: SmolLM2-135M on a CPU, 16
-examples of 188 tokens, kept 6.0 GiB, and the formula has 2.9. On a GPU nothing was measured."""
+"""Activations that a cold start keeps of a padded batch, as a multiple of the formula for a GRPO step.
+
+Measured with SmolLM2-135M on a CPU: 16 examples of 188 tokens kept 6.0 GiB; the formula gives 2.9. Nothing was measured
+on a GPU.
+"""
 
 
 class Engine(NamedTuple):
-    """Who holds weights, gradients and optimizer states: DeepSpeed with its own defaults, or one process."""
+    """Distribution of weights, gradients and optimizer states: DeepSpeed with its defaults, or one process."""
 
     zero: int = 0
-    """2 or 3; 0: no DeepSpeed."""
+    """ZeRO stage, 2 or 3; 0: no DeepSpeed."""
     offload: bool = False
-    """Optimizer states, master weights and gradients in host memory."""
+    """Whether optimizer states, master weights and gradients are in host memory."""
     ranks: int = 1
     reduce_bucket: int = 500_000_000
-    """Elements; so are the next two."""
+    """Elements per bucket; the next two fields are in elements too."""
     live_parameters: int = 1_000_000_000
     sub_group: int = 1_000_000_000
 
     @classmethod
     def of(cls, deepspeed: Mapping[str, Any] | None, ranks: int, hidden: int) -> Engine:
-        """What a DeepSpeed file says, "auto" being what transformers makes of it."""
+        """Read a DeepSpeed configuration, with "auto" resolved as transformers resolves it."""
         if deepspeed is None:
             return cls(ranks=ranks)
         zero = deepspeed.get("zero_optimization", {})
@@ -68,22 +71,22 @@ class Engine(NamedTuple):
 
 
 class Vllm(NamedTuple):
-    """vLLM in the trainer's own processes, one engine a GPU or spread over several; or a server on other GPUs."""
+    """vLLM in the trainer's processes (one engine per GPU or per group of GPUs), or a server on other GPUs."""
 
     share: float
-    """Of each GPU's memory (0-1); a server takes nothing of these."""
+    """Share (0-1) of each GPU's memory; a server uses none of the trainer's GPUs."""
     sleep: bool = False
-    """Whether its share is free while the policy is updated."""
+    """Whether vLLM frees its memory while the policy is updated."""
     max_length: int = 0
-    """Tokens of prompt and completion; 0: what the model was made for."""
+    """Maximum tokens of prompt and completion; 0: the model's own context length."""
     spread: int = 1
-    """GPUs of one engine: each holds its part of weights and cache."""
+    """Number of GPUs per engine; each holds a part of the weights and the cache."""
     server: bool = False
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What one GPU has to hold."""
+    """What determines the memory of one GPU: the model's shape, batch sizes, lengths, precision and engines."""
 
     shape: ModelShape
     precision: Precision
@@ -91,7 +94,7 @@ class Workload:
     micro_batch: int
     """Rollouts in one forward and backward pass."""
     at_once: int
-    """Rollouts that one rank writes in a step."""
+    """Rollouts that one rank generates in a step."""
     prompt: int
     """Tokens of the longest prompt."""
     completion: int
@@ -101,7 +104,7 @@ class Workload:
 
     @property
     def element(self) -> int:
-        """Bytes of a weight, and of most activations."""
+        """Bytes per weight and per element of most activations."""
         return 2 if self.precision == "bfloat16" else 4
 
     @property
@@ -111,7 +114,7 @@ class Workload:
 
 
 class MemoryPart(NamedTuple):
-    """GiB of one thing, and when it is there; `host`: in the machine's memory, not in a GPU's."""
+    """GiB of one part and the phases in which it is allocated; `host`: in host memory instead of GPU memory."""
 
     name: str
     gib: float
@@ -121,30 +124,30 @@ class MemoryPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """The parts of one GPU (or, without GPUs, of the machine), and what vLLM's cache holds."""
+    """The memory parts of one GPU (or, without GPUs, of the machine), and the capacity of vLLM's cache."""
 
     parts: tuple[MemoryPart, ...]
     kv_tokens: int | None = None
-    """None: no vLLM."""
+    """Tokens that vLLM's cache can hold; None: no vLLM."""
     kv_length: int = 0
-    """Longest sequence that vLLM is to hold (tokens)."""
+    """Longest sequence that vLLM must hold (tokens)."""
 
     def during(self, phase: Phase, *, host: bool = False) -> float:
-        """GiB at the height of a phase."""
+        """Peak GiB of a phase."""
         return sum(part.gib for part in self.parts if phase in part.during and part.host == host)
 
     def of(self, name: str) -> float:
-        """GiB of the part of that name on a GPU; 0 where there is none."""
+        """GiB of the named part on a GPU; 0 if there is no such part."""
         return sum(part.gib for part in self.parts if part.name == name and not part.host)
 
     @property
     def peak(self) -> float:
-        """GiB of a GPU, at most."""
+        """Peak GiB of a GPU over all phases."""
         return max(self.during(phase) for phase in PHASES)
 
     @property
     def host(self) -> float:
-        """GiB of the machine's memory, of all ranks, at most."""
+        """Peak GiB of host memory of all ranks over all phases."""
         return max(self.during(phase, host=True) for phase in PHASES)
 
 
@@ -152,22 +155,22 @@ class Memory:
 
 
 def layer_activations(work: Workload) -> int:
-    """What autograd keeps of one block for one micro-batch, without checkpointing.
+    """Bytes that autograd keeps of one block for one micro-batch, without checkpointing.
 
-    Per token: two norms (their input and their normalised input, in float32 where weights are bfloat16 too, and what
-    they hand on), queries, keys, values (both repeated to all heads) and the attention's output, and four times the
-    MLP's width. Per sequence: the mask that attention adds.
+    Per token: two norms (input, normalised input and output; the first two in float32 even with bfloat16 weights),
+    queries, keys and values (keys and values repeated to all heads), the attention output, and four times the MLP's
+    width. Per sequence: the attention mask.
     """
     shape, tokens = work.shape, work.micro_batch * work.sequence
     wide = 2 if work.precision == "mixed" else work.element
-    # Under autocast each of the five projections keeps a bfloat16 copy of its own of what it reads.
+    # Under autocast each of the five projections keeps its own bfloat16 copy of its input.
     hidden = {"bfloat16": 4 * 2 + 2 * 4, "float32": 6 * 4, "mixed": 4 * 4 + 5 * 2}[work.precision]
     a_token = hidden * shape.hidden + wide * (4 * shape.width + 4 * shape.intermediate) + 4 * shape.heads + 2 * 4
     return tokens * a_token + work.micro_batch * work.sequence**2 * wide
 
 
 def kept_activations(work: Workload) -> int:
-    """What autograd keeps of a whole forward pass: every block, or with checkpointing what each block reads."""
+    """Bytes that autograd keeps of a forward pass: every block, or only each block's input with checkpointing."""
     shape, tokens = work.shape, work.micro_batch * work.sequence
     block = tokens * work.element * shape.hidden if work.checkpointing else layer_activations(work)
     last_norm = tokens * ((4 + work.element) * shape.hidden + 4)
@@ -179,8 +182,11 @@ def kept_activations(work: Workload) -> int:
 
 
 def height_of_backward(work: Workload) -> int:
-    """What a backward pass adds at its height: at the language model's head, or in a block (read again if it was
-    checkpointed, with gradients as wide as the MLP)."""
+    """Bytes that a backward pass adds at its peak.
+
+    The peak is at the language model's head or in a block, which holds gradients as wide as the MLP and, with
+    checkpointing, the block's recomputed activations.
+    """
     shape = work.shape
     scored = work.micro_batch * work.completion
     tile = min(scored, HEAD_TOKENS) * HEAD_COLUMNS * (2 if work.precision == "mixed" else work.element)
@@ -192,13 +198,15 @@ def height_of_backward(work: Workload) -> int:
 
 
 def kv_token(shape: ModelShape, element: int = 2) -> int:
-    """Bytes of cache of one token: keys and values of every layer."""
+    """Bytes of KV cache per token: keys and values of every layer."""
     return 2 * shape.layers * shape.kv_width * element
 
 
 def evaluation_bytes(work: Workload, batch: int) -> int:
-    """Of writing `batch` workflows side by side with transformers: the weights, the cache of all, and at its height
-    the MLP of all their prompts at once."""
+    """Peak bytes of generating `batch` workflows in parallel with transformers.
+
+    The sum of the weights, the KV cache of all workflows and the MLP activations of all prompts.
+    """
     shape, element = work.shape, 2 if work.precision == "mixed" else work.element
     cache = batch * work.sequence * kv_token(shape, element)
     reading = 3 * batch * work.prompt * shape.intermediate * element
@@ -206,16 +214,19 @@ def evaluation_bytes(work: Workload, batch: int) -> int:
 
 
 def cold_start_bytes(work: Workload, low_rank: bool) -> int:
-    """Of a cold start's step in one process: weights, gradients and Adam's moments in float32, or with low-rank updates
-    the weights alone, as they are (the updates' own states are left out); and what autograd keeps: of padded batches,
-    whose attention is not GRPO's, so much more as was measured."""
+    """Peak bytes of a cold start's step in one process.
+
+    Full training keeps weights, gradients and Adam's moments in float32. Low-rank training keeps the weights in their
+    own precision; the states of the low-rank updates are omitted. The activations of padded batches are `PADDED` times
+    those of the GRPO formula.
+    """
     total = work.shape.parameters
     states = (4 if work.precision == "float32" else 2) * total if low_rank else 16 * total
     return states + PADDED * kept_activations(work) + height_of_backward(work)
 
 
 def checkpoint_bytes(shape: ModelShape, engine: Engine, element: int) -> int:
-    """A checkpoint on disk: weights, what the optimizer keeps, and under DeepSpeed the weights once more, gathered."""
+    """Bytes of a checkpoint on disk: weights, optimizer states and, under DeepSpeed, a gathered copy of the weights."""
     states = 4 + 8 if engine.zero else 8
     return shape.parameters * (states + (2 * element if engine.zero else 4))
 
@@ -224,19 +235,19 @@ def checkpoint_bytes(shape: ModelShape, engine: Engine, element: int) -> int:
 
 
 def memory(work: Workload, gpu_gib: float | None) -> Memory:
-    """The parts of one GPU of `gpu_gib`; None: everything in the machine's memory, of all ranks together."""
+    """The parts of one GPU with `gpu_gib` GiB; None: the parts of all ranks in host memory."""
     parts = [*_states(work), *_activations(work)]
     shape, vllm = work.shape, work.vllm
     if vllm is None or gpu_gib is None:
         made = Memory((*parts, *_writing(work)))
         return made if gpu_gib is not None else _on_the_machine(made, work.engine.ranks)
-    # vLLM is handed the weights one by one: under ZeRO-3 the largest is gathered then.
+    # The weights are copied to vLLM one by one; ZeRO-3 gathers each of them, at most the embedding.
     handed = shape.embedding if work.engine.zero == 3 else 0
     parts.append(MemoryPart("weights on their way to vLLM", 2 * handed / GIB, ("writing",)))
     if vllm.server:
         return Memory(tuple(parts))
     weights = 2 * shape.parameters / vllm.spread / GIB
-    # What does not fit into its share does not become smaller by that.
+    # The weights and activations keep their size even if they exceed vLLM's share; only the cache shrinks.
     cache = max(0.0, vllm.share * gpu_gib - weights - VLLM_WORK_GIB)
     during: Sequence[Phase] = ("writing",) if vllm.sleep else tuple(PHASES)
     engine = (
@@ -262,7 +273,7 @@ def _states(work: Workload) -> list[MemoryPart]:
     weights = element * (held if engine.zero == 3 else total)
     sharded = engine.zero == 3
     gathered = element * min(engine.live_parameters, total) if sharded else 0
-    # ZeRO-2 makes a pair of buckets for each backward pass, ZeRO-3 one for good.
+    # ZeRO-2 allocates a pair of buckets for each backward pass; ZeRO-3 keeps one permanently.
     buckets = element * engine.reduce_bucket * (1 if sharded else 2)
     parts = [
         MemoryPart("weights", weights / GIB),
@@ -273,11 +284,11 @@ def _states(work: Workload) -> list[MemoryPart]:
         MemoryPart("gradient buckets", buckets / GIB, tuple(PHASES) if sharded else ("updating",)),
         MemoryPart(CONTEXT, CONTEXT_GIB),
     ]
-    # The gradient in float32, and Adam's temporary of that size, of one sub-group or (ZeRO-2) of all.
+    # The float32 gradient and Adam's temporary of the same size: for one sub-group (ZeRO-3) or all weights (ZeRO-2).
     stepped = min(engine.sub_group, held) if engine.zero == 3 else held
     if not engine.offload:
         parts.append(MemoryPart("step: float32 gradient, temporary", 2 * 4 * stepped / GIB, ("stepping",)))
-    # Every rank reads the whole model before DeepSpeed takes it apart.
+    # Every rank loads the whole model before DeepSpeed shards it.
     offloaded = (element + 4 + 4 + 8) * total if engine.offload else 0
     host = max(engine.ranks * element * total, offloaded) / GIB
     return [*parts, MemoryPart("processes, model", host + engine.ranks * PROCESS_GIB, host=True)]
@@ -292,7 +303,7 @@ def _activations(work: Workload) -> list[MemoryPart]:
 
 
 def _writing(work: Workload) -> list[MemoryPart]:
-    """Generation by transformers: a cache of all rollouts of a step, and under ZeRO-3 the whole model."""
+    """Parts of generation with transformers: the cache of a step's rollouts and, under ZeRO-3, the gathered model."""
     parts = [MemoryPart("cache of generation", work.at_once * work.sequence * kv_token(work.shape, work.element) / GIB,
                   ("writing",))]  # fmt: skip
     if work.engine.zero == 3 and work.engine.ranks > 1:
@@ -301,14 +312,14 @@ def _writing(work: Workload) -> list[MemoryPart]:
 
 
 def _on_the_machine(made: Memory, ranks: int) -> Memory:
-    """The same where there is no GPU: every rank's parts in the machine's memory."""
+    """Move the parts of every rank to host memory, for a machine without GPUs."""
     own = [part._replace(gib=part.gib * ranks, host=True) for part in made.parts if not part.host]
     processes = MemoryPart("processes", ranks * PROCESS_GIB, host=True)
     return Memory((*(part for part in own if part.name != CONTEXT), processes), made.kv_tokens, made.kv_length)
 
 
 def layouts(work: Workload, gpus: int) -> dict[str, Workload]:
-    """The same work under other engines, on `gpus` GPUs: what a person may choose instead."""
+    """The same workload under alternative engines on `gpus` GPUs, by the engine's name."""
     ranks = max(1, gpus)
     zero2, zero3 = (Engine(zero=zero, ranks=ranks) for zero in (2, 3))
     offload = Engine(zero=3, offload=True, ranks=ranks)

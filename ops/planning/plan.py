@@ -1,4 +1,4 @@
-"""The plan of a recipe on a machine: everything that its text and its requirements are made of."""
+"""The plan of a recipe on a machine: the figures behind the printed plan and the requirements."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from ops.planning.stages import COLD_START, ROUNDS, Stages
 from ops.planning.stored import ledger_of, left, stored_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE
-"""Of the GPUs of a machine that has none."""
+"""Assumed memory per GPU if a GPU is needed and the machine has none."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe, a machine, and what follows from the two."""
+    """A recipe, a machine, and the figures derived from both."""
 
     setup: Setup
     machine: Machine
     deepspeed: Mapping[str, Any] | None
-    """What the recipe's DeepSpeed file says."""
+    """Contents of the recipe's DeepSpeed file."""
     today: date
 
     @property
@@ -59,7 +59,7 @@ class Plan:
 
     @cached_property
     def known(self) -> KnownShape | None:
-        """The policy's shape."""
+        """The policy's shape; None if unknown."""
         return shape_of(self.recipe.policy, self.setup.workspace)
 
     @cached_property
@@ -68,12 +68,12 @@ class Plan:
 
     @cached_property
     def questions(self) -> dict[str, int | None]:
-        """Benchmark → its test questions; None: unknown."""
+        """Benchmark → number of test questions; None: unknown."""
         return sizes.questions(self.setup.workspace, self.recipe)
 
     @property
     def vllm(self) -> Vllm | None:
-        """vLLM, as the recipe has it; None: transformers write."""
+        """The recipe's vLLM settings; None: transformers generates."""
         grpo = self.recipe.grpo
         if not grpo.vllm:
             return None
@@ -87,14 +87,16 @@ class Plan:
 
     @property
     def context(self) -> int | None:
-        """Tokens of prompt and completion that the policy, or the vLLM that writes for it in training, takes; None: of
-        unknown shape, or as many as one likes."""
+        """Maximum tokens of prompt and completion that the policy and training's vLLM accept.
+
+        None: the shape is unknown or there is no limit.
+        """
         limits = [self.known.shape.context if self.known else 0, self.vllm.max_length if self.vllm else 0]
         return min((limit for limit in limits if limit), default=None)
 
     @cached_property
     def workload(self) -> Workload | None:
-        """What a GPU has to hold in training, of all stages the most; None where the policy's shape is unknown."""
+        """The training stage with the highest memory peak; None if the policy's shape is unknown."""
         recipe, first = self.recipe, self.lengths.longest_prompt
         works = [self._work(recipe.grpo, first)]
         if recipe.adaptive is not None:
@@ -104,7 +106,7 @@ class Plan:
         return max(filter(None, works), key=self._height, default=None)
 
     def _height(self, work: Workload) -> float:
-        """GiB of a GPU, or of the machine where there is none."""
+        """Peak GiB of a GPU, or of host memory without GPUs."""
         made = memory(work, self.gpu_gib)
         return made.host if self.gpu_gib is None else made.peak
 
@@ -139,17 +141,17 @@ class Plan:
 
     @cached_property
     def memory(self) -> Memory | None:
-        """As the recipe has it: of one GPU, or of this machine where it has none and the policy is small."""
+        """Memory of the recipe's training: of one GPU, or of this machine if it has no GPU and the policy is small."""
         return None if self.workload is None else memory(self.workload, self.gpu_gib)
 
     @property
     def gpu_gib(self) -> float | None:
-        """Of each GPU; where there is none and one is needed, of one that is assumed."""
+        """Memory of the smallest GPU (GiB), or of an assumed one if a GPU is needed and there is none."""
         return self.machine.gpu_gib or (ASSUMED_GPU_GIB if self.needs_gpu else None)
 
     @cached_property
     def layouts(self) -> dict[str, Memory]:
-        """Under other engines on all of these GPUs; nothing for a small policy."""
+        """Memory under alternative engines on all GPUs, by the engine's name; empty for a small policy."""
         if self.workload is None or not self.needs_gpu:
             return {}
         others = layouts(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
@@ -157,8 +159,11 @@ class Plan:
 
     @property
     def evaluation_gib(self) -> float:
-        """Of one GPU, or of the machine, while an evaluation writes: a batch of workflows by transformers, or vLLM with
-        room for one sequence, the rest of whose share is cache."""
+        """GiB of one GPU, or of the machine, while an evaluation generates workflows.
+
+        Transformers generates a batch of workflows; vLLM needs at least room for one sequence and uses the rest of its
+        share as cache.
+        """
         evaluation = self.recipe.evaluation
         if self.workload is None or evaluation.server is not None:
             return 0.0
@@ -169,7 +174,7 @@ class Plan:
         return beside + VLLM_WORK_GIB + evaluation_bytes(work, 1) / GIB
 
     def _shown(self, work: Workload, *, again: bool) -> Workload:
-        """With the longest prompt of first rounds, or `again` of later ones too."""
+        """Set the longest prompt: of first rounds, or with `again` of all rounds."""
         longest = self.lengths.longest if again else self.lengths.longest_prompt
         return replace(work, prompt=min(longest, (self.context or 1 << 20) - work.completion))
 
@@ -180,7 +185,7 @@ class Plan:
 
     @property
     def cold_start_gib(self) -> float | None:
-        """Of one GPU, or of the machine, while a pretrained model is taught; None where none is."""
+        """GiB of one GPU, or of the machine, during a pretrained model's cold start; None if there is none."""
         lesson, work = self.recipe.cold_start, self.workload
         if lesson is None or work is None or not self.teaches_pretrained:
             return None
@@ -194,18 +199,18 @@ class Plan:
 
     @property
     def checkpoints(self) -> int:
-        """At once: those that are kept, and the one that is being written."""
+        """Maximum number of checkpoints on disk: those kept and the one being written."""
         return self.recipe.grpo.keep_checkpoints + 1
 
     @property
     def checkpoint_gib(self) -> float:
-        """Of one of them; 0 where the shape is unknown."""
+        """GiB of one checkpoint; 0 if the shape is unknown."""
         work = self.workload
         return checkpoint_bytes(work.shape, work.engine, work.element) / GIB if work else 0.0
 
     @property
     def weights_gib(self) -> float:
-        """The trained policy, here and in MLflow's store, and its base where that is to be fetched."""
+        """GiB of the trained policy, locally and in MLflow's store, and of a base model that is not yet downloaded."""
         if self.known is None:
             return 0.0
         element = 2 if getattr(self.recipe.policy, "dtype", "float32") == "bfloat16" else 4
@@ -214,7 +219,7 @@ class Plan:
 
     @property
     def disk_gib(self) -> float:
-        """All of it, less the checkpoints of this recipe's runs that lie there already."""
+        """GiB of checkpoints and weights, minus the existing checkpoints of this recipe's runs."""
         lying = sum(
             file.stat().st_size
             for file in self.setup.workspace.runs.glob(f"{self.recipe.policy_name}-*/checkpoints/**/*")
@@ -226,14 +231,14 @@ class Plan:
 
     @cached_property
     def stages(self) -> list[Cost]:
-        """In the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
+        """Costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
         stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
         priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored).all()
         return [replace(stage, policy_s=self._policy_s(stage.name)) for stage in priced]
 
     @cached_property
     def spent_usd(self) -> float:
-        """What the recipe's run has been booked already, which its cap counts."""
+        """USD that the recipe's run has spent already; its cap includes them."""
         with ledger_of(self.setup) as ledger:
             return 0.0 if ledger is None else ledger.spent(self.setup.run)
 
@@ -254,7 +259,7 @@ class Plan:
             policies = 1 + (self.recipe.cold_start is not None)
             asked = sum(count or 0 for count in self.questions.values())
             rounds = self.recipe.recursive.limits.rounds if self.recipe.recursive is not None else 0
-            # The last policy is shown every answer once more at least, where it may go on at all.
+            # If rounds are allowed, the last policy reads every answer at least once more.
             again = Range(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
             written = Range.of(policies).plus(again).times(asked)
             return evaluation_s(self.setup, self.known.shape, self.machine, written)
@@ -264,9 +269,10 @@ class Plan:
 def make_plan(
     setup: Setup, machine: Machine, deepspeed: Mapping[str, Any] | None = None, today: date | None = None
 ) -> Plan:
-    """The plan of `setup` on `machine`. `deepspeed`: what the recipe's file says, read from `config/` unless given.
+    """Plan `setup` on `machine`.
 
-    Raises `ConfigError`.
+    `deepspeed`: contents of the recipe's DeepSpeed file, read from `config/` unless given. Raises `ConfigError` if the
+    file cannot be read.
     """
     if deepspeed is None:
         deepspeed = load_deepspeed(setup.workspace.config, setup.recipe)

@@ -1,4 +1,4 @@
-"""The refusal: a pipeline run spends nothing before its recipe is ready."""
+"""Refuse to start a pipeline run, before it spends anything, until its recipe is ready."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ops.planning.text import verdict
 
 
 class NotReady(PodiumError):
-    """Something is missing: the message lists all of it, with remedies."""
+    """Requirements are missing; the message lists all of them with remedies."""
 
 
 def check_ready(setup: Setup, needs: Iterable[Need] = WHOLE_LIFE, deepspeed: Mapping[str, Any] | None = None) -> None:
-    """Raise `NotReady` with everything that these parts of a pipeline run lack on this machine. No call is made.
+    """Raise `NotReady` with all requirements of these parts of a pipeline run that this machine lacks. Makes no call.
 
-    `deepspeed`: what the recipe's file says, where the run has a copy of it. A rehearsal needs no key.
+    `deepspeed`: the run's copy of the recipe's DeepSpeed file, if there is one. A rehearsal needs no API key.
     """
     plan = make_plan(setup, this_machine(setup.workspace), deepspeed)
     refused = [each for each in missing(plan, needs) if each.refuses]

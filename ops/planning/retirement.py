@@ -1,4 +1,4 @@
-"""When a worker's model is switched off, as the pool or LiteLLM's own map says."""
+"""Retirement dates of the workers' models, from the pool or LiteLLM's model map."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from ops.workers.litellm_private import models
 from ops.workers.providers import is_remote
 
 _CATALOGUED = ("anthropic", "gemini", "openai")
-"""Providers all of whose models LiteLLM's map is meant to list."""
+"""Providers for which LiteLLM's map aims to list every model."""
 
 
 def retirement(worker: Worker) -> date | None:
-    """The day on which the model ends or ended; None where neither pool nor map states one."""
+    """The day on which the model is retired; None if neither the pool nor the map states it."""
     if worker.retired is not None:
         return worker.retired
     ends = (_entry(worker) or {}).get("deprecation_date")
     try:
         return date.fromisoformat(ends) if ends else None
-    except ValueError:  # the map's own remarks
+    except ValueError:  # some entries of the map hold a remark instead of a date
         return None
 
 
 def is_unknown(worker: Worker) -> bool:
-    """Whether the map lists this provider's models and not this one: it may be retired, or newer than the map."""
+    """Whether the map lists the provider's models but not this model, which may be retired or newer than the map."""
     provider = worker.model.partition("/")[0]
     return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _entry(worker) is None
 
 
 def _entry(worker: Worker) -> Mapping[str, Any] | None:
-    """By its whole name; by the bare one only where that is of the same provider, whose date is its own."""
+    """The map's entry by full model name, or by bare name if that entry is of the same provider.
+
+    Retirement dates differ between providers of one model.
+    """
     if not is_remote(worker) or worker.api_base is not None:
         return None
     provider, _, bare = worker.model.partition("/")

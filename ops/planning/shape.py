@@ -1,4 +1,4 @@
-"""A language model's shape: from it follow its parameters, and all memory."""
+"""A language model's shape, which determines its parameter count and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS = "models.yaml"
 _QKV_BIAS = {"qwen2"}
 _QK_NORM = {"qwen3"}
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
-"""`model_type`s whose blocks are attention and a gated MLP between two norms: the parameters are counted for these."""
+"""Supported `model_type`s: their blocks consist of attention, a gated MLP and two norms."""
 
 
 class ModelShape(Settings):
@@ -30,9 +30,9 @@ class ModelShape(Settings):
     kv_heads: int = Field(ge=1)
     vocabulary: int = Field(ge=1)
     head_dim: int = Field(default=0, ge=0)
-    """0: hidden ÷ heads."""
+    """Dimension of a head; 0: hidden ÷ heads."""
     tied: bool = False
-    """Whether the output layer is the embedding."""
+    """Whether the output layer shares the embedding's weights."""
     qkv_bias: bool = False
     qk_norm: bool = False
     context: int = Field(default=0, ge=0)
@@ -40,7 +40,7 @@ class ModelShape(Settings):
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> Self | None:
-        """What a `config.json` says; None for an architecture whose parameters are not counted here."""
+        """Read the shape from a model's `config.json`; None for an unsupported architecture."""
         family = config.get("model_type")
         if family not in _FAMILIES:
             return None
@@ -61,22 +61,22 @@ class ModelShape(Settings):
 
     @property
     def width(self) -> int:
-        """Of all heads together."""
+        """Total dimension of the query heads."""
         return self.heads * self.dimension
 
     @property
     def dimension(self) -> int:
-        """Of one head."""
+        """Dimension of one head."""
         return self.head_dim or self.hidden // self.heads
 
     @property
     def kv_width(self) -> int:
-        """Of all key heads together; values have as many."""
+        """Total dimension of the key heads, equal to that of the value heads."""
         return self.kv_heads * self.dimension
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embedding, and of the output layer too."""
+        """Parameters of the embedding; the output layer has the same number."""
         return self.vocabulary * self.hidden
 
     @property
@@ -89,30 +89,30 @@ class ModelShape(Settings):
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Total number of parameters."""
         return self.embedding * (1 if self.tied else 2) + self.layers * self.layer + self.hidden
 
 
 class Models(Settings):
-    """`config/models.yaml`: a model's name → its shape."""
+    """`config/models.yaml`: model name → shape."""
 
     models: dict[str, ModelShape]
 
 
 class KnownShape(NamedTuple):
-    """A shape, and where it was read."""
+    """A shape and its source."""
 
     shape: ModelShape
     source: str
     fetched: bool = True
-    """Whether the model's files are on this machine, or are made here."""
+    """Whether the model's files are on this machine or are created by the run."""
 
 
 def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> KnownShape | None:
-    """The policy's shape; nothing is fetched. None where it is unknown. Raises `ConfigError`.
+    """The policy's shape, without any download; None if unknown. Raises `ConfigError` for an invalid `models.yaml`.
 
-    A pretrained one's from `config.json` in its folder or in the hub's local cache, else from `config/models.yaml`, by
-    its whole name or the last part of it.
+    A pretrained model's shape comes from `config.json` in its folder or in the hub's local cache, otherwise from
+    `config/models.yaml`, by its full name or the last part of it.
     """
     if isinstance(policy, ScratchPolicy):
         return KnownShape(_scratch(policy), "the recipe")
@@ -127,14 +127,13 @@ def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> 
     known = load(Models, own if own.is_file() else resources() / "config" / MODELS).models
     by_name = {name.rpartition("/")[2].lower(): shape for name, shape in known.items()}
     named = known.get(policy.model) or by_name.get(folder.name.lower())
-    # A package's files are here, or asked for before anything is spent.
+    # A package's files are installed; otherwise the requirements list the package before anything is spent.
     fetched = local.is_dir() or policy.package is not None
     return KnownShape(named, f"config/{MODELS}", fetched=fetched) if named else None
 
 
 def _scratch(policy: ScratchPolicy) -> ModelShape:
-    """As `ops.training.cold_start.supervised.scratch_model` makes it, whose tokenizer may find fewer words than it may
-    have."""
+    """The shape of `ops.training.cold_start.supervised.scratch_model`; its actual vocabulary may be smaller."""
     return ModelShape(
         hidden=policy.hidden,
         intermediate=3 * policy.hidden,

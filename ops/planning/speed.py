@@ -1,6 +1,6 @@
-"""Seconds of a policy's own work, learning, writing and updating: as its last run took, or by arithmetic operations.
+"""Estimate the seconds of supervised training, generation and updates: from the last run, or from operation counts.
 
-The arithmetic's speeds are assumptions: nothing was measured on a GPU, and on CPUs one model on one core.
+The assumed speeds are not measured on a GPU; on CPUs they were measured with one model on one core.
 """
 
 from __future__ import annotations
@@ -14,38 +14,43 @@ from ops.planning.shape import ModelShape
 from ops.planning.stages import refilled
 
 PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A100": 312.0, "L40S": 362.0}
-"""Dense bfloat16 operations, as their maker states them; a GPU that is not named here counts as an H100."""
+"""Dense bfloat16 TFLOPS stated by the manufacturer; a GPU not listed here counts as an H100."""
 UTILISATION = Range(0.40, 0.25, 0.10)
-"""Share of the peak that training reaches."""
+"""Assumed share of the peak that training reaches."""
 WRITTEN = {True: Range(6000.0, 2500.0, 800.0), False: Range(800.0, 300.0, 100.0)}
-"""Tokens a second that a GPU writes with a model of 7.6 billion parameters: by vLLM, by transformers."""
+"""Tokens per second that a GPU generates with a model of 7.6 billion parameters: with vLLM (True) or transformers."""
 OF_PARAMETERS = 7.6e9
 CPU_GFLOPS = {True: Range(200.0, 150.0, 40.0), False: Range(80.0, 60.0, 30.0)}
-"""Operations (10⁹ a second) of a core in training, by whether it computes in bfloat16: low as measured with a model of
-0.1 billion parameters on one core with AMX, high as assumed of one without."""
+"""GFLOPS of a core in training, by whether it computes in bfloat16.
+
+The low ends were measured with a model of 0.1 billion parameters on one core with AMX; the high ends are assumed for a
+core without AMX.
+"""
 CPU_WRITTEN = Range(400.0, 250.0, 60.0)
-"""Tokens a second that such a core writes with that model, in bfloat16, dozens of workflows side by side."""
+"""Tokens per second that the same core generates with the same model in bfloat16, for dozens of parallel workflows."""
 OF_SMALL_PARAMETERS = 1.35e8
 SMALL, LARGE = 50_000_000, 500_000_000
-"""Parameters below which a step on CPUs takes its time elsewhere than in multiplying, so that nothing is foretold of
-it, and those from which a policy is not trained on CPUs."""
+"""Parameter limits for CPUs. Below `SMALL`, matrix multiplication does not dominate a step, so no time is forecast.
+From `LARGE` on, a policy is not trained on CPUs."""
 COMPLETION = Range(0.15, USUAL_COMPLETION, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
 
 def training_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
-    """Of all steps: what the last run of such a policy took, or what the arithmetic says; None where neither can."""
+    """Seconds of all training steps, from the last run of such a policy or from operation counts; None: unknown."""
     grpo = setup.recipe.grpo
     if (last := last_run(setup)) is not None:
         return Range.of(last.policy_s)
-    # A group is one sequence on CPUs, whose prompt is read once (`ops.training.step.packing`).
+    # On CPUs a group is packed into one sequence, so its prompt is processed once (`ops.training.step.packing`).
     shared = 1 if machine.gpus else grpo.rollouts_per_question
     return _by_arithmetic(setup, grpo, shape, machine, known.prompt / shared)
 
 
 def rounds_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
-    """Of the stage in rounds, by the arithmetic: half of its rollouts have longer prompts, each its own. None where it
-    can say nothing, or there is no such stage."""
+    """Seconds of training in rounds, from operation counts; None: unknown, or the recipe has no such stage.
+
+    Half of the rollouts have longer prompts, which they do not share.
+    """
     recipe = setup.recipe
     if recipe.recursive is None:
         return None
@@ -55,7 +60,7 @@ def rounds_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) 
 
 
 def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float) -> Range | None:
-    """`prompt`: tokens that an update reads of prompts, for each rollout."""
+    """Seconds of training from operation counts. `prompt`: prompt tokens per rollout that an update processes."""
     if _unforetold(shape, machine):
         return None
     rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION.times(grpo.max_completion_tokens)
@@ -70,7 +75,7 @@ def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine
 
 
 def cold_start_tokens(setup: Setup, known: Lengths) -> Range | None:
-    """Of all examples, prompts included, each of which is read once; None without a cold start."""
+    """Tokens of all SFT examples, including prompts; None without a cold start."""
     lesson = setup.recipe.cold_start
     if lesson is None:
         return None
@@ -81,7 +86,7 @@ def cold_start_tokens(setup: Setup, known: Lengths) -> Range | None:
 
 
 def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
-    """Of learning the examples, on one GPU or on this machine's CPUs; None where nothing can be foretold."""
+    """Seconds of supervised training on the SFT examples, on one GPU or this machine's CPUs; None: unknown."""
     tokens = cold_start_tokens(setup, known)
     if tokens is None or _unforetold(shape, machine):
         return None
@@ -93,7 +98,7 @@ def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machi
 
 
 def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
-    """Seconds to write these workflows in each repeat, on one GPU, here or of a server, or on CPUs; None: unknown."""
+    """Seconds to generate these workflows in every repeat, on one local or server GPU or on CPUs; None: unknown."""
     recipe = setup.recipe
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
     tokens = said.times(workflows).times(recipe.evaluation.repeats)

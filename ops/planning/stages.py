@@ -1,6 +1,6 @@
-"""What each stage of a recipe asks the workers: calls, tokens, USD and seconds, as ranges.
+"""Estimate each stage's worker calls: number, tokens, USD and seconds, as ranges.
 
-What must be assumed is listed in the plan (`ops.planning.text`).
+The plan lists the assumptions (`ops.planning.text`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.planning.lengths import Lengths
 from ops.planning.stored import Left
 
 HARD = (0.1, 0.5, 1.0)
-"""Share of the training problems that no worker reliably solves alone, on which exploration tries workflows."""
+"""Assumed share of training problems that no worker reliably solves alone; exploration tries workflows on them."""
 
 
 COLD_START, TRAINING, ROUNDS, EVALUATION = "cold start", "training", "training in rounds", "evaluation"
@@ -26,28 +26,30 @@ COLD_START, TRAINING, ROUNDS, EVALUATION = "cold start", "training", "training i
 
 
 DISTINCT = {COLD_START: Range(0.5, 0.9, 1.0), TRAINING: Range(0.2, 0.4, 1.0), EVALUATION: Range(0.0, 0.67, 1.0)}
-"""Share of what a scratch policy's workflows cost that is paid for: equal calls are paid once. The rollouts of a group
-repeat each other, and the first step of an evaluation's workflow is mostly what its worker was asked alone. Expected:
-what the quickstart paid, of what its workflows cost where any worker is as likely as the next. A language model's
-subtasks differ."""
+"""Share of the cost of a scratch policy's workflows that is paid for; identical calls are paid once.
+
+The rollouts of a group repeat calls, and the first step of an evaluation workflow mostly repeats a worker's solo call.
+The expected share is what the quickstart paid, relative to the cost of its workflows with workers chosen uniformly.
+A language model's subtasks differ, so its calls are paid in full.
+"""
 
 
 _REPEATING = ("training on subsets", ROUNDS)
-"""Stages whose rollouts repeat each other as those of training do."""
+"""Stages whose rollouts repeat calls as those of training do."""
 
 
 ANEW = Range(0.0, 0.5, 1.0)
-"""Share of the recursive rounds that keep no answer and ask workers again."""
+"""Share of recursive rounds that call workers again instead of keeping the answer."""
 
 
 def refilled(grpo: Grpo) -> Range:
-    """Rollouts that are written for each one of the steps' own: none beside it, half of those that may be, all."""
+    """Rollouts generated per regular rollout: with no refills, half of the permitted refills, all of them."""
     most = grpo.refills_per_step / grpo.questions_per_step
     return Range(1.0, 1 + most / 2, 1 + most)
 
 
 class Stages:
-    """The stages of one recipe, priced."""
+    """Estimate the cost of each stage of one recipe."""
 
     def __init__(
         self,
@@ -57,13 +59,13 @@ class Stages:
         measured: Measured,
         left: Left | None = None,
     ) -> None:
-        """`questions`: of the evaluation, by benchmark. `measured`: of the recipe's pool. `left`: what is still to be
-        paid for; None: nothing is stored."""
+        """`questions`: benchmark → number of evaluation questions. `measured`: measurements of the recipe's pool.
+        `left`: shares that remain to be paid for; None: nothing is stored."""
         self._left = left or Left()
         self._setup, self._prices = setup, _prices(setup, known, measured)
         priced = {setup.pool.answers_key: self._prices}
         self._evaluated: dict[str, Prices] = {}
-        for name in questions:  # a pool of the evaluation's own was not measured
+        for name in questions:  # a separate evaluation pool has no measurements
             asked = setup.asked_on(name)
             self._evaluated[name] = priced.setdefault(asked.pool.answers_key, _prices(asked, known))
         settings = {name: setup.recipe.evaluation.of(name) for name in questions}
@@ -74,18 +76,18 @@ class Stages:
 
     @property
     def places(self) -> int:
-        """In the training mix."""
+        """Number of problems in the training mix."""
         recipe = self._setup.recipe
         return len(training_domains(recipe.benchmarks)) * recipe.curation.per_domain
 
     def all(self) -> list[Cost]:
-        """In a pipeline run's order; stages that ask no worker are left out."""
+        """All stages in the order of a pipeline run, without the stages that the recipe omits."""
         stages: list[Cost | None] = [self.precaching(), self.cold_start(), self.training(), self.adaptive()]
         stages += [self.recursive(), self.baselines(), self.evaluation()]
         return [stage for stage in stages if stage is not None]
 
     def precaching(self) -> Cost:
-        """Every candidate, every worker."""
+        """Cost of precaching: every worker answers every candidate."""
         recipe = self._setup.recipe
         candidates, samples = round(self.places * recipe.curation.shortlist_factor), recipe.precaching.samples
         workers = len(self._setup.pool.workers)
@@ -98,7 +100,7 @@ class Stages:
         return self._stage("precaching", what, costs)
 
     def cold_start(self) -> Cost | None:
-        """The workflows that exploration tries."""
+        """Cost of the cold start: the workflows that exploration tries."""
         lesson = self._setup.recipe.cold_start
         if lesson is None or not (lesson.attempts or self._setup.recipe.policy.kind == "pretrained"):
             return None
@@ -108,18 +110,18 @@ class Stages:
         return self._workflows(COLD_START, what, tried, self._spread(1))
 
     def training(self) -> Cost:
-        """Every rollout's workflow."""
+        """Cost of training: the workflow of every rollout."""
         return self._rollouts(TRAINING, self._setup.recipe.grpo, left=self._left.training)
 
     def adaptive(self) -> Cost | None:
-        """The same of the stage on subsets: in the mean each worker is on offer as often."""
+        """Cost of training on worker subsets, each worker being offered equally often on average."""
         recipe = self._setup.recipe
         if recipe.adaptive is None:
             return None
         return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo), left=self._left.adaptive)
 
     def recursive(self) -> Cost | None:
-        """Half of the rollouts are recursive rounds, which keep an answer or ask anew."""
+        """Cost of training in rounds: half of the rollouts are recursive rounds, which keep the answer or ask again."""
         recipe = self._setup.recipe
         if recipe.recursive is None:
             return None
@@ -127,11 +129,11 @@ class Stages:
         return self._rollouts(ROUNDS, grpo, recursive=0.5, left=self._left.recursive)
 
     def last_training(self) -> Cost:
-        """The last stage that trains."""
+        """Cost of the recipe's last training stage."""
         return self.recursive() or self.adaptive() or self.training()
 
     def _rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0, left: float = 1.0) -> Cost:
-        """`recursive`: share of the rollouts that are later rounds; `left`: of the steps, those to come."""
+        """`recursive`: share of rollouts that are recursive rounds; `left`: share of steps still to run."""
         rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step * left)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
         if grpo.refills_per_step:
@@ -141,7 +143,7 @@ class Stages:
         return self._workflows(name, what, rollouts.times(1 - recursive), self._spread(1), again, waits)
 
     def baselines(self) -> Cost:
-        """The workers alone on the test questions; and what those baselines ask that the recipe names."""
+        """Cost of the baselines: solo workers on the test questions, and the recipe's workflow baselines."""
         workers = len(self._setup.pool.workers)
         asked = {name: float(count) for name, count in self._answers.items()}
         alone = self._alone(asked)
@@ -163,7 +165,10 @@ class Stages:
         return replace(total(parts, "baselines", what), limited_by=slowest.limited_by)
 
     def _alone(self, asked: Mapping[str, float]) -> Cost:
-        """Every worker on the test questions, or the best single one: which it is follows from what is precached."""
+        """Cost of every worker, or of the best single worker, on the test questions.
+
+        Precaching determines which worker is best.
+        """
         cells, names = self._left.alone, self._setup.pool.names
         if not needs_every_worker(self._setup.recipe.evaluation.baselines):
             shares = {name: max((cells.get((each, name), 0.0) for each in names), default=0.0) for name in asked}
@@ -179,9 +184,9 @@ class Stages:
         return self._stage("every worker alone", f"{self._asked()} × {len(names)} workers", costs)
 
     def _baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, Prices]) -> Cost:
-        """At most `calls` calls a question, of which each sees none, half or all of those before.
+        """Cost of at most `calls` calls per question, each of which sees none, half or all of the earlier answers.
 
-        Any worker alike, between the cheapest and the dearest: which is best is known when the mix was answered.
+        The best worker is unknown before precaching: the range extends from the cheapest to the most expensive worker.
         """
         seen = (calls - 1) / 2
         costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD
@@ -199,9 +204,9 @@ class Stages:
         return replace(cost, usd=cost.usd.times(ratios))
 
     def evaluation(self, policies: int | None = None) -> Cost:
-        """The Conductor on the test questions; with a cold start, what it was before GRPO too.
+        """Cost of the Conductor on the test questions, before and after GRPO if there is a cold start.
 
-        `policies`: how many are scored, where it is not these; the last of them goes on in rounds.
+        `policies`: number of scored policies, if it differs from the recipe's. The last policy also runs in rounds.
         """
         recipe = self._setup.recipe
         scored = policies or 1 + (recipe.cold_start is not None)
@@ -214,7 +219,7 @@ class Stages:
         return self._workflows(EVALUATION, what, Range.of(scored * asked), _shares(answers), again, on=self._evaluated)
 
     def night(self) -> Cost:
-        """One policy's first rounds, once on each question, with workers that are asked afresh: no answer is stored."""
+        """Cost of one policy's first rounds, once per question, without stored answers."""
         asked = sum(self._questions.values())
         shares = _shares(self._questions)
         cost = self._workflows(EVALUATION, f"{asked:,} questions", Range.of(asked), shares, on=self._evaluated)
@@ -226,7 +231,7 @@ class Stages:
         return f"{sum(self._questions.values()):,} questions × {times}"
 
     def _spread(self, problems: float) -> dict[str, float]:
-        """Spread problems over the benchmarks that are trained on: domains weigh the same."""
+        """Distribute `problems` over the training benchmarks, with equal weight per domain."""
         domains = [BENCHMARKS[name].domain for name in self._trained]
         return {
             name: problems / len(set(domains)) / domains.count(domain)
@@ -243,8 +248,11 @@ class Stages:
         waits: float = 0,
         on: Mapping[str, Prices] | None = None,
     ) -> Cost:
-        """`again`: workflows of later rounds, beside `count`. `waits`: how often all workflows of a batch wait for its
-        last one. `on`: benchmark → who answers there, where it is not the recipe's pool."""
+        """Cost of `count` workflows.
+
+        `again`: additional workflows of later rounds. `waits`: number of batches that end when their last workflow
+        ends. `on`: benchmark → prices of its pool, if it is not the recipe's pool.
+        """
         costs = WorkerCosts()
         chain, dearest = NOTHING, 0.0
         for benchmark, share in shares.items():
@@ -259,21 +267,21 @@ class Stages:
         return self._stage(name, what, costs, dearest=dearest, chain=chain.times(waits))
 
     def _workflow(self, prices: Prices, benchmark: str, *, again: bool = False) -> tuple[Range, dict[str, Call]]:
-        """(steps, worker's name → the mean call of a step): any worker alike.
+        """Return (steps, worker name → mean call of a step), with workers chosen uniformly.
 
-        Low: one step. High: (1 + max_steps) / 2 steps, each of which sees all before it. Expected: as many, and half
-        of what they could see. `again`: of a later round, where a step could also see the answer of the one before.
+        Low: one step. High: (1 + max_steps) / 2 steps, each of which sees all earlier steps. Expected: the same number
+        of steps, each of which sees half of them. `again`: a later round, whose steps may also see the previous answer.
         """
         most = (1 + self._setup.recipe.prompting.max_steps) / 2
         alone = {worker.name: prices.call(worker, benchmark) for worker in prices.workers}
-        seen = (most - 1) / 2 + again  # of a step, in the mean: most choose 2 of most
+        seen = (most - 1) / 2 + again  # mean number of visible answers: binomial(most, 2) pairs ÷ most steps
         said = _mean(alone, lambda call: call.answer).plus(Range.of(SUBTASK_TOKENS))
         wider = said.times(Range(0.0, seen / 2, seen)).plus(Range.of(SUBTASK_TOKENS))
         steps = {name: call._replace(prompt=call.prompt.plus(wider)) for name, call in alone.items()}
         return Range(1.0, most, most), steps
 
     def _longest(self, steps: Range, calls: Mapping[str, Call]) -> tuple[Range, dict[str, Call]]:
-        """The workflow with as many steps as are allowed at its high end, each of which sees all before it."""
+        """Set the high end to the maximum number of steps, each of which sees all earlier steps."""
         most = self._setup.recipe.prompting.max_steps
         said = _mean(calls, lambda call: call.answer).high + SUBTASK_TOKENS
         more = Range(0.0, 0.0, (most - steps.high) / 2 * said)
@@ -283,7 +291,7 @@ class Stages:
     def _stage(
         self, name: str, what: str, costs: WorkerCosts, dearest: float | None = None, chain: Range = NOTHING
     ) -> Cost:
-        """`dearest`: USD at most, of workflows: each step by the dearest worker; None: the workers are known."""
+        """`dearest`: USD if the most expensive worker runs each step; None: the workers are fixed."""
         cost = costs.cost(name, what, chain_s=chain)
         worth = cost.usd if dearest is None else cost.usd._replace(high=dearest)
         paid = DISTINCT.get(TRAINING if name in _REPEATING else name) if self._scratch else None
@@ -295,7 +303,7 @@ def _prices(setup: Setup, known: Lengths, measured: Measured | None = None) -> P
 
 
 def _shares(counts: Mapping[str, float]) -> dict[str, float]:
-    """Of all counts together; empty where there are none."""
+    """Each count as a share of the total; empty if the total is 0."""
     whole = sum(counts.values())
     return {name: count / whole for name, count in counts.items()} if whole else {}
 

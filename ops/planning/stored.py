@@ -1,4 +1,4 @@
-"""What of a recipe's run is stored here already, and is not paid for again."""
+"""Find the results of a recipe's run that are stored already and are not paid for again."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import RunResult, read_curve, run_key
 
 LOOKED_UP = 400
-"""Answers of a worker on a benchmark that are looked up in the cache at most; of more, evenly spaced problems stand for
-all."""
+"""Maximum number of cache lookups per worker and benchmark; evenly spaced problems represent larger benchmarks."""
 Cells = Mapping[tuple[str, str], float]
-"""(worker, benchmark) → share of the calls that are still to be made."""
+"""(worker, benchmark) → share of calls still to make."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """Shares, in [0, 1], of what a run asks that is still to be paid for; what is not named: all of it."""
+    """Shares, in [0, 1], of a run's calls that remain to be paid for; 1 for every missing entry."""
 
     precaching: Cells = field(default_factory=dict)
     alone: Cells = field(default_factory=dict)
@@ -45,15 +44,15 @@ class Left:
     adaptive: float = 1.0
     recursive: float = 1.0
     baselines: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By baseline and benchmark."""
+    """(baseline, benchmark) → share."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
-    """By benchmark, over the policies that are scored."""
+    """Benchmark → share, averaged over the scored policies."""
 
 
 def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any] | None = None) -> Left:
-    """What is left of the recipe's run, by the cache, the policies, the training runs and the scores that lie here.
+    """Compute the remaining shares of the recipe's run from the stored cache, policies, training runs and scores.
 
-    `shortlist`: the recipe's stored candidates; empty: not chosen yet, and then nothing is known to be stored.
+    `shortlist`: the recipe's stored candidates; if it is empty, everything counts as remaining.
     """
     if not shortlist:
         return Left()
@@ -83,10 +82,10 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
 
 
 def stored_measurements(setup: Setup) -> tuple[list[ResponseRow], Measured]:
-    """The precached responses, and what they and the ledger's calls took."""
+    """The precached responses, and the measured tokens and latencies of these responses and of the ledger's calls."""
     try:
         rows = load_responses(setup.workspace.data / "responses")
-    except DataError:  # precaching reports them, and makes them again
+    except DataError:  # precaching reports unreadable tables and makes them again
         rows = []
     with ledger_of(setup) as ledger:
         return rows, Measured.of(rows, ledger)
@@ -94,7 +93,7 @@ def stored_measurements(setup: Setup) -> tuple[list[ResponseRow], Measured]:
 
 @contextmanager
 def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
-    """The ledger where there is one: a plan makes none."""
+    """Open the ledger if it exists; a plan does not create it."""
     if not (setup.workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
         yield None
         return
@@ -103,7 +102,7 @@ def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
 
 
 def share_of_run(folder: Path, steps: int) -> float:
-    """Of a training run's steps, those that are left."""
+    """Share (0-1) of a training run's steps that remain."""
     if RunResult.read(folder) is not None:
         return 0.0
     curve = read_curve(folder)
@@ -113,9 +112,10 @@ def share_of_run(folder: Path, steps: int) -> float:
 def unscored(
     setup: Setup, policy: Path, name: str = CONDUCTOR, questions: Mapping[str, Sequence[Problem]] | None = None
 ) -> list[str]:
-    """The benchmarks on whose questions this policy has no stored scores with the pool as it is. Raises `DataError`.
+    """The benchmarks for which this policy has no stored scores with the current pool.
 
-    `questions`: the evaluation's, read here unless given.
+    `questions`: the evaluation's questions, read from the workspace unless given. Raises `DataError` if they cannot be
+    read.
     """
     asked = evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
     return [
@@ -140,21 +140,21 @@ def _holds(file: Path, origin: Mapping[str, str]) -> bool:
 def _questions(setup: Setup) -> dict[str, list[Problem]]:
     try:
         return evaluation_questions(setup.workspace, setup.recipe)
-    except DataError:  # not all of them are materialized
+    except DataError:  # not all benchmarks are materialized
         return {}
 
 
 def _base_policy(setup: Setup) -> Path | None:
     try:
         folder = base_policy_folder(setup)
-    except (OSError, DataError):  # no mix, or no cards, yet
+    except (OSError, DataError):  # there is no mix, or there are no worker cards, yet
         return None
     return folder if (folder / CARD).is_file() else None
 
 
 @contextmanager
 def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
-    """The response cache where there is one: a plan makes none."""
+    """Open the response cache if it exists; a plan does not create it."""
     if not (setup.workspace.cache.is_dir() or os.environ.get(CACHE_URL)):
         yield None
         return
@@ -169,7 +169,7 @@ def _uncached(
     cache: ResponseCache | None,
     samples: int | None = None,
 ) -> dict[tuple[str, str], float]:
-    """`samples`: None: as many as precaching has."""
+    """(worker, benchmark) → share of calls that are not cached. `samples`: None: precaching's number."""
     if cache is None:
         return {}
     names, each = list(workers), samples or setup.recipe.precaching.samples
@@ -190,7 +190,7 @@ def _alone(
     made: dict[tuple[str, str], float] = {}
     try:
         workers = asked_alone(setup)
-    except DataError:  # which of them is asked follows from what was precached
+    except DataError:  # the baseline's worker is unknown until precaching has run
         return made
     for benchmark, own in questions.items():
         asked = setup.asked_on(benchmark)
@@ -201,7 +201,7 @@ def _alone(
 def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
     try:
         there = shelves(setup)
-    except DataError:  # no mix to learn from yet
+    except DataError:  # there is no training mix yet
         return {}
     return {
         (shelf.entry.name, benchmark): 0.0 if _holds(shelf.file(benchmark), shelf.origin(benchmark, own)) else 1.0

@@ -1,4 +1,4 @@
-"""A plan as a person reads it: the recipe, memory by part, disk, money and time, and what is missing."""
+"""Format a plan as text: the recipe, memory by part, disk, cost, time and missing requirements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = Sequence[str]
 
 
 def describe(setup: Setup) -> str:
-    """The recipe in words, with what it multiplies to."""
+    """Describe the recipe, with the resulting numbers of problems, calls and rollouts."""
     recipe, pool = setup.recipe, setup.pool
     grpo, mix = recipe.grpo, recipe.curation
     places = len(training_domains(recipe.benchmarks)) * mix.per_domain
@@ -65,13 +65,13 @@ def describe(setup: Setup) -> str:
 
 
 def report(plan: Plan) -> str:
-    """The whole plan; its last section is `ready` or the list of what is missing."""
+    """Format the whole plan; its last section is `ready` or the list of missing requirements."""
     sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(missing(plan))]
     return "\n\n".join(section for section in sections if section)
 
 
 def verdict(found: Iterable[Missing]) -> str:
-    """`ready`, or one numbered list of what is missing; below it what is worth knowing."""
+    """`ready` or a numbered list of missing requirements, followed by notes that do not prevent a start."""
     every = list(found)
     refused = [each for each in every if each.refuses]
     noted = [_item("  -", each) for each in every if not each.refuses]
@@ -143,7 +143,7 @@ def _scoring(plan: Plan) -> str:
 
 
 def _teaching(plan: Plan) -> str:
-    """The cold start of a pretrained model; nothing where none is taught."""
+    """Describe the cold start of a pretrained model; empty if there is none."""
     lesson, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
     if plan.cold_start_gib is None or lesson is None or tokens is None:
         return ""
@@ -182,7 +182,7 @@ def _money(plan: Plan) -> str:
 
 
 def _hours(rows: Sequence[Row]) -> str:
-    """A table of the hours, with a column for the policy where its speed is known or assumed."""
+    """Table of hours, with a column for the policy if its speed is known or assumed."""
     cells = [(row[0], *("under 0.1" if each == "0.0" else each for each in row[-2:])) for row in rows]
     forecast = any(policy != "-" for *_, policy in cells)
     if not forecast and {waiting for _, waiting, _ in cells} == {"under 0.1"}:
@@ -239,7 +239,7 @@ def _facts(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """The first column to the left, the others to the right."""
+    """Align the first column left and the others right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for first, *others in rows:

@@ -1,5 +1,5 @@
-"""What the workers can do alone: their answers to every shortlisted problem, profiles, estimates, rehearsals.
+"""Measure the workers alone: their answers to every shortlisted problem, profiles, estimates and rehearsals.
 
-What belongs here: asking workers about many problems and what the answers say. What does not: one call
-(`ops.workers`), choosing problems by the answers (`ops.curation`).
+This package sends many problems to workers and summarises the answers. Single calls belong in `ops.workers`, the
+selection of problems by their answers in `ops.curation`.
 """

@@ -1,4 +1,4 @@
-"""A client on a checkout's cache and ledger."""
+"""Open a client on a checkout's cache and ledger."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def open_client(setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
-    """A client on the checkout's cache and ledger; recipe, seed and pool name the run that its cap bounds, and what is
-    asked `beside` that run has a cap of its own.
+    """Open a client on the checkout's cache and ledger.
 
-    A recipe with a `replay` section gets one that answers from what was recorded. Raises `ConfigError`
-    (a shared cache that is named wrongly) and `DataError` (unreadable tables to replay).
+    Recipe, seed and pool identify the run whose spending cap applies; calls `beside` that run have a separate cap. A
+    recipe with a `replay` section gets a client that answers from recorded responses. Raises `ConfigError` for an
+    invalid address of a shared cache and `DataError` for unreadable tables to replay.
     """
     recipe = setup.recipe
     cache, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
@@ -38,7 +38,7 @@ def open_client(setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
 
 
 def _recorded(setup: Setup) -> Recorded:
-    """What precaching and the workers' own evaluation recorded, with the problems that they are about."""
+    """The recorded responses of precaching and of the solo workers' evaluation, with their problems."""
     workspace = setup.workspace
     from ops.precaching.replay import Recorded
 
@@ -47,7 +47,7 @@ def _recorded(setup: Setup) -> Recorded:
     shortlist = workspace.data / "shortlist.jsonl"
     problems = read_problems(shortlist) if shortlist.is_file() else []
     rows = load_responses(workspace.data / "responses")
-    # Those of the real runs: a rehearsal has none of its own.
+    # Read the answers of the real runs, because a rehearsal does not record any.
     if alone := load_responses(evaluation_folder(Workspace(workspace.root))):
         rows += alone
         for questions in evaluation_questions(workspace, setup.recipe).values():

@@ -1,4 +1,4 @@
-"""The picture of a pool: each worker's accuracy against what a call of it costs."""
+"""Plot each worker's accuracy against its cost per call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from io import BytesIO
 from ops.precaching.profiles import Profile, Score
 
 _FREE = 0.4
-"""Where workers without a price stand: this far left of the cheapest (as a factor on the logarithmic axis)."""
+"""Position of free workers on the logarithmic axis, as a factor of the lowest price."""
 
 
 def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = None) -> bytes:
-    """PNG: mean accuracy over the benchmarks (%, with standard error) against USD for 1,000 calls, one point a worker.
+    """Draw a PNG: mean accuracy over the benchmarks (%, ± standard error) against USD per 1,000 calls, by worker.
 
-    `oracle`: what choosing the best worker for each problem would score, as a line. Workers that
-    could not be reached are left out. Raises `ValueError` without any profile that has an answer.
+    `oracle`: score of choosing the best worker for each problem, drawn as a line. Unreachable workers are omitted.
+    Raises `ValueError` if no profile has an answer.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter

@@ -1,6 +1,6 @@
-"""Precaching: every worker's answers to every shortlisted problem, graded, as a table.
+"""Precaching: collect and grade every worker's answers to every shortlisted problem, as a table.
 
-Resuming needs nothing: what was answered is in the response cache.
+An interrupted run resumes from the response cache, which holds the answers so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Progress = Callable[["ResponseRow"], None]
 
 
 def solo_messages(problem: Problem) -> list[Message]:
-    """What a worker is asked when it works alone: the one-step workflow's prompt, so both share the cache."""
+    """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
     from ops.core.problem import worker_prompt
     from ops.workflow.controls import plain
     from ops.workflow.grammar import SOLVE
@@ -38,12 +38,11 @@ async def precache(
     samples: int = 1,
     on_progress: Progress | None = None,
 ) -> list[ResponseRow]:
-    """Ask the worker each problem `samples` times and grade the answers; rows sorted as they are stored.
+    """Send each problem to the worker `samples` times and grade the answers; rows are in storage order.
 
-    `on_progress` is called with each row as it is done. When the budget ends or the
-    configuration proves wrong, no further call begins, those in flight are awaited
-    (they are paid for), and then `OverBudget` or `ConfigError` is raised: call again to
-    go on where it stopped.
+    `on_progress` receives each row when it is complete. If the budget is spent or the configuration is invalid, no
+    further call starts, calls in flight (already paid for) are awaited, and `OverBudget` or `ConfigError` is raised.
+    A repeated call continues where this one stopped.
     """
     todo = iter(product(problems, range(samples)))
     rows: list[ResponseRow] = []
@@ -88,10 +87,10 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
 
 
 def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | None = None) -> None:
-    """Write rows to a Parquet file: the same rows give the same bytes, and never half of them.
+    """Write rows to a Parquet file atomically; equal rows give equal bytes.
 
-    `origin`: what they are answers of. Of a confidential benchmark's responses only the letters are kept
-    (`ops.benchmarks.registry`).
+    `origin`: identity of the worker and questions behind the answers. For a confidential benchmark only the answer
+    letters are stored (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

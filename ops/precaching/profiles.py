@@ -1,7 +1,6 @@
-"""What precaching measured of the workers: accuracy, cost, latency, and the signal to expect in training.
+"""Summarise precached responses: the workers' accuracy, cost and latency, and the expected training signal.
 
-A refused answer counts as wrong. An unreachable one counts as nothing: it is
-missing from every mean here, and only counted.
+A refused answer counts as wrong. Unreachable answers are counted but excluded from every mean.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Score(NamedTuple):
-    """Mean score (0-1) over `n` problems with its standard error, the problems being the sample."""
+    """Mean score (0-1) over `n` problems, with its standard error over problems."""
 
     n: int
     accuracy: float
@@ -29,7 +28,7 @@ class Score(NamedTuple):
 
 
 class WorkerUsage(NamedTuple):
-    """Means per answered call: tokens, and USD at what the calls cost when they were paid for."""
+    """Means per answered call: tokens, and USD at the prices paid for the calls."""
 
     calls: int
     prompt_tokens: float
@@ -38,7 +37,7 @@ class WorkerUsage(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Quantiles of the answered calls (seconds)."""
+    """Latency quantiles of the answered calls (seconds)."""
 
     p50: float
     p90: float
@@ -47,9 +46,9 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """One worker as precaching measured it; tokens and USD are means per answered call.
+    """Precaching's measurements of one worker; tokens and USD are means per answered call.
 
-    `by_domain` and `by_subject` (keys "domain/subject") are empty where the problems were not at hand.
+    `by_domain` and `by_subject` (keys "domain/subject") are empty if the problems were not given.
     """
 
     worker: str
@@ -64,24 +63,24 @@ class Profile:
     refused: int
     unreachable: int
     truncated: int = 0
-    """Answers that were cut at the worker's `max_tokens` (finish reason "length")."""
+    """Answers truncated at the worker's `max_tokens` (finish reason "length")."""
     usage: dict[str, WorkerUsage] = field(default_factory=dict)
-    """Benchmark → what a call on it uses."""
+    """Benchmark → mean usage of a call."""
     by_domain: dict[str, Score] = field(default_factory=dict)
     by_subject: dict[str, Score] = field(default_factory=dict)
 
     @property
     def mean_accuracy(self) -> float:
-        """Mean over the benchmarks, each weighing the same (0-1)."""
+        """Unweighted mean over the benchmarks (0-1)."""
         return fmean(score.accuracy for score in self.by_benchmark.values()) if self.by_benchmark else 0.0
 
     @property
     def rates(self) -> dict[str, float]:
-        """Share of calls (0-1) that were refused, truncated or unanswered (`unreachable`)."""
+        """Shares of calls (0-1) that were refused, truncated and unreachable."""
         return {name: getattr(self, name) / max(1, self.calls) for name in ("refused", "truncated", "unreachable")}
 
     def as_row(self) -> dict[str, Any]:
-        """A JSON-ready row: named tuples as objects."""
+        """A row for JSON, with named tuples as objects."""
         row = asdict(self) | {"overall": self.overall._asdict(), "latency_s": self.latency_s._asdict()}
         for name in ("by_benchmark", "usage", "by_domain", "by_subject"):
             row[name] = {key: value._asdict() for key, value in getattr(self, name).items()}
@@ -89,9 +88,9 @@ class Profile:
 
 
 def profile(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> list[Profile]:
-    """One profile per worker, in the workers' alphabetical order.
+    """One profile per worker, in alphabetical order.
 
-    `problems` tell the domain and the subject (an embedded problem's family) of each row.
+    `problems` give the domain and the subject (an embedded problem's family) of each row.
     """
     kinds = {problem.key: problem for problem in problems}
     by_worker = _grouped(rows, lambda row: row.worker)
@@ -130,7 +129,7 @@ def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Probl
 
 
 def _scores(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> dict[str, Score]:
-    """A score for each group of rows in which anything was answered."""
+    """Score each group of rows that has at least one answer."""
     groups = sorted(_grouped(rows, key).items())
     return {name: score for name, own in groups if (score := _score(_pass_rates(own).values())).n}
 
@@ -145,22 +144,22 @@ def _usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
 
 
 def best_single(rows: Sequence[ResponseRow]) -> Profile:
-    """The first of the `ranked`. `ValueError`: no rows."""
+    """The profile of the best worker by `ranked`. Raises `ValueError` without rows."""
     if not rows:
         raise ValueError("no responses: there is no best worker")
     return ranked(rows)[0]
 
 
 def ranked(rows: Sequence[ResponseRow]) -> list[Profile]:
-    """The workers by their mean over benchmarks, the best first; of equals the cheaper."""
+    """The workers' profiles by mean accuracy over benchmarks, best first; ties go to the cheaper worker."""
     return sorted(profile(rows), key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
 
 
 def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
-    """For each problem the rows of the worker that is right most often, known with hindsight; of equals the cheaper.
+    """For each problem, the rows of the worker with the highest mean score; ties go to the cheaper worker.
 
-    With several samples the oracle knows the worker, not the luck of a sample. Where no worker is right and one
-    could not be reached, that one might have been right: its rows are given.
+    With several samples, the oracle chooses a worker, not a lucky sample. If no worker is right and one was
+    unreachable, that worker's rows are returned, because it might have been right.
     """
     problems: dict[str, dict[str, list[ResponseRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -175,12 +174,12 @@ def _preference(rows: list[ResponseRow]) -> tuple[float, bool, float, str]:
 
 
 def ceiling(rows: Iterable[ResponseRow]) -> dict[str, Score]:
-    """Benchmark → what the `oracle` scores."""
+    """Benchmark → score of the `oracle`."""
     return _scores(oracle(rows), lambda row: row.benchmark)
 
 
 def mean_score(scores: Iterable[Score]) -> Score:
-    """The unweighted mean over benchmarks, `n` problems in all; the errors are independent."""
+    """The unweighted mean over benchmarks, with independent errors; `n` is the total number of problems."""
     known = [score for score in scores if score.n]
     if not known:
         return Score(0, 0.0, 0.0)
@@ -189,7 +188,7 @@ def mean_score(scores: Iterable[Score]) -> Score:
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:
-    """Problem's key → worker → its right answers and samples; what a forecast is made from."""
+    """Problem key → worker → (right answers, samples), the input of a signal forecast."""
     from ops.curation.signal import Tally
 
     by_problem: dict[str, dict[str, Tally]] = defaultdict(dict)
@@ -203,7 +202,7 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
 def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.0) -> float:
     """Expected share (0-1) of groups of `group` rollouts whose rewards differ; derived in `ops.curation.signal`.
 
-    `rescued`: the share of failing rollouts that a chain of workers is assumed to save.
+    `rescued`: assumed share of failing rollouts that a chain of workers corrects. Raises `ValueError` if `group` < 1.
     """
     from ops.curation.signal import group_signals, rescue
 
@@ -223,7 +222,7 @@ def _grouped(rows: Iterable[ResponseRow], key: Any) -> Mapping[str, list[Respons
 
 
 def _pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
-    """Problem's key → mean score over samples (and workers, if there are several)."""
+    """Problem key → mean score over samples (and over workers, if there are several)."""
     scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.status != "unreachable":
@@ -248,6 +247,6 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _quantiles(values: Sequence[float]) -> Latency:
-    """Nearest-rank quantiles: each is a latency that was seen."""
+    """Nearest-rank quantiles: each is an observed latency."""
     ordered = sorted(values) or [0.0]
     return Latency(*(ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in (0.5, 0.9, 0.99)))

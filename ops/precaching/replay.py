@@ -1,8 +1,8 @@
-"""Replay: workers answer from what was recorded, so that a recipe can be rehearsed at no cost.
+"""Replay: answer calls from recorded responses, so that a recipe can be rehearsed at no cost.
 
-Nothing here writes: a replayed response is neither stored again nor booked. Its `cost_usd` and `latency_s`
-are still those of the call that was once paid for, so that a rehearsal's report says what the real run's
-workflows would cost; what was spent is counted apart, and is zero.
+Replay writes nothing: a replayed response is neither stored nor booked in the ledger. Its `cost_usd` and `latency_s`
+are those of the recorded call, so that a rehearsal's report states the cost of the real run's workflows. The
+rehearsal's own spending is counted separately and is zero.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ops.workers.client import WorkerClient
 from ops.workers.replies import stored
 
 _SUBTASK = "\n\nSubtask: "
-"""What stands between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
+"""Separator between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
 
 
 class Recorded:
-    """What every worker answered alone, by worker, problem and sample.
+    """Recorded answers of solo workers, by worker, problem and sample.
 
-    A call is about the problem whose `worker_prompt` its first message opens with, whatever the subtask and
-    whatever earlier steps it was shown. Rows of problems that are not among `problems` are left out.
+    A call belongs to the problem whose `worker_prompt` begins its first message, regardless of the subtask and of the
+    earlier steps in the message. Rows of problems that are not in `problems` are ignored.
     """
 
     def __init__(self, rows: Iterable[ResponseRow], problems: Iterable[Problem]) -> None:
@@ -49,7 +49,7 @@ class Recorded:
         return len(self._rows)
 
     def response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
-        """The recorded response, or None. Raises `WorkerRefused` where the worker refused that problem."""
+        """The recorded response, or None. Raises `WorkerRefused` if the recorded worker refused the problem."""
         row = self._rows.get((worker.name, self._prompt(messages), Sample.of(sample)))
         if row is None:
             return None
@@ -61,12 +61,12 @@ class Recorded:
         opening = messages[0]["content"]
         end = opening.find(_SUBTASK)
         while end >= 0 and opening[:end] not in self._prompts:
-            end = opening.find(_SUBTASK, end + 1)  # the question itself may hold these words
+            end = opening.find(_SUBTASK, end + 1)  # the question itself may contain the separator
         return opening[:end] if end >= 0 else ""
 
 
 class ReplayClient(WorkerClient):
-    """A client that answers from the response cache and from `recorded`; see `Replay` for its policies."""
+    """A client that answers from the response cache and from `recorded`; `Replay` describes its policies."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class ReplayClient(WorkerClient):
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """The recorded response with `replayed=True`.
 
-        Raises `ReplayMiss` when there is none and the policy is "unscorable"; with "live" it asks the worker
-        and raises as `WorkerClient.complete` does. Raises `WorkerRefused` where a refusal was recorded.
+        If nothing was recorded, the policy "unscorable" raises `ReplayMiss`; "live" calls the worker and raises the
+        errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
         """
         response = self._found(worker, messages, sample)
         if response is not None:

@@ -1,4 +1,4 @@
-"""What precaching leaves behind: profiles in a file, and where the workers' own answers lie."""
+"""Precaching's stored results: the profiles file and the folder of the solo workers' evaluation answers."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ops.precaching.profiles import Profile, Score
 
 
 class Cell(NamedTuple):
-    """One partition of the responses."""
+    """One partition of the responses: a worker and a benchmark."""
 
     worker: str
     benchmark: str
 
 
 class Profiles(NamedTuple):
-    """What `data/profiles.json` holds: a profile per worker, what the pool can do, the share of groups with signal."""
+    """Contents of `data/profiles.json`: profiles, the oracle's and the best worker's scores, the expected signal."""
 
     workers: list[Profile]
     oracle: dict[str, Score]
-    """Benchmark → what choosing the best worker for each problem would score."""
+    """Benchmark → score of choosing the best worker for each problem."""
     best: str
-    """The worker that is best in the mean over benchmarks."""
+    """Name of the worker with the highest mean accuracy over benchmarks."""
     forecast: float
 
 
 def evaluation_folder(workspace: Workspace) -> Path:
-    """Where the workers' own answers to the evaluation questions lie: baselines, never training data."""
+    """Folder of the solo workers' answers to the evaluation questions: baselines, never training data."""
     return workspace.scores / "workers"
 
 
 def answers_origin(worker: Worker, questions: Sequence[Problem], samples: int) -> Origin:
-    """What a worker's answers to evaluation questions are answers of."""
+    """Origin of a worker's answers to evaluation questions: worker, questions and number of samples."""
     return {"worker": digest(worker.identity), "questions": questions_key(questions), "samples": str(samples)}

@@ -1,6 +1,6 @@
-"""The tables and pictures that an evaluation is read by, each drawn from what is stored, and the pages that hold them.
+"""Tables, charts and pages of an evaluation, made from stored results.
 
-What belongs here: exhibits (one file each in `exhibits`), how they are drawn, the HTML and the Markdown. What does not:
-asking or scoring anybody (`ops.stages`, `ops.evaluation`), statistics (`ops.evaluation.statistics`). Names and numbers
-only: no question, answer or workflow is shown.
+This package contains exhibits (one file each in `exhibits`), charts, HTML and Markdown. Calls and scoring belong in
+`ops.stages` and `ops.evaluation`, statistics in `ops.evaluation.statistics`. Reports contain names and numbers only, no
+question, answer or workflow.
 """

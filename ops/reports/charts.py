@@ -1,7 +1,7 @@
-"""Charts as plain data, each of which knows how to draw itself at a given width.
+"""Charts as plain data with a method that draws them at a given width.
 
-Categories stand on the vertical axis, so that their names are read at any width and nothing is turned. Marks differ
-in lightness and in shape or hatch, so that a print without colours says the same.
+Categories are on the vertical axis, so that their names are readable at any width without rotation. Marks differ in
+lightness and in shape or hatch, so that they can be distinguished without colours.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from ops.reports.style import FAINT, INK, SIZE, look
 
 LINE = "no cheaper system is as accurate"
-"""How the legend calls the frontier."""
+"""Legend entry of the frontier."""
 LETTERS = ascii_uppercase
-"""Labels of the systems on the frontier; beyond these the most expensive have none."""
+"""Labels of the systems on the frontier; if there are more systems, the most expensive ones have no label."""
 LINE_IN = 0.2
 """Height of a line of text, in inches."""
 
 
 class Spread(NamedTuple):
-    """A value and the two ends of its bar, all in the axis's unit."""
+    """A value and the two ends of its error bar, in the axis's unit."""
 
     value: float
     low: float
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One system in the plane."""
+    """One system in a `Plane`."""
 
     label: str
     x: float
@@ -44,7 +44,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart(ABC):
-    """A picture with a title of its own and both axes named with their units."""
+    """A chart with a title and labelled axes with units."""
 
     title: str
     x: str
@@ -53,19 +53,19 @@ class Chart(ABC):
     @property
     @abstractmethod
     def keys(self) -> Sequence[str]:
-        """What its legend names."""
+        """Entries of the legend."""
 
     @abstractmethod
     def body(self, narrow: bool) -> float:
-        """Height of the axes' own part, in inches."""
+        """Height of the plot area, in inches."""
 
     @abstractmethod
     def draw(self, axes: Any, narrow: bool) -> None:
-        """Put the marks on matplotlib axes; `narrow`: there is little room for words."""
+        """Draw the marks on matplotlib axes; `narrow`: there is little room for text."""
 
 
 def wrapped(text: str, narrow: bool) -> str:
-    """A category's name in lines that leave room for its bar."""
+    """Wrap a category's name so that its bar has enough room."""
     return textwrap.fill(text, 15 if narrow else 34)
 
 
@@ -107,12 +107,12 @@ class Stacked(Chart):
 
 @dataclass(frozen=True)
 class Dots(Chart):
-    """Values with their bars by category, a mark for each series."""
+    """Values with error bars by category, with one mark per series."""
 
     categories: Sequence[str] = ()
     series: Mapping[str, Sequence[Spread | None]] = field(default_factory=dict)
     zero: bool = False
-    """Draw the line at which there is no difference."""
+    """Whether to draw a line at zero difference."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -147,7 +147,7 @@ class Lines(Chart):
     """Curves over training steps."""
 
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
-    """Name → its x and y."""
+    """Series name → x values, y values."""
     bottom: float | None = 0.0
     top: float | None = None
 
@@ -172,11 +172,11 @@ class Lines(Chart):
 
 @dataclass(frozen=True)
 class Plane(Chart):
-    """Systems by price and accuracy, with the line of those that nothing cheaper beats."""
+    """Systems by price and accuracy, with the frontier of systems that no cheaper system matches."""
 
     points: Sequence[Point] = ()
     frontier: Sequence[int] = ()
-    """Places of those on the line, by x."""
+    """Indices of the points on the frontier, in ascending order of x."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -208,13 +208,13 @@ class Plane(Chart):
                 letter, (point.x, point.y), xytext=beside, textcoords="offset points", fontsize=SIZE,
                 fontweight="bold", ha="center", va="center", color=INK, zorder=4,
             )  # fmt: skip
-            # The legend's way to say who the letters are.
+            # An empty plot adds the letter and its system to the legend.
             axes.plot([], [], linestyle="none", label=f"{letter}  {point.label}")
         axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)
 
 
 def _beside(axes: Any, points: Sequence[Point]) -> list[tuple[float, float]]:
-    """For each point where its letter stands, in typographic points from it: the first of four places that is free."""
+    """Offset of each point's letter in typographic points: the first of four positions that is free."""
     taken: list[tuple[float, float]] = []
     chosen = []
     size = axes.figure.dpi / 72

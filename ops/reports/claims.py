@@ -1,4 +1,4 @@
-"""The claims that are made of a Conductor, each tested: it is better than this system, on those benchmarks."""
+"""Test the claims that a Conductor is better than another system on a group of benchmarks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ HOLDS, FAILS = "holds", "does not hold"
 
 
 class Claim(NamedTuple):
-    """The Conductor is more often right than `against` on a group of benchmarks."""
+    """The claim that the Conductor is more accurate than `against` on a group of benchmarks."""
 
     against: System
     group: str
     contrast: Contrast
-    """Its adjusted p-value answers for all claims that are made together."""
+    """The tested difference; its p-value is adjusted for all claims of the report."""
     ours: QuestionCost
     theirs: QuestionCost
 
     @property
     def verdict(self) -> str:
-        """Of the adjusted p-value at 5 %: the interval is of this claim alone."""
+        """Verdict by the adjusted p-value at 5 %. The contrast's interval is not adjusted for the other claims."""
         if self.contrast.p_adjusted < ALPHA:
             return HOLDS if self.contrast.difference > 0 else FAILS
         smallest = self.contrast.detectable
@@ -36,18 +36,18 @@ class Claim(NamedTuple):
 
     @property
     def price(self) -> str:
-        """The Conductor's beside theirs."""
+        """The Conductor's price as a multiple of the opponent's price."""
         return f"{self.ours.usd / self.theirs.usd:.2f} ×" if self.theirs.usd else "–"
 
 
 def opponents(evidence: Evidence) -> list[System]:
-    """Against whom claims are made: the best worker, the cold start, every baseline; of other workers none is."""
+    """The systems that claims are made against: the best worker, the cold start and every baseline."""
     best = evidence.systems.get(evidence.best_worker)
     return [*([best] if best else []), *evidence.of_kind("cold start", "baseline")]
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """Every claim on every group of benchmarks, one family: in-domain first. None without a Conductor."""
+    """All claims on all groups of benchmarks, in-domain first, tested as one family; empty without a Conductor."""
     ours = evidence.ours
     if ours is None:
         return []
@@ -65,7 +65,7 @@ def claims(evidence: Evidence) -> list[Claim]:
 
 
 def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
-    """`ops.evaluation.statistics.contrasts` of these systems on these benchmarks."""
+    """Contrasts (`ops.evaluation.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
     parts = {
         system.name: {name: system.accuracies[name] for name in over if name in system.accuracies}
         for system in (ours, *others)

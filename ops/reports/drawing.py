@@ -1,4 +1,4 @@
-"""Charts as pictures: figures of their own, no pyplot, no display; SVG for pages, PNG for Dagster."""
+"""Render charts without pyplot or a display: SVG for pages, PNG for Dagster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.reports.style import FAINT, INK, NARROW_IN, SIZE, WIDE_IN
 
 
 def figure(chart: Chart, width: float, label: str) -> Any:
-    """The chart as a figure of that width, in inches; `label` (`synthetic`) stands in the picture itself."""
+    """Draw the chart as a figure of `width` inches; `label` (`synthetic`) is printed in the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -37,21 +37,21 @@ def figure(chart: Chart, width: float, label: str) -> Any:
             [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
             fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
-    made.draw_without_rendering()  # the layout moves the ticks, whose words the layout must make room for
+    made.draw_without_rendering()  # the layout may change the ticks, whose labels need room in the next layout
     return made
 
 
 def png(chart: Chart, label: str = "") -> bytes:
-    """The wide picture."""
+    """Render the wide version as PNG."""
     buffer = BytesIO()
     figure(chart, WIDE_IN, label).savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()
 
 
 def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -> str:
-    """An `<svg>` element for a page: nothing to load, letters as outlines, ids that begin with `prefix`.
+    """Render an `<svg>` element without external resources, with text as outlines and ids that begin with `prefix`.
 
-    Ids are the page's: two pictures with the same ones would draw each other's hatches.
+    Ids must be unique on a page; charts with equal ids would use each other's hatches.
     """
     buffer = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -63,6 +63,6 @@ def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -
     text = re.sub(r' id="([^"]+)"', lambda found: f' id="{names[found[1]]}"', text)
     text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{names[found[1]]}"', text)
     text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{names[found[1]]})", text)
-    # The size is the page's to say; the viewBox keeps the proportions.
+    # The page sets the size; the viewBox keeps the proportions.
     head, rest = text.split(">", 1)
     return re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest

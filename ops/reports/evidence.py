@@ -1,4 +1,4 @@
-"""What exhibits are made from: every system's accuracy and price by benchmark, the training curves, the experiments."""
+"""The input of exhibits: accuracy and price of every system by benchmark, training curves and experiments."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ RANDOM = "random_worker"
 
 
 class QuestionCost(NamedTuple):
-    """Means a question, of what the workers took; what the Conductor writes itself is not counted."""
+    """Mean worker usage per question, without the Conductor's own generation."""
 
     tokens: float
     usd: float
     calls: float
     latency_s: float
-    """Of the critical path."""
+    """Latency of the critical path, in seconds."""
 
 
 @dataclass(frozen=True)
 class System:
-    """Whatever answers questions, on all benchmarks that it was scored on."""
+    """A system that answers questions, with its results on all scored benchmarks."""
 
     name: str
     title: str
@@ -39,18 +39,18 @@ class System:
     accuracies: Mapping[str, Mapping[str, float]]
     """Benchmark → question → accuracy over repeats, in [0, 1]."""
     spent: Mapping[str, QuestionCost]
-    """By benchmark."""
+    """Benchmark → mean usage per question."""
     unscorable: int = 0
-    """Answers of which nothing is known, left out."""
+    """Number of unscorable answers, which are excluded."""
     source: str = ""
     differs: str = ""
-    """In which way a baseline is not its authors' own."""
+    """How a baseline differs from its authors' version."""
 
     @classmethod
     def of(
         cls, name: str, title: str, kind: Kind, rows: Sequence[OutcomeRow], source: str = "", differs: str = ""
     ) -> Self:
-        """From its rows on all benchmarks."""
+        """Summarise the system's rows on all benchmarks."""
         scored: dict[str, list[OutcomeRow]] = defaultdict(list)
         for row in rows:
             if not row.unscorable:
@@ -60,11 +60,11 @@ class System:
         return cls(name, title, kind, question_means(rows), spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
-        """Unweighted mean over those of the benchmarks that it was scored on, ± its standard error."""
+        """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error."""
         return mean_of([mean_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
     def price(self, over: Iterable[str]) -> QuestionCost:
-        """Unweighted means over those benchmarks; NaN where it was scored on none."""
+        """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
         chosen = [self.spent[name] for name in over if name in self.spent]
         return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
 
@@ -79,7 +79,7 @@ def _spent(rows: Sequence[OutcomeRow]) -> QuestionCost:
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
-    """A worker drawn anew for every question: its expectation, computed and not sampled."""
+    """The system that draws a worker at random for every question, computed as an expectation instead of sampled."""
     accuracies: dict[str, dict[str, float]] = {}
     for benchmark in workers[0].accuracies:
         answered = [worker.accuracies[benchmark] for worker in workers if benchmark in worker.accuracies]
@@ -92,17 +92,17 @@ def drawn_at_random(workers: Sequence[System]) -> System:
 
 
 class Experiment(NamedTuple):
-    """What an experiment came to."""
+    """The result of an experiment."""
 
     title: str
     changes: str
-    """What was changed or looked at, in a sentence."""
+    """One sentence on what the experiment changed or examined."""
     table: Columns
     said: str = ""
 
 
 class About(NamedTuple):
-    """Of which run the evidence is."""
+    """Identity and setting of the run behind the evidence."""
 
     recipe: str
     seed: int
@@ -111,9 +111,9 @@ class About(NamedTuple):
     pool: str
     repeats: int = 1
     synthetic: bool = False
-    """Any of its benchmarks is embedded: the figures say nothing of the paper's."""
+    """Whether any benchmark is embedded, so that the figures are not comparable to the paper's."""
     as_paper: bool = False
-    """Recipe and pool are the paper's own, so that its figures can stand beside ours."""
+    """Whether recipe and pool are the paper's, so that the paper's figures are comparable."""
 
     @property
     def argument(self) -> str:
@@ -123,35 +123,35 @@ class About(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one policy."""
+    """All stored results of one policy."""
 
     about: About
     systems: Mapping[str, System]
-    """By name, the Conductor first."""
+    """Systems by name, the Conductor first."""
     conductor: Sequence[OutcomeRow] = ()
     best_worker: str = ""
-    """The system that is the best single worker by the training mix, chosen before the test is seen."""
+    """Name of the best single worker on the training mix, chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Stage of training → the lines of its curve."""
+    """Training stage → rows of its curve."""
     answers: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
-    """Benchmark → question → worker → repeat, in [0, 1] with NaN for what is not known: what an oracle chooses from."""
+    """Benchmark → question → worker → repeat: scores in [0, 1] or NaN if unknown. An oracle chooses among them."""
     experiments: Mapping[str, Experiment] = field(default_factory=dict)
-    """By name, those that were run on this policy."""
+    """Experiments that were run on this policy, by name."""
     retrained: Sequence[str] = ()
-    """Experiments that train another policy each, whose tables are not the report's."""
+    """Experiments that each train another policy; the report does not contain their tables."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read → why."""
+    """Name of an unreadable input → reason."""
 
     @cached_property
     def benchmarks(self) -> list[str]:
-        """Those that any system was scored on: training ones first, in the registry's order."""
+        """Benchmarks with scores of any system, training benchmarks first, in the registry's order."""
         known = (*training_benchmarks(), *unseen_benchmarks())
         seen = {name for system in self.systems.values() for name in system.spent}
         return [name for name in known if name in seen]
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """In-domain and out-of-distribution benchmarks, as far as they were scored."""
+        """The scored benchmarks, grouped into in-domain and out-of-distribution."""
         parts = {IN_DOMAIN: training_benchmarks(), OOD: unseen_benchmarks()}
         made = {group: [name for name in self.benchmarks if name in names] for group, names in parts.items()}
         return {group: names for group, names in made.items() if names}
@@ -166,18 +166,18 @@ class Evidence:
 
     @property
     def opponents(self) -> list[System]:
-        """Workers and baselines: what could be bought instead. The policy's own cold start is none."""
+        """Workers and baselines: the alternatives to the Conductor, without the policy's own cold start."""
         return self.of_kind("worker", "baseline")
 
     @property
     def questions(self) -> int:
-        """Of all benchmarks together."""
+        """Number of questions on all benchmarks."""
         own = next(iter(self.systems.values()), None)
         return sum(map(len, own.accuracies.values())) if own else 0
 
     @property
     def n(self) -> str:
-        """How much was asked."""
+        """Describe the sample: questions, benchmarks, answers per question and excluded answers."""
         repeats = "one answer each" if self.about.repeats == 1 else f"{self.about.repeats} answers each"
         left = sum(system.unscorable for system in self.systems.values())
         note = f"; {left} answers of unreachable workers left out" if left else ""

@@ -1,4 +1,4 @@
-"""What an exhibit is: a function from evidence to tables and charts, and the registry of them."""
+"""Exhibits: functions from evidence to tables and charts, and the decorator that registers them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ Cell = str | int | float
 
 
 class Table(NamedTuple):
-    """Rows of text and numbers under heads that differ."""
+    """Rows of text and numbers under distinct column heads."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     marked: Sequence[int] = ()
-    """Rows that are ours, or what to look at first."""
+    """Indices of highlighted rows: the Conductor's, or the most important ones."""
     note: str = ""
-    """What a reader must know to read it."""
+    """Explanation that a reader needs."""
 
 
 class Shown(NamedTuple):
-    """An exhibit on one evidence."""
+    """The content of an exhibit for one `Evidence`."""
 
     parts: Sequence[Table | Chart]
     n: str
-    """How much it is made of."""
+    """Description of the sample size."""
     said: str = ""
-    """What it comes to, in a sentence or two."""
+    """The result in one or two sentences."""
 
 
 class Need(NamedTuple):
-    """Evidence that an exhibit cannot do without."""
+    """Evidence that an exhibit requires."""
 
     there: Callable[[Evidence], bool]
     command: str
-    """What brings it; `{run}` is the recipe and seed."""
+    """Command that produces the evidence; `{run}` stands for the recipe and seed."""
 
 
 NEEDS = {
@@ -59,17 +59,17 @@ class Exhibit:
     name: str
     title: str
     place: int
-    """Its order; by name where it is equal."""
+    """Sort key in the report; ties are sorted by name."""
     shows: str
-    """What it shows, in a sentence."""
+    """One sentence on what the exhibit shows."""
     paper: str
-    """Where arXiv:2512.04388 has its like, by content; empty: nowhere."""
+    """The corresponding table or figure of arXiv:2512.04388, by content; empty: none."""
     needs: tuple[str, ...]
-    """Of `NEEDS`."""
+    """Keys of `NEEDS`."""
     show: Show
 
     def missing(self, evidence: Evidence) -> str:
-        """`not run: COMMAND` where the evidence lacks something; empty: it can be shown."""
+        """`not run: COMMAND` if required evidence is missing, else an empty text."""
         commands = [NEEDS[need].command for need in self.needs if not NEEDS[need].there(evidence)]
         named = dict.fromkeys(command.format(run=evidence.about.argument) for command in commands)
         return f"not run: {'; '.join(named)}" if named else ""
@@ -78,7 +78,10 @@ class Exhibit:
 def exhibit(
     title: str, place: int = 1000, *, shows: str, paper: str = "", needs: tuple[str, ...] = ()
 ) -> Callable[[Show], Exhibit]:
-    """Make a function an exhibit of its own name, which is its file's. Raises `ValueError` on an unknown need."""
+    """Register a function as an exhibit under its name, which is also its file's name.
+
+    Raises `ValueError` for an unknown need.
+    """
     if unknown := sorted(set(needs) - set(NEEDS)):
         raise ValueError(f"unknown need {', '.join(unknown)}; known: {', '.join(NEEDS)}")
 

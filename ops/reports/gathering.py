@@ -1,4 +1,4 @@
-"""Evidence from what is stored: whatever can be read, and why the rest cannot."""
+"""Gather evidence from stored results, with a reason for each result that cannot be read."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_r
 from ops.training.run.plan import read_curve
 
 WORKER = "worker "
-"""What the name of a worker alone begins with (`ops.evaluation.outcomes`)."""
+"""Prefix of a solo worker's system name (`ops.evaluation.outcomes`)."""
 Answers = dict[str, dict[str, list[list[float]]]]
 
 
 def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
-    """What is known of the policy that the last of `runs` (stage of training → its folder) came to.
+    """Gather the evidence on the policy of the last run in `runs` (training stage → folder).
 
-    Nothing that is missing or of another setup is an error here: it is named in `absent`, and exhibits say so.
+    Missing results and results of another setup are not errors: `absent` lists them, and exhibits report them.
     """
     policy = list(runs.values())[-1] / "policy"
     rows, absent = _readable(setup, policy, base_policy)
     systems = {name: _system(name, own) for name, own in rows.items()}
     workers = [system for system in systems.values() if system.kind == "worker"]
-    every = len(workers) == len(setup.pool.names)  # otherwise neither the random worker nor the oracle is known
+    every = len(workers) == len(setup.pool.names)  # the random worker and the oracle require all workers
     if workers and every:
         random = drawn_at_random(workers)
         systems[random.name] = random
@@ -91,12 +91,12 @@ def _system(name: str, rows: list[OutcomeRow]) -> System:
 
 
 def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
-    """Those that were run on these policies."""
+    """Experiments that were run on these policies, by name."""
     lab, made = Lab(setup, runs, base_policy), {}
     for name, entry in STUDIES.items():
         try:
             found = StudyStore(Study(name, entry), lab).findings()
-        except DataError:  # not run, or on another policy: the exhibit says so
+        except DataError:  # not run, or run on another policy; the exhibit reports it
             continue
         made[name] = Experiment(entry.title, entry.about, found.summary, found.said)
     return made
@@ -108,7 +108,7 @@ def _best_worker(setup: Setup) -> str:
 
 
 def _answers(rows: Systems) -> Answers:
-    """What every worker gave on every repeat of every question."""
+    """Scores of every worker on every repeat of every question."""
     workers = [name for name in rows if name.startswith(WORKER)]
     given = {(row.benchmark, row.problem_id, name, row.repeat): row for name in workers for row in rows[name]}
     repeats = 1 + max((row.repeat for row in given.values()), default=0)

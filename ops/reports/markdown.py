@@ -1,4 +1,4 @@
-"""The report's tables as a page of the docs has them; its pictures are in the HTML."""
+"""Write the report's tables as Markdown for the docs; the charts are in the HTML report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.reports.made import Made, label
 
 
 def markdown(evidence: Evidence, made: Sequence[Made]) -> str:
-    """A section an exhibit, each with its n and what it comes to."""
+    """Format one section per exhibit, with its sample size and result."""
     about = evidence.about
     head = f"Recipe `{about.recipe}`, seed {about.seed}, policy `{about.policy}`, pool `{about.pool}`: {evidence.n}."
     absent = [f"Not read: {name} ({why})." for name, why in evidence.absent.items()]
@@ -40,6 +40,6 @@ def _line(cells: Sequence[object]) -> str:
 
 
 def _cell(cell: object) -> str:
-    # Of what Markdown reads, a cell may hold what ends it; a dollar is no formula, an angle no tag.
+    # Escape Markdown syntax in a cell: the column separator, dollar signs (formulas) and angle brackets (tags).
     text = str(cell).replace("\N{NO-BREAK SPACE}", " ")
     return text.replace("|", "\\|").replace("<", "&lt;").replace("$", "\\$")

@@ -1,4 +1,4 @@
-"""The report as one HTML file: opens from a disk, loads nothing, reads on a telephone, prints an exhibit on a page."""
+"""Write the report as one HTML file without external resources, readable on a phone, printed one exhibit per page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ figure { margin: .75rem 0; } figure svg { display: block; width: 100%; height: a
 
 
 def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
-    """The whole document; its first screen is of which version it is, what the gate decided, and the result."""
+    """The whole document; its first screen shows the version, the gate's decision and the result."""
     about = evidence.about
     title = f"Podium report: {about.recipe}, seed {about.seed}"
     sections = "\n".join(_section(each, about, place) for place, each in enumerate(made, start=1))
@@ -104,12 +104,12 @@ def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
 
 
 def html(text: str) -> str:
-    """`text` as HTML, with what stands between backticks as code."""
+    """Escape `text` as HTML, with text between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def document(title: str, body: str) -> str:
-    """An HTML file that needs nothing else; `body` is HTML already."""
+    """A self-contained HTML document; `body` is HTML."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -146,7 +146,7 @@ def _facts(evidence: Evidence) -> str:
 
 
 def listed(facts: Mapping[str, str]) -> str:
-    """Terms and what they are, which is HTML already."""
+    """A definition list of terms and their values, which are HTML."""
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items()) + "</dl>"
 
 
@@ -185,7 +185,7 @@ def _source(exhibit: Exhibit, n: str, about: About) -> str:
 
 
 def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
-    """A chart, drawn wide and narrow; `name` is the page's own for it, `title` what it belongs to."""
+    """A chart in a wide and a narrow version; `name` prefixes its ids on the page, `title` is the exhibit's title."""
     said = escape(": ".join(part for part in (title, chart.title) if part), quote=True)
     drawn = [
         f'<div class="{kind}" role="img" aria-label="{said}">'
@@ -197,7 +197,7 @@ def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
 
 
 def table(table: Table) -> str:
-    """A table that scrolls by itself where it is too wide."""
+    """A table that scrolls horizontally if it is too wide."""
     numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
     head = "".join(
         f'<th scope="col"{_kind(n)}>{html(text)}</th>' for text, n in zip(table.head, numeric, strict=True)
@@ -226,14 +226,14 @@ def _kind(number: bool, length: int = 0) -> str:
 
 
 def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], known: Released) -> Path:
-    """The HTML as `report_file`, whole or not at all."""
+    """Write the page to `report_file` atomically and return the file."""
     file = report_file(workspace, evidence.about)
     write_text(file, page(evidence, made, known))
     return file
 
 
 def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
-    """Every chart as `reports/POLICY/EXHIBIT-NUMBER.png`."""
+    """Write every chart to `reports/POLICY/EXHIBIT-NUMBER.png` and return the files."""
     home = report_file(workspace, evidence.about).with_suffix("")
     home.mkdir(parents=True, exist_ok=True)
     files = []

@@ -1,6 +1,6 @@
-"""Figures of arXiv:2512.04388, for the shape of ours beside them: its own setting, seven paid workers and a 7B policy.
+"""Figures of arXiv:2512.04388 for comparison. Its setting: seven paid workers and a 7B policy.
 
-Accuracies in %, tokens and USD a question.
+Accuracies are in %, tokens and USD per question.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ITS_OWN = "paper, its own setting"
-"""The head of a column of the paper's figures wherever ours are made otherwise."""
+"""Column head of the paper's figures if this run's setting differs from the paper's."""
 
 
 class Reported(NamedTuple):
-    """A mean of the four in-domain benchmarks, workers constrained as in training."""
+    """Means over the four in-domain benchmarks, with workers constrained as in training."""
 
     accuracy: float
     tokens: float | None = None
@@ -25,12 +25,12 @@ CONSTRAINED = {
     "rlpr": "42.63 ± 0.65",
     "livecodebench": "64.29 ± 2.01",
 }
-"""The Conductor, workers constrained as in training."""
+"""Accuracy of the Conductor with workers constrained as in training."""
 UNCONSTRAINED = {
     "math500": "99.4", "mmlu": "94.1", "rlpr": "44.75", "livecodebench": "83.93", "aime25": "93.3",
     "bigcodebench": "37.86", "gpqa_diamond": "87.5",
 }  # fmt: skip
-"""The Conductor, workers at their maxima; the mean is 77.27, the best single worker's 74.78."""
+"""Accuracy of the Conductor with workers at their maximum settings: mean 77.27; best single worker 74.78."""
 BEST_WORKER = "best worker"
 SYSTEMS = {
     "conductor": Reported(72.35, 1820, 0.0238),
@@ -50,11 +50,11 @@ ABLATIONS = {
     "few-shots in-distribution": (88.20, 92.31, 42.60, 58.32),
     "few-shots mixed": (88.70, 92.62, 42.60, 61.43),
 }
-"""MATH500, MMLU, RLPR, LiveCodeBench."""
+"""Ablation → accuracy on MATH500, MMLU, RLPR and LiveCodeBench."""
 STEPS = "a mean of 3 steps: 1 to 2 on MMLU, 3 to 4 on LiveCodeBench, without a penalty on length"
 ONE_WORKER = "all steps forced to one worker: OOD mean 69.81 against 72.89"
 
 
 def head(as_paper: bool) -> str:
-    """The head of the paper's column."""
+    """Head of the column with the paper's figures."""
     return "paper" if as_paper else ITS_OWN

@@ -1,4 +1,4 @@
-"""Accuracy for what it costs: the frontier, the best at no more than a price, what mixtures of systems reach."""
+"""Compare accuracy at equal cost: the frontier, the best system within a price, and mixtures of systems."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from ops.reports.evidence import QuestionCost, System
 
 Measure = Callable[[QuestionCost], float]
-"""What a question may not take more of: USD, or calls."""
+"""Extracts the limited quantity per question: USD or calls."""
 
 
 class Offer(NamedTuple):
-    """A price a question and the accuracy that it buys, in [0, 1]."""
+    """A price per question and the accuracy in [0, 1] at that price."""
 
     price: float
     accuracy: float
 
 
 def frontier(offers: Sequence[Offer]) -> list[int]:
-    """The places of the offers that none is as good as for no more, by rising price and so by rising accuracy."""
+    """Indices of the offers that no other offer matches at an equal or lower price, by ascending price."""
     order = sorted(range(len(offers)), key=lambda place: (offers[place].price, -offers[place].accuracy))
     kept: list[int] = []
     for place in order:
@@ -31,16 +31,19 @@ def frontier(offers: Sequence[Offer]) -> list[int]:
 def best_within(
     systems: Sequence[System], over: Sequence[str], measure: Measure, limit: float = float("inf")
 ) -> System | None:
-    """The most accurate of those that take at most `limit` a question (a billionth more is rounding); None: there is
-    none. Chosen on the very questions that it is compared on, which flatters it."""
+    """The most accurate system within `limit` per question (relative tolerance 1e-9); None if there is none.
+
+    The choice uses the same questions as the comparison, which favours the chosen system.
+    """
     able = [system for system in systems if measure(system.price(over)) <= limit * (1 + 1e-9)]
     return max(able, key=lambda system: system.accuracy(over).mean, default=None)
 
 
 def reached_by_mixing(offers: Sequence[Offer], price: float) -> float:
-    """The accuracy that these offers reach at that mean price, a question going to one or another of them by lot.
+    """The accuracy at a mean price of `price` if each question goes to a randomly chosen offer.
 
-    The upper concave hull of the offers and of answering nothing for nothing; beyond the dearest, the best of all.
+    This is the upper concave hull of the offers and of zero accuracy at no cost. Above the highest price it is the best
+    offer's accuracy.
     """
     import numpy as np
 

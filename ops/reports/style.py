@@ -1,16 +1,16 @@
-"""One style for all pictures: widths, colours, and how series are distinguished."""
+"""The style of all charts: widths, colours, hatches and markers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 WIDE_IN, NARROW_IN = 8.8, 3.7
-"""Widths in inches: of a screen's column, and of a telephone's."""
+"""Chart widths in inches for a desktop column and for a phone."""
 INK, FAINT, SIZE = "#1f2933", "#d5dbe1", 9.0
 
 
 class Look(NamedTuple):
-    """How one series is distinguished from the others."""
+    """Colour, hatch and marker of one series."""
 
     colour: str
     hatch: str
@@ -29,9 +29,9 @@ LOOKS = (
     Look("#e9c7d6", "----", ">"),
     Look("#7a6a4f", "++++", "h"),
 )
-"""Neighbours differ in lightness, and where two are alike in it, in hatch and marker."""
+"""Adjacent styles differ in lightness; styles of similar lightness differ in hatch and marker."""
 
 
 def look(place: int) -> Look:
-    """Of the so-manieth of several."""
+    """The style of series number `place`, counted from 0."""
     return LOOKS[place % len(LOOKS)]

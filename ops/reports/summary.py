@@ -1,4 +1,4 @@
-"""What stands first in a report: when and of which version it is, what the gate decided, and the result in words."""
+"""The head of a report: date, version, the gate's decision and the result in words."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ops.reports.words import accuracy, points, usd
 
 
 class Released(NamedTuple):
-    """A report's date and commit, and what the registry says of its policy."""
+    """A report's date and commit, and the registry's entries of its policy."""
 
     date: str
     commit: str
     version: str = ""
-    """The policy's newest version in MLflow; empty: it is not registered."""
+    """The policy's newest version in MLflow; empty: not registered."""
     champion: str = ""
-    """The version with that alias; empty: there is none."""
+    """The version with the champion alias; empty: none."""
     verdict: str = ""
-    """What the gate decided about `version`; empty: it was not judged."""
+    """The gate's decision on `version`; empty: not judged."""
 
 
 def released(workspace: Workspace, policy: str, commit: str, now: datetime) -> Released:
-    """What is known at this moment of the policy with that key."""
+    """Read the registry's current entries of the policy with key `policy`."""
     champion = registry.champion(workspace)
     date, name = f"{now:%Y-%m-%d %H:%M} UTC", champion.version if champion else ""
     if not (versions := registry.versions_of(workspace, policy)):
@@ -40,7 +40,7 @@ def released(workspace: Workspace, policy: str, commit: str, now: datetime) -> R
 
 
 def facts(known: Released) -> dict[str, str]:
-    """As terms and texts."""
+    """The release facts as term → text."""
     if not known.champion:
         champion = "none"
     elif known.champion == known.version:
@@ -57,7 +57,7 @@ def facts(known: Released) -> dict[str, str]:
 
 
 def sentences(evidence: Evidence) -> list[str]:
-    """The result: accuracy, the difference to the best worker, the price. Empty where nothing was scored."""
+    """The result in sentences: accuracy, difference to the best worker, price; empty without scores."""
     ours = evidence.ours
     if ours is None:
         return []

@@ -1,4 +1,4 @@
-"""Why a version was promoted or not, as one HTML file: the comparisons, the checks, what was tested on what."""
+"""Write a promotion verdict as one HTML file: comparisons, checks, and the tested versions and questions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ops.spending.money import usd
 
 
 class Fate(NamedTuple):
-    """What has become of the version, by its tags."""
+    """The version's status according to its tags."""
 
     verdict: str
-    """"promoted", or "not promoted; …"; empty: never judged."""
+    """"promoted" or "not promoted; …"; empty: never judged."""
     override: str = ""
     rolled_back: str = ""
 
 
 def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, fate: Fate) -> str:
-    """The whole document; without a dossier (a version of an earlier checkout) the checks alone."""
+    """The whole document; without a dossier (a version from an earlier checkout) it contains only the checks."""
     title = f"Conductor version {version}: {_outcome(fate)}"
     head = [f"<header><h1>{escape(title)}</h1>", _warnings(fate)]
     sections = []
@@ -41,7 +41,7 @@ def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, 
 
 
 def checks_table(decision: GateDecision) -> Table:
-    """Every check of the gate with its bound; those that failed are marked."""
+    """Table of the gate's checks with their bounds; failed checks are highlighted."""
     rows = [
         ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in decision.checks
@@ -52,7 +52,7 @@ def checks_table(decision: GateDecision) -> Table:
 
 
 def pairings_table(opponent: Opponent, confidence: float) -> Table:
-    """Benchmark by benchmark: accuracies and their difference with its interval, and who was right alone."""
+    """Table per benchmark: accuracies, their difference with its interval, and questions that only one side solved."""
     rows = [
         (
             pair.benchmark, pair.questions, _percent(pair.ours), _percent(pair.theirs),
@@ -69,7 +69,7 @@ def pairings_table(opponent: Opponent, confidence: float) -> Table:
 
 
 def differences(opponent: Opponent, confidence: float) -> Chart:
-    """The same as a picture."""
+    """Chart of the differences in accuracy per benchmark, with their intervals."""
     spreads = [_spread(pair) for pair in opponent.pairings]
     x = f"challenger less opponent, points of accuracy ({100 * confidence:.6g} % intervals)"
     names = [pair.benchmark for pair in opponent.pairings]

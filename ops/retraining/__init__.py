@@ -1,6 +1,6 @@
-"""Keeping a champion true to its pool: what a change requires and costs, whether it is worth training, drift.
+"""Keep a champion up to date with its pool: the work and cost of a pool change, the training decision, drift.
 
-What belongs here: the plan of a change, when it is settled, its price, the two decisions (below the gate, pays), the
-policy that fine-tuning starts from, probes of workers and the test on them. What does not: executing the plan
-(`pipelines`, over `assets`), the gate itself (`ops.release`).
+This package contains the plan of a change, its debouncing, its cost, the two decisions (below the gate, pays), the
+policy that fine-tuning starts from, and the probes that detect changed workers. The plan is executed by `pipelines`
+and `assets`; the gate is in `ops.release`.
 """

@@ -1,4 +1,4 @@
-"""Who the champion is, what it was asked to do when it was trained, and its policy's files."""
+"""Find the champion, the snapshot of its training, and its policy's files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ops.release import registry
 
 @dataclass(frozen=True)
 class Champion:
-    """The champion's version, its policy's key, and the snapshot that it was trained from."""
+    """The champion's version, its policy's key, and the snapshot of its training."""
 
     version: str
     policy: str
     snapshot: Snapshot
 
     def change(self, before: Pool) -> PoolChange:
-        """A change of its pool, which was last `before`."""
+        """A change of the champion's pool; `before` is the pool before the change."""
         return PoolChange(version=self.version, policy=self.policy, before=before)
 
 
 def champion(workspace: Workspace) -> Champion | None:
-    """The champion in the registry; None: there is none. Raises `DataError` for one without a snapshot."""
+    """The registry's champion; None if there is none. Raises `DataError` for a champion without a snapshot."""
     known = registry.champion(workspace)
     if known is None:
         return None
@@ -41,9 +41,9 @@ def champion(workspace: Workspace) -> Champion | None:
 
 
 def fetch(workspace: Workspace, change: PoolChange) -> Path:
-    """The policy that the registry holds for the champion, as `runs/KEY/policy`: for a checkout that did not train it.
+    """Download the champion's policy to `runs/KEY/policy`, for a checkout that did not train it.
 
-    Raises `DataError` where the registry has no such files.
+    Raises `DataError` if the registry lacks its files.
     """
     folder = workspace.runs / change.policy / "policy"
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whether a champion needs training after its pool changed: two pure decisions, each with the numbers it rests on."""
+"""Decide whether a champion needs training after a pool change: two pure decisions with their figures."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 COSTS = ("cost ratio to the champion", "latency ratio to the champion")
-"""Checks of the gate that no training is asked for."""
+"""Checks of the gate whose failure does not lead to training."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether to fine-tune from the champion, and why."""
+    """Whether to fine-tune the champion, with reasons."""
 
     fine_tune: bool
     why: str
     standing: GateDecision
-    """The champion on the pool as it is now, judged by the gate against itself on the pool as it was."""
+    """The gate's judgement of the champion on the current pool against the champion on the previous pool."""
     pays: tuple[Check, ...] = ()
-    """By what a new worker could pay; one that passes is enough."""
+    """Checks on the benefit of new workers; one passed check suffices."""
     train_anew: bool = False
-    """Whether a new worker pays that the champion, without worker descriptions, cannot use: a person decides."""
+    """Whether a new worker pays but the champion, lacking worker descriptions, cannot use it; a person decides."""
 
     @property
     def below(self) -> tuple[str, ...]:
-        """Names of the gate's checks that the champion fails, those of cost and latency aside."""
+        """Names of the gate's failed checks, without those on cost and latency."""
         return tuple(check.name for check in self.standing.failed if check.name not in COSTS)
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All of them."""
+        """All checks: the gate's and those on new workers."""
         return (*self.standing.checks, *self.pays)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The decision as a mapping for JSON."""
         standing = self.standing.as_dict()
         return {
             "fine_tune": self.fine_tune,
@@ -55,7 +55,7 @@ class Decision:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Decision:
-        """What `as_dict` gave."""
+        """Restore a decision from `as_dict`."""
         pays = tuple(Check(**check) for check in facts["pays"])
         standing = GateDecision.of(facts["standing"])
         return cls(facts["fine_tune"], facts["why"], standing, pays, facts["train_anew"])
@@ -63,8 +63,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class RetrainingEvidence:
-    """What was measured: the champion's rows now and before (each at the prices of its time), the best worker's now,
-    and every worker's precached answers."""
+    """The measurements: the champion's rows now and before, each at the prices of its time; the best worker's rows now;
+    every worker's precached answers."""
 
     now: Sequence[OutcomeRow]
     before: Sequence[OutcomeRow]
@@ -79,13 +79,13 @@ def decision(
     gate: PromotionGate,
     settings: Retraining,
 ) -> Decision:
-    """Decide whether to train, from a plan's measurements.
+    """Decide from a plan's measurements whether to train.
 
-    *Below*: on the pool as it is now the champion does not pass the gate that a challenger of it would have to pass
-    (checks of cost and latency aside: a price is no reason to train). *Pays*: with the newcomers on offer the champion
-    gains, or the oracle over single workers gains `min_oracle_rise`, on the training problems; in both cases the lower
-    end of the interval counts. A champion without worker descriptions is not offered newcomers: then the oracle alone
-    decides whether they pay, and training from the champion cannot use them. Raises `ValueError` without rows.
+    *Below*: on the current pool the champion fails the gate that a challenger would have to pass, except for checks on
+    cost and latency, because a price is no reason to train. *Pays*: with the newcomers on offer, the champion's
+    accuracy rises, or the score of the oracle over single workers rises by `min_oracle_rise` on the training problems;
+    both use the lower end of the interval. A champion without worker descriptions is not offered newcomers: only the
+    oracle decides whether they pay, and training from the champion cannot use them. Raises `ValueError` without rows.
     """
     standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
     pays = _pays(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
@@ -155,11 +155,11 @@ def _by_question(rows: Iterable[OutcomeRow]) -> dict[tuple[str, str], list[float
 
 
 def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict[str, list[float]]:
-    """Benchmark → by how much the best worker's score rises on each problem when the newcomers may be chosen too.
+    """Benchmark → rise of the best worker's score on each problem when the newcomers may be chosen too.
 
-    Uses sample 0 of the problems that both others and newcomers answered: more samples would give a worker more
-    chances. Luck raises the value as well: a guesser among four letters by a quarter of what no other worker answers,
-    which `min_oracle_rise` has to cover.
+    Uses only sample 0, because more samples would give a worker more chances, of the problems that both newcomers and
+    others answered. Guessing also raises the value: on four choices, by a quarter of the problems that no other worker
+    solves. `min_oracle_rise` has to exceed this effect.
     """
     best: dict[tuple[str, str], dict[bool, float]] = defaultdict(dict)
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a change of the pool, or a night, will cost the workers' account, before a worker is asked."""
+"""Estimate the cost of a pool change, a round of probes or a nightly evaluation before any call is made."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ops.workers.client import WorkerClient
 
 @dataclass(frozen=True)
 class Estimate:
-    """The parts of a plan, in order."""
+    """The costs of a plan's parts, in order."""
 
     parts: tuple[Cost, ...] = ()
 
     @property
     def usd(self) -> Range:
-        """All of them together, training included."""
+        """Total USD, including training."""
         return total(self.parts).usd
 
     def __str__(self) -> str:
-        """One line, for a run's tag."""
+        """One line for a run's tag."""
         if not self.parts:
             return "nothing to pay: no worker is asked"
         listed = ", ".join(
@@ -51,9 +51,9 @@ class Estimate:
 
 
 def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
-    """Estimate the cost of the plan beyond stored results; no call is made. Raises `DataError`, `ConfigError`.
+    """Estimate the cost of the plan beyond stored results, without a call. Raises `DataError` and `ConfigError`.
 
-    `snapshot`: of the change, which identifies stored scores, decisions and trainings; None: nothing is stored.
+    `snapshot`: the change's snapshot, which identifies stored scores, decisions and trainings; None: nothing is stored.
     """
     if not plan.evaluate:
         return Estimate()
@@ -77,15 +77,15 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
 
 
 class _Stored(NamedTuple):
-    """What a change of the pool has led to already; the shares are those that are left."""
+    """Stored results of a pool change; shares (0-1) state the remaining work."""
 
     standing: Mapping[str, float] = MappingProxyType({})
-    """By benchmark: the champion on the pool as it is."""
+    """Benchmark → remaining share of the champion's evaluation on the current pool."""
     holds: bool = False
-    """Whether it was decided that no training follows."""
+    """Whether the stored decision is not to train."""
     training: float = 1.0
     tuned: Mapping[str, float] = MappingProxyType({})
-    """By benchmark: the fine-tuned policy."""
+    """Benchmark → remaining share of the fine-tuned policy's evaluation."""
 
 
 def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
@@ -107,13 +107,13 @@ def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
 
 
 def _shares(setup: Setup, run: Path) -> dict[str, float]:
-    """Of each benchmark's evaluation of the policy in a run's folder, what is left."""
+    """Benchmark → remaining share of the evaluation of the policy in a run's folder."""
     missing = unscored(setup, run / "policy")
     return {name: float(name in missing) for name in setup.recipe.benchmarks}
 
 
 def probing(setup: Setup, client: WorkerClient) -> Estimate:
-    """What the next round of probes costs: no call is made. Raises `DataError`, `ConfigError`."""
+    """Estimate the cost of the next round of probes, without a call. Raises `DataError` and `ConfigError`."""
     settings = load_retraining(setup.workspace.config).probing
     asks = []
     for worker in setup.pool.workers:
@@ -128,14 +128,17 @@ def probing(setup: Setup, client: WorkerClient) -> Estimate:
 
 
 def slice_of(setup: Setup, per_benchmark: int) -> Estimate:
-    """What one night's evaluation costs: every workflow's workers are asked. Raises `ConfigError`."""
+    """Estimate the cost of one nightly evaluation, which uses no stored answers. Raises `ConfigError`."""
     tonight_ = {name: len(own) for name, own in questions_of(setup, per_benchmark, 0).items()}
     return Estimate((stages(setup, of=tonight_).night(),))
 
 
 def stages(setup: Setup, stored: Left | None = None, of: Mapping[str, int | None] | None = None) -> Stages:
-    """The stages of the recipe, priced from what was measured. `of`: questions by benchmark, where they are not the
-    whole evaluation. Raises `ConfigError` for a worker without a price."""
+    """The recipe's stages, priced from measurements.
+
+    `of`: benchmark → number of questions, if not the whole evaluation. Raises `ConfigError` for a worker without a
+    price.
+    """
     rows, measured = stored_measurements(setup)
     asked = questions(setup.workspace, setup.recipe) if of is None else of
     return Stages(setup, lengths(setup, rows), asked, measured, stored)

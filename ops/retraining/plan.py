@@ -1,4 +1,4 @@
-"""What a difference between two pools requires: the least work that brings the champion up to date."""
+"""Plan the least work that brings the champion up to date after a difference between two pools."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion 
 
 @dataclass(frozen=True)
 class RetrainingPlan:
-    """Required work, with reasons in words. Every field False or empty: there is none.
+    """Required work, with reasons in words. If all fields are False or empty, no work is required.
 
-    `precache` names the workers whose column of responses must be made; `evaluate` scores the champion on the pool as
-    it is now; `costs` computes what recorded tokens cost at the new prices and judges by them; `fine_tune`: the
-    condition for training that starts from the champion.
+    `precache`: workers whose responses must be made. `evaluate`: score the champion on the current pool. `costs`:
+    reprice recorded tokens and judge by the new costs. `fine_tune`: the condition for training from the champion.
     """
 
     precache: tuple[str, ...] = ()
@@ -36,27 +35,27 @@ class RetrainingPlan:
 
     @property
     def offers_newcomers(self) -> bool:
-        """Whether new workers are offered to the champion, and to a training that starts from it."""
+        """Whether new workers are offered to the champion and in training that starts from it."""
         return self.fine_tune in (PAYS, BELOW_OR_PAYS)
 
     @property
     def costs_only(self) -> bool:
-        """Whether no answer can have changed: nothing is asked, written or trained again."""
+        """Whether only prices changed, so that no call, generation or training is repeated."""
         return self.costs and not self.evaluate
 
     def __str__(self) -> str:
-        """One line for a log."""
+        """The reasons in one line for a log."""
         return "; ".join(self.reasons) or "nothing"
 
 
 def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
-    """The least that suffices for a pool's difference (docs/release.md); names in alphabetical order.
+    """The least work for a pool difference (docs/release.md), with names in alphabetical order.
 
-    A removed worker: evaluate what is left, fine-tune if that is below the gate. A new one: precache its column,
-    evaluate, and fine-tune if it pays where the champion was trained with worker descriptions (`described`); a
-    champion without them cannot use a new worker, and only training from the start can. One that can answer
-    differently: precache again, evaluate, fine-tune if below. Another price changes no answer, so costs are computed
-    again and nothing is asked or trained. Order, tags and limits require nothing.
+    Removed worker: evaluate on the remaining pool; fine-tune if the champion is below the gate. New worker: precache
+    its responses and evaluate; if the champion was trained with worker descriptions (`described`), fine-tune if the
+    worker pays. Without descriptions, only training from the start can use a new worker. Worker whose answers can
+    differ: precache again and evaluate; fine-tune if below the gate. New price: recompute costs, without calls or
+    training. Order, tags and limits require no work.
     """
     groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
     added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)

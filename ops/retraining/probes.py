@@ -1,7 +1,7 @@
-"""Probes: ask every worker a few questions again each night, and test whether it has changed.
+"""Probes: repeat a few questions to every worker each night, and test whether the worker has changed.
 
-A probe's two answers have a namespace of their own in the response cache, so an interrupted round continues without
-paying twice, and no other operation uses them.
+The answers of probes have a separate namespace in the response cache. An interrupted round therefore continues without
+paying twice, and no other operation reads these answers.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from ops.workers.scheduling import Client
 
 
 class ProbeRound(Settings):
-    """One round of probes of one worker."""
+    """The result of one round of probes of one worker."""
 
     at: datetime
     asked: int
-    """Questions with an answer."""
+    """Number of answered questions."""
     losses: int
     gains: int
     evidence: float
 
 
 class ProbeRecord(Settings):
-    """What probes have shown of a worker as it is configured, revision included."""
+    """Probe results of a worker with its current configuration and revision."""
 
     worker: str
     identity: str
-    """Digest of all that can change its answers: another revision is another record."""
+    """Digest of all settings that can change the worker's answers; a new revision starts a new record."""
     sums: tuple[float, ...] = Detector().sums
     uses: dict[str, int] = Field(default_factory=dict)
-    """Problem's key → how often it was probed."""
+    """Problem key → number of probes."""
     nights: tuple[ProbeRound, ...] = ()
 
     @property
@@ -56,12 +56,12 @@ class ProbeRecord(Settings):
         return Detector(self.sums).evidence
 
     def drifted(self, probing: Probing) -> bool:
-        """Whether the evidence has ever come to the threshold."""
+        """Whether the evidence has ever reached the threshold."""
         return any(night.evidence >= threshold(probing.false_alarms) for night in self.nights)
 
     @classmethod
     def read(cls, workspace: Workspace, worker: Worker) -> ProbeRecord:
-        """The worker's record; an empty one where it was never probed. Raises `DataError`."""
+        """Read the worker's record; an empty one if it was never probed. Raises `DataError` for an unreadable file."""
         file = record_file(workspace, worker)
         if not file.is_file():
             return cls(worker=worker.name, identity=digest(worker.identity))
@@ -72,7 +72,7 @@ class ProbeRecord(Settings):
             raise DataError(file, "(file)", f"is no record of probes ({error})", remedy) from None
 
     def write(self, workspace: Workspace, worker: Worker) -> None:
-        """Replace its file."""
+        """Write the record to its file."""
         write_text(record_file(workspace, worker), json.dumps(self.model_dump(mode="json"), indent=1))
 
 
@@ -82,8 +82,10 @@ def record_file(workspace: Workspace, worker: Worker) -> Path:
 
 
 def chosen(problems: Sequence[Problem], precached: Mapping[str, ResponseRow], seed: int, count: int) -> list[Problem]:
-    """The questions of a worker's probes, in their order: of those that it answered when it was precached, by `seed`,
-    the benchmarks in turn."""
+    """Choose `count` probe questions among those that the worker answered in precaching.
+
+    The order is determined by `seed` and alternates between benchmarks.
+    """
     order = sorted((each for each in problems if each.key in precached), key=lambda each: each.key)
     Random(f"probes {seed}").shuffle(order)
     place: dict[str, int] = {}
@@ -95,16 +97,18 @@ def chosen(problems: Sequence[Problem], precached: Mapping[str, ResponseRow], se
 
 
 def precached(setup: Setup, worker: Worker) -> dict[str, ResponseRow]:
-    """Problem's key → the worker's answer at sample 0, where it gave one. Raises `DataError`."""
+    """Problem key → the worker's precached answer at sample 0; unreachable ones are omitted. Raises `DataError`."""
     folder = response_file(setup.workspace.data / "responses", worker.name, "any").parent
     rows = load_responses(folder) if folder.is_dir() else []
     return {row.problem_key: row for row in rows if row.sample == 0 and row.status != "unreachable"}
 
 
 def agree(problem: Problem, one: ResponseRow, other: ResponseRow) -> bool:
-    """Whether two answers of a worker are the same: refused alike, or graded alike with the same answer read from the
-    text. Programs are the same when they pass alike. Any relation would do for the false alarms; a finer one finds
-    more."""
+    """Whether two answers of a worker agree: both refused, or equal scores and equal extracted answers.
+
+    Programs agree if their scores are equal. The rate of false alarms holds for any relation; a finer relation detects
+    more changes.
+    """
     if (one.status, one.score) != (other.status, other.score):
         return False
     return problem.grader == "code" or _plain(one.extracted) == _plain(other.extracted)
@@ -115,16 +119,21 @@ def _plain(text: str) -> str:
 
 
 class Tonight(NamedTuple):
-    """What a round asks a worker: (problem, sample) of references that are still missing, as far as is known, and
-    of each question tonight its reference, its answer and its next reference."""
+    """The calls of a round as (problem, sample).
+
+    First the references that are missing according to the record; then, for each question of tonight, its reference,
+    its answer and its next reference.
+    """
 
     references: list[tuple[Problem, Sample]]
     probes: list[tuple[Problem, Sample]]
 
 
 def tonight(setup: Setup, worker: Worker, record: ProbeRecord, probing: Probing) -> Tonight:
-    """The next round of a worker: the questions that were probed least often. Raises `DataError` where it was not
-    precached."""
+    """The calls of a worker's next round, on the least probed questions.
+
+    Raises `DataError` if the worker was not precached.
+    """
     shortlist = read_problems(setup.workspace.data / "shortlist.jsonl")
     questions = chosen(shortlist, precached(setup, worker), setup.recipe.seed, probing.reference)
     if not questions:
@@ -140,11 +149,11 @@ def tonight(setup: Setup, worker: Worker, record: ProbeRecord, probing: Probing)
 async def probe(
     setup: Setup, worker: Worker, client: Client, probing: Probing, now: datetime | None = None
 ) -> ProbeRecord:
-    """One round of probes of the worker; its record, which is stored when the round is whole.
+    """Run one round of probes of the worker; store its record when the round is complete, and return it.
 
-    The questions are those that were probed least often. First all references are asked that are not yet: of a worker
-    that was never probed, of all `probing.reference` questions. Raises `DataError` where it was not precached, and
-    `OverBudget` and `ConfigError` as the client does; then the record stays as it was.
+    The round uses the least probed questions. It first collects all missing references: for a worker without probes,
+    those of all `probing.reference` questions. Raises `DataError` if the worker was not precached, and the client's
+    `OverBudget` and `ConfigError`; the record is unchanged then.
     """
     record, first = ProbeRecord.read(setup.workspace, worker), precached(setup, worker)
     references, asks = tonight(setup, worker, record, probing)
@@ -155,7 +164,7 @@ async def probe(
     for (problem, _), reference, answered in zip(asks[::3], answers[::3], answers[1::3], strict=True):
         uses[problem.key] = uses.get(problem.key, 0) + 1
         if "unreachable" in (reference.status, answered.status):
-            continue  # nothing is known
+            continue  # an unreachable answer gives no evidence
         asked += 1
         before, after = (agree(problem, first[problem.key], each) for each in (reference, answered))
         losses, gains = losses + (before and not after), gains + (after and not before)
@@ -169,13 +178,15 @@ async def probe(
 
 
 def _sample(uses: int, later: int = 0) -> Sample:
-    """The sample of a question's reference after `uses` probes, and the `later` ones: the next is the answer of the
-    night, and the one after that is the next probe's reference."""
+    """The sample of a question's reference after `uses` probes.
+
+    `later` = 1: tonight's answer; `later` = 2: the reference of the next probe.
+    """
     return Sample(2 * uses + later, namespace=Namespace.PROBES)
 
 
 async def _ask(worker: Worker, client: Client, asks: Sequence[tuple[Problem, Sample]]) -> list[ResponseRow]:
-    """All of them, within the worker's own limits; what is in flight is awaited before an error is raised."""
+    """Send all calls within the worker's limits; calls in flight are awaited before an error is raised."""
     tickets = asyncio.Semaphore(2 * worker.concurrency)
 
     async def one(problem: Problem, sample: Sample) -> ResponseRow:
@@ -192,8 +203,10 @@ async def _ask(worker: Worker, client: Client, asks: Sequence[tuple[Problem, Sam
 def probe_workers(
     setup: Setup, client: Client, probing: Probing, now: datetime | None = None
 ) -> list[tuple[Worker, ProbeRecord]]:
-    """One round of probes of every worker that was precached, all at once. Raises as `probe` does; the records of the
-    others stand."""
+    """Run one round of probes of every precached worker in parallel.
+
+    Raises the errors of `probe`; the records of the other workers are kept.
+    """
     workers = [worker for worker in setup.pool.workers if precached(setup, worker)]
 
     async def every() -> list[ProbeRecord | BaseException]:

@@ -1,4 +1,4 @@
-"""Setting aside what a worker answered before it was swapped: by its revision, which every cache key holds."""
+"""Exclude a changed worker's earlier answers by giving it a new revision, which is part of every cache key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ops.core.workspace import Workspace
 
 
 def quarantine(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
-    """Note for each of these workers' models that it is another one since that day; worker's name → its revision.
+    """Record a new revision, dated `on`, for each drifted worker's model; return worker name → revision.
 
-    The old answers stay in the cache, under the keys of the model as it was; nothing asks for them any more, and none
-    can be mixed with those that follow. The pools that have the model differ from then on, as after any edit: a
-    changed worker. Raises `ConfigError`.
+    The old answers stay in the cache under the keys of the old revision; they are no longer read and cannot be mixed
+    with new ones. Pools with the model count as changed from then on. Raises `ConfigError` if the revisions cannot be
+    read or written.
     """
     noted, names = Revisions.read(config), {}
     for worker in drifted:
@@ -30,7 +30,7 @@ def quarantine(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, s
 
 
 def tell(workspace: Workspace, revisions: Mapping[str, str]) -> None:
-    """A notice of kind `drift`, where any worker (worker's name → its new revision) drifted."""
+    """Send a notice of kind `drift` if any worker drifted. `revisions`: worker name → new revision."""
     if revisions:
         noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
         text = (

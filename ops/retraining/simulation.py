@@ -1,4 +1,4 @@
-"""Drift in a simulated clock: how soon a swapped model is found, and how seldom a healthy one is accused."""
+"""Simulate the drift test: the delay until a swapped model is detected, and the rate of false alarms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 OTHERS = 20
-"""Answers that a model gives beside its usual one, each as likely."""
+"""Number of equally likely answers that a model gives besides its usual one."""
 
 
 @dataclass(frozen=True)
 class Provider:
-    """A worker as its answers go: to every question it has a usual answer, given in `steadiness` of the cases.
+    """A simulated worker that gives its usual answer to a question with probability `steadiness`.
 
-    `outages`: share of probes without an answer. `swapped_at`: the round (from 1) before which another model takes
-    its place, as steady, whose usual answer is another one on `differs` of the questions; None: never.
+    `outages`: share of probes without an answer. `swapped_at`: the round (from 1) before which another model replaces
+    it; None: never. The new model has the same steadiness and another usual answer on a share `differs` of questions.
     """
 
     name: str
@@ -33,8 +33,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of the simulations of one provider: the shares of false alarms and of found swaps, and the rounds
-    that it took."""
+    """Results of the simulations of one provider: shares of false alarms and detected swaps, and delays in rounds."""
 
     provider: Provider
     simulations: int
@@ -43,7 +42,7 @@ class Found:
     delays: tuple[int, ...]
 
     def delay(self, share: float) -> int | None:
-        """Rounds within which this share of all simulations' swaps were found; None: that share never was."""
+        """Rounds within which the swaps of this share (0-1) of simulations were detected; None: fewer were detected."""
         place = -(-share * self.simulations // 1)
         return sorted(self.delays)[int(place) - 1] if place <= len(self.delays) else None
 
@@ -51,10 +50,10 @@ class Found:
 def simulate(
     provider: Provider, probing: Probing, *, rounds: int = YEAR, simulations: int = 500, seed: int = 0
 ) -> Found:
-    """Probe such a provider for a number of rounds, each time anew.
+    """Simulate probes of a provider for `rounds` rounds in independent simulations.
 
-    A question's three answers are drawn as the test is asked to take them: the precached one before everything, the
-    reference in the round of the question's last use, the probe tonight.
+    A question's three answers are drawn as in real probing: the precached one before the first round, the reference in
+    the round of the question's previous use, and the probe tonight.
     """
     rounds_of = _rounds(provider, probing, rounds, simulations, seed)
     alarms = [rounds_until_alarm(each, probing.false_alarms) for each in rounds_of]
@@ -67,7 +66,7 @@ def simulate(
 def _rounds(
     provider: Provider, probing: Probing, rounds: int, simulations: int, seed: int
 ) -> list[list[tuple[int, int]]]:
-    """(losses, gains) of each round of each simulation."""
+    """For each simulation, the (losses, gains) of each round."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -75,7 +74,7 @@ def _rounds(
     shape = (cycle, simulations, probing.questions)
     moved = rng.random(shape) < provider.differs
     precached = _answers(provider, np.zeros(shape, bool), rng)
-    references = _answers(provider, np.zeros(shape, bool), rng)  # all of them when probing begins
+    references = _answers(provider, np.zeros(shape, bool), rng)  # all references are drawn when probing begins
     losses, gains = [], []
     for number in range(1, rounds + 1):
         swapped = provider.swapped_at is not None and number >= provider.swapped_at
@@ -86,13 +85,13 @@ def _rounds(
         before, now = references[place] == precached[place], tonight == precached[place]
         losses.append((before & ~now & reached).sum(axis=1).tolist())
         gains.append((now & ~before & reached).sum(axis=1).tolist())
-        references[place] = _answers(provider, usual, rng)  # for its next use
+        references[place] = _answers(provider, usual, rng)  # the reference for the question's next use
     by_simulation = zip(zip(*losses, strict=True), zip(*gains, strict=True), strict=True)
     return [list(zip(*each, strict=True)) for each in by_simulation]
 
 
 def _answers(provider: Provider, other: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Answers by number: 0 is the usual one, 1 the other model's."""
+    """Answers as numbers: 0 is the usual answer, 1 the other model's usual answer, the rest are stray answers."""
     import numpy as np
 
     steady = rng.random(other.shape) < provider.steadiness

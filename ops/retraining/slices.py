@@ -1,7 +1,7 @@
-"""The nightly evaluation: the champion on a rotating part of its questions, its workers asked afresh.
+"""The nightly evaluation: the champion on a rotating part of its questions, with new worker answers.
 
-What was scored once is in the cache, and would be the same every night. So each night draws on answers of its own
-(a namespace of sample indices, one index a night), which a night that was cut short finds again.
+Cached answers would give the same result every night. Each night therefore has its own sample index in a separate
+namespace, and an interrupted evaluation finds that night's answers in the cache.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ops.workers.scheduling import Client
 
 @dataclass(frozen=True)
 class NightlyClient:
-    """A client that draws on answers of one night: of each repetition one, since a night asks a question once."""
+    """A client that uses one night's sample index, since a night evaluates each question once."""
 
     client: Client
     number: int
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
-        """As the client does, at the night's own sample. Raises `ValueError` for another index than 0."""
+        """Complete the call at the night's sample index. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
         if asked.index:
             raise ValueError(f"sample index {asked.index}: a night asks each question once")
@@ -43,7 +43,7 @@ class NightlyClient:
 
 
 def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list[Problem]]:
-    """Benchmark → the questions of that night: the next ones every night, and from the first again after the last."""
+    """Benchmark → questions of that night: consecutive parts of the evaluation, restarting after the last question."""
     chosen = {}
     for name, every in evaluation_questions(setup.workspace, setup.recipe).items():
         if every:
@@ -54,21 +54,20 @@ def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list
 
 @dataclass(frozen=True)
 class Slice:
-    """What a night showed: the rows, and the paired difference to what the champion scored before."""
+    """A night's rows, and their paired difference to the champion's earlier scores."""
 
     rows: list[OutcomeRow]
     difference: Interval | None
-    """None: none of the questions was scored before."""
+    """None: no question was scored before."""
     questions: int
 
 
 def evaluate_slice(
     setup: Setup, policy: Path, client: WorkerClient, before: Sequence[OutcomeRow], per_benchmark: int, on: date
 ) -> Slice:
-    """Let the champion answer that day's questions with its workers asked afresh.
+    """Evaluate the champion on the questions of day `on` with new worker answers.
 
-    Its later rounds are left out: first rounds are compared with what was scored. Raises `DataError`, `OverBudget` and
-    `ConfigError`.
+    Only first rounds are run and compared with earlier scores. Raises `DataError`, `OverBudget` and `ConfigError`.
     """
     from ops.conductor.writer import load_conductor
 

@@ -1,4 +1,4 @@
-"""The champion on the pool as it is now: what of that is not measured yet, the decision that it leads to, kept."""
+"""The champion on the current pool: find missing measurements, make the training decision and store it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ops.workers.pool import difference
 
 
 def required(snapshot: Snapshot) -> RetrainingPlan:
-    """What the change of a run's pool requires; an empty plan for a run without one."""
+    """The work that a run's pool change requires; an empty plan for a run without a change."""
     if snapshot.change is None:
         return RetrainingPlan()
     return plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
 
 
 def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
-    """The folder of what the champion's training began with, where its scores on the pool as it is are stored."""
+    """The folder of the champion's cold start, if its scores on the current pool are stored; else None."""
     folder = setup.workspace.runs / change.policy
     try:
         while (folder / PLAN).is_file():  # later stages and fine-tuning start from the policy of another run
@@ -52,8 +52,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
 
 
 def unanswered(setup: Setup) -> list[str]:
-    """Benchmarks whose questions a worker that is asked alone, or a baseline of the recipe, has yet to answer: all or
-    none."""
+    """All benchmarks with questions if any solo worker or baseline lacks stored answers, else an empty list."""
     try:
         stored_answers(setup, asked_alone(setup))
         kept(setup)
@@ -63,10 +62,10 @@ def unanswered(setup: Setup) -> list[str]:
 
 
 def stand(setup: Setup, snapshot: Snapshot) -> Decision:
-    """Judge the champion on the pool as it is, from what is stored, and keep the decision under the snapshot's key.
+    """Judge the champion on the current pool from stored results, and store the decision under the snapshot's key.
 
-    Raises `PodiumError` where the run is about no change, or another version became champion since, and `DataError`
-    where something was not measured.
+    Raises `PodiumError` if the run has no pool change or another version has become champion, and `DataError` if a
+    measurement is missing.
     """
     change = snapshot.change
     if change is None:
@@ -91,7 +90,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
 
 
 def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:
-    """An alert where the champion does not hold, and where a new worker pays that it cannot use; once a change."""
+    """Send an alert, once per change, if the champion fails the gate or cannot use a new worker that pays."""
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
     failed = made.standing.failed
@@ -112,13 +111,13 @@ def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) 
 
 
 def newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
-    """Workers that neither the pool before nor the champion has: one that comes back is not new."""
+    """Workers that neither the previous pool nor the champion's training had; a returning worker is not new."""
     known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
 
 
 def decided(workspace: Workspace, key: str) -> Decision:
-    """What `stand` kept under a snapshot's key. Raises `DataError`."""
+    """Read the decision that `stand` stored under a snapshot's key. Raises `DataError` if there is none."""
     file = _file(workspace, key)
     try:
         return Decision.of(json.loads(file.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The policy that fine-tuning starts from: the champion's weights, with a card that knows the pool as it is now."""
+"""The policy that fine-tuning starts from: the champion's weights with a card for the current pool."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ops.workflow.cards import load_cards
 
 
 def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
-    """The folder of the champion's policy: of the run that trained it, or fetched from the registry.
+    """The folder of the champion's policy, from the run that trained it or downloaded from the registry.
 
-    Raises `DataError` where neither has it.
+    Raises `DataError` if neither has the policy.
     """
     folder = workspace.runs / change.policy / "policy"
     if (folder / CARD).is_file():
@@ -31,14 +31,13 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
 
 
 def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
-    """The champion's card for training on `pool`: every worker keeps its ordinal, and the workers that the champion can
-    use are offered.
+    """The champion's card for training on `pool`: workers keep their ordinals, and usable workers are offered.
 
-    A champion with worker descriptions is offered newcomers at the next ordinals. One without knows nothing of a new
-    ordinal, and loses its format when it sees one: newcomers are left out, as in evaluation
-    (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered. The
-    descriptions of newcomers, and of workers whose answers have changed, are read from `data/profiles.json`; the
-    others are those of the policy's training. Raises `DataError`.
+    A champion with worker descriptions is offered newcomers at the next ordinals. A champion without them produces
+    invalid workflows when it sees an unknown ordinal, so newcomers are omitted, as in evaluation
+    (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered. Descriptions
+    of newcomers and of workers whose answers have changed come from `data/profiles.json`, the others from the policy's
+    training. Raises `DataError` if a description is missing.
     """
     new = tuple(name for name in pool.names if name not in card.offered) if card.cards else ()
     others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
@@ -62,9 +61,10 @@ def _differs(old: Pool, new: Pool, name: str) -> bool:
 
 
 def start_folder(setup: Setup, change: PoolChange) -> Path:
-    """The champion's policy, ready to be trained on the pool as it is: made now unless it exists. Raises `DataError`.
+    """The folder of the champion's policy prepared for training on the current pool, made unless it exists.
 
-    The same champion, pool and cards are the same folder. Weights are hard links where the file system has them.
+    Equal champion, pool and cards give the same folder. Weights are hard links if the file system supports them. Raises
+    `DataError`.
     """
     champion = champion_folder(setup.workspace, change)
     card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
@@ -77,7 +77,7 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     card.write(partial)
     try:
         partial.rename(folder)
-    except OSError as error:  # another process was first
+    except OSError as error:  # another process may have made the folder first
         shutil.rmtree(partial, ignore_errors=True)
         if not (folder / CARD).is_file():
             raise DataError(folder, "(folder)", f"cannot be made ({error})", "Remove it and try again") from None
@@ -111,14 +111,14 @@ def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any
 def stored_fine_tuning(
     setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None
 ) -> Path | None:
-    """The folder of that run where it was begun here; None: it was not. Nothing is fetched or written."""
+    """The folder of the fine-tuning run if it was started in this checkout, else None. Downloads and writes nothing."""
     champion = setup.workspace.runs / change.policy / "policy"
     if not (champion / CARD).is_file():
         return None
     try:
         card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
         folder = setup.workspace.runs / run_key(*_last_stage(setup, _start_of(setup, champion, card), deepspeed))
-    except (DataError, OSError):  # newcomers, or the mix, were not measured yet
+    except (DataError, OSError):  # newcomers have no profile yet, or there is no mix
         return None
     return folder if folder.is_dir() else None
 
@@ -126,14 +126,14 @@ def stored_fine_tuning(
 def _last_stage(
     setup: Setup, start: Path, deepspeed: Mapping[str, Any] | None
 ) -> tuple[Setup, Path, Mapping[str, Any] | None, Adaptive | None, Recursive | None]:
-    """The recipe's last stage of training from that policy, as `write_run` takes it."""
+    """Arguments of `write_run` for the recipe's last training stage, starting from the policy in `start`."""
     tuned = fine_tuning(setup.recipe)
     adaptive = tuned.adaptive if tuned.recursive is None else None
     return replace(setup, recipe=tuned), start, deepspeed, adaptive, tuned.recursive
 
 
 def fine_tuning(recipe: Recipe) -> Recipe:
-    """The recipe whose last stage of training has what `fine_tune` says differently."""
+    """The recipe with the settings of `fine_tune` applied to its last training stage."""
     own = recipe.fine_tune.model_dump(exclude_none=True)
     for name, stage in (("recursive", recipe.recursive), ("adaptive", recipe.adaptive)):
         if stage is not None:

@@ -1,5 +1,4 @@
-"""Functions for assets and DVC stages: read files, do one operation, write files.
+"""Functions for assets and DVC stages: read files, call one operation, write files.
 
-What belongs here: one function a stage. What does not: the operations themselves (lower packages), and Dagster
-(`assets`).
+This package contains one function per stage. The operations belong in lower packages, Dagster code in `assets`.
 """

@@ -19,9 +19,9 @@ from ops.curation.signal import Tallies, agreements, stored_rows, tallies
 
 
 class Mix(NamedTuple):
-    """The training mix, how the workers agree on it (class → problems), and its card in markdown.
+    """The training mix, the workers' agreement on it (class → problems), and its data card in Markdown.
 
-    `weights`: `BENCHMARK/ID` → what the selector preferred by, 0-1 (a forecast or proxies); empty for the others.
+    `weights`: problem key → the selector's preference, 0-1 (a forecast or proxies); empty if the selector has none.
     """
 
     problems: list[Problem]
@@ -31,9 +31,9 @@ class Mix(NamedTuple):
 
 
 def materialize_shortlist(setup: Setup) -> Shortlist:
-    """`data/raw` → `data/shortlist.jsonl` and `data/contamination.json`.
+    """Make `data/shortlist.jsonl` and `data/contamination.json` from `data/raw`.
 
-    Raises `DataError`; then neither changes.
+    Raises `DataError` for unusable input; neither file changes then.
     """
     chosen = shortlist(
         training_candidates(setup.workspace, setup.recipe),
@@ -49,9 +49,9 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
 
 
 def materialize_mix(setup: Setup) -> Mix:
-    """`data/shortlist.jsonl` and the pool's responses → `data/training_mix.jsonl` and `data/data_card.md`.
+    """Make `data/training_mix.jsonl` and `data/data_card.md` from `data/shortlist.jsonl` and the pool's responses.
 
-    Responses are read where the selector goes by them. Raises `DataError`; then neither changes.
+    Responses are read only if the selector uses them. Raises `DataError` for unusable input; neither file changes then.
     """
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")

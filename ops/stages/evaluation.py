@@ -1,4 +1,4 @@
-"""The evaluation of one recipe: score a policy, and the baselines that ask, on the benchmarks' questions."""
+"""Evaluate one recipe: score a policy and the workflow baselines on the benchmarks' questions."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ def score_policy(
 ) -> dict[str, list[OutcomeRow]]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    A policy that was trained in rounds works in rounds, within the limits of its card; one that was trained with cards
-    is offered workers of the pool that it was not trained with. Benchmarks without questions are
-    left out. A sample of the executions goes to MLflow as traces.
-    Raises `DataError`, `OverBudget`, `ConfigError`;
-    then no file of `name` changes.
+    A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
+    descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
+    of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no file of
+    `name` changes then.
     """
     files = [score_file(setup.workspace, name, policy, benchmark) for benchmark in benchmarks]
     with alone(setup.workspace, *files):
@@ -101,7 +100,7 @@ def _scoring(
 
 
 def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
-    """That one system is to give."""
+    """Number of answers that one system gives."""
     return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
 
 
@@ -113,10 +112,10 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 def score_baselines(
     setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
 ) -> dict[str, list[OutcomeRow]]:
-    """Let the recipe's baselines that ask learn from the mix and answer the questions of `benchmarks`.
+    """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
-    Baseline → its rows at the pool's prices. What is stored for the same pool, mix, questions and settings is not
-    asked again. Raises `DataError`, `OverBudget`, `ConfigError`; a baseline's files change together or not at all.
+    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions and settings are reused.
+    Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
     questions_of = _questions(setup, benchmarks)
     return {shelf.entry.name: _score_baseline(shelf, client, questions_of, on_progress) for shelf in shelves(setup)}
@@ -131,7 +130,7 @@ def _score_baseline(
     with alone(shelf.setup.workspace, *map(shelf.file, questions_of)):
         try:
             return shelf.rows(questions_of)
-        except DataError:  # none yet, or of something else
+        except DataError:  # no stored rows, or rows of another pool, mix or settings
             return _asked_baseline(shelf, client, questions_of, on_progress)
 
 
@@ -170,7 +169,7 @@ def _team(setup: Setup, client: WorkerClient) -> Team:
 
 
 def _detail(method: Method, rows: Sequence[OutcomeRow]) -> str:
-    """The head of the column; for a model that writes workflows with its share of valid ones."""
+    """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
     if method.author is None or not rows:
         return method.detail
     return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

@@ -1,4 +1,4 @@
-"""The guards of a training run, over its files."""
+"""Apply the guards to the files of a training run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ops.workflow.cards import load_cards
 
 
 def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
-    """Every guard's finding on the run in `folder`, at the recipe's thresholds as they are now.
+    """All guards' findings on the run in `folder`, at the recipe's current thresholds.
 
-    Raises `DataError` where the run has no step yet.
+    Raises `DataError` if the run has no step yet.
     """
     if not (rows := read_curve(folder)):
         raise DataError(folder / CURVE, "(file)", "holds no step", "Train first: materialize conductor")
@@ -23,7 +23,7 @@ def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
 
 
 def _alone(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """Domain → worker → accuracy alone, of profiles that hold all offered workers; else empty."""
+    """Domain → worker → solo accuracy; empty unless the profiles contain all offered workers."""
     try:
         cards = load_cards(setup.workspace.data, offered)
     except DataError:

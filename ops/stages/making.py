@@ -1,4 +1,4 @@
-"""What a study makes once, policies and rows, and finds again: nothing is trained, written or paid twice."""
+"""Make a study's policies and rows once and reuse the stored ones: no training, generation or call is repeated."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def _nothing() -> None:
 
 @dataclass
 class Making:
-    """What a study trains and asks with."""
+    """The trainer, the clients and the callbacks of a study."""
 
     trainer: Callable[[Path], RunResult]
-    """Trains the run in a folder to its end. Raises `PodiumError` where it ends without a result."""
+    """Trains the run in a folder to its end. Raises `PodiumError` if it ends without a result."""
     on_progress: OnProgress | None = None
     begin: Callable[[], object] = _nothing
-    """Called once, before the first training or call: refuses, or starts the workers that Podium serves."""
+    """Called once, before the first training or call: raises an error, or starts the workers that Podium serves."""
     clients: list[WorkerClient] = field(default_factory=list)
-    """Those that were opened, with what each has asked."""
+    """The opened clients, with their call counts."""
     results: list[RunResult] = field(default_factory=list)
-    """The results of the runs that were trained."""
+    """The results of the runs that this study trained."""
     _began: bool = False
 
     def client(self, setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
-        """As `open_client`."""
+        """Open and register a client as `open_client` does."""
         self._begin()
         self.clients.append(open_client(setup, purpose, beside))
         return self.clients[-1]
@@ -54,7 +54,7 @@ class Making:
         self.results.append(self.trainer(run))
 
     def tell(self, done: int, total: int, note: str) -> None:
-        """Report that `done` of `total` are done."""
+        """Report progress: `done` of `total`, with a note."""
         if self.on_progress is not None:
             self.on_progress(done, total, note)
 
@@ -65,9 +65,9 @@ class Making:
 
 
 def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -> Path:
-    """The folder of the finished run of GRPO of these settings, from its own cold start.
+    """The folder of the finished GRPO run with these settings and its own cold start, trained unless it exists.
 
-    Raises as `make_base_policy` and a training do.
+    Raises the errors of `make_base_policy` and of training.
     """
     base = base_policy_folder(setup)
     if not (base / CARD).is_file():
@@ -78,7 +78,7 @@ def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -
 def trained_further(
     setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making
 ) -> Path:
-    """The folder of the finished run of a stage on subsets of the pool, from the policy of another run."""
+    """The folder of the finished training run on worker subsets that starts from the policy of `run`."""
     return _trained(write_run(setup, run / "policy", deepspeed, stage), making)
 
 
@@ -89,8 +89,10 @@ def _trained(run: Path, making: Making) -> Path:
 
 
 def finished(lab: Lab, stage: str) -> Path:
-    """The run of that stage, or of the last one before it that the recipe has. Raises `DataError` where the run has not
-    ended with a policy."""
+    """The run of `stage`, or of the last earlier stage that the recipe has.
+
+    Raises `DataError` if the run has not finished with a policy.
+    """
     stages = ("conductor", "adaptive_conductor", "recursive_conductor")
     run = [lab.runs[name] for name in stages[: stages.index(stage) + 1] if name in lab.runs][-1]
     if RunResult.read(run) is None:
@@ -100,9 +102,9 @@ def finished(lab: Lab, stage: str) -> Path:
 
 
 def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
-    """The rows of that origin of the study NAME, at the pool's prices: stored, or made and stored now.
+    """The rows of study `name` with this origin, at the pool's prices; made and stored unless they exist.
 
-    Rows of workers that could not be reached are made again.
+    Stored rows are made again if any of them is unscorable.
     """
     file = setup.workspace.scores / "studies" / name / "rows" / f"{digest(origin)}.parquet"
     with alone(setup.workspace, file):

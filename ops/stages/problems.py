@@ -18,10 +18,10 @@ from ops.quality.gold import GoldGrade, grade_gold
 
 
 class Raw(NamedTuple):
-    """One benchmark's problems by split (empty where it has none) and their files.
+    """One benchmark's problems by split (empty if the benchmark lacks the split) and their files.
 
-    `quarantined` malformed rows were left out, and `failing_gold` rows whose gold answer their grader misses;
-    `quarantine` are the files that name them.
+    `quarantined`: number of malformed rows removed. `failing_gold`: number of rows removed because the grader rejects
+    their gold answer. `quarantine`: the files that list the removed rows.
     """
 
     train: list[Problem]
@@ -33,18 +33,17 @@ class Raw(NamedTuple):
 
     @property
     def graded_on(self) -> str:
-        """Which tests scores on each split are of, where its benchmark hides some; else ""."""
+        """The tests that each split is graded on, if the benchmark hides some of its tests; else ""."""
         notes = {"train": graded_on(self.train), "test": graded_on(self.test)}
         return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
 def materialize_raw(setup: Setup, benchmark: str) -> Raw:
-    """Load `benchmark` by the recipe and write its splits; delete files of benchmarks that the recipe lacks.
+    """Load `benchmark` as the recipe says, write its splits, and delete files of benchmarks that the recipe lacks.
 
-    A file source without a test file gives no test questions (and the other way round for benchmarks
-    that are not trained on). Malformed rows are quarantined, and a few whose gold answer fails. Raises `DataError`
-    (too many malformed ones, or a source that cannot be used) and `ConfigError`; then nothing in `data/raw` has
-    changed.
+    A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows and
+    a limited share of rows with failing gold answers are quarantined. Raises `DataError` for too many malformed rows or
+    an unusable source, and `ConfigError`; `data/raw` is unchanged then.
     """
     workspace, recipe = setup.workspace, setup.recipe
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
@@ -70,10 +69,10 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
 
 
 def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
-    """The split without the rows whose gold answer its grader misses; as it is where they are more than allowed.
+    """Remove the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
 
-    Embedded answers are right by construction: one that fails is a defect of Podium. Reference programs are run where
-    they are about to be used.
+    Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
+    programs are checked later, before their use.
     """
     if source.source == "embedded" or entry.grader == "code":
         return loaded
@@ -98,7 +97,7 @@ def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> 
 
 
 def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
-    # Releases of one benchmark name the same question alike, so a shared id is a release used twice.
+    # Releases of one benchmark use the same id for a question, so a shared id means that a release is used twice.
     train, test = ([problem.id.rpartition("/")[2] for problem in by_split[split]] for split in SPLITS)
     held_out = set(test)
     if shared := [name for name in train if name in held_out]:
@@ -108,7 +107,7 @@ def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
 
 
 def _forget_others(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
-    """Remove what other recipes left: benchmarks that this one lacks, and other splits of `benchmark`."""
+    """Remove files of benchmarks that this recipe lacks, and other splits of `benchmark`."""
     for file in (workspace.data / "raw").glob("*.jsonl"):
         owner = file.stem.partition("-")[0]
         if owner not in recipe.benchmarks or (owner == benchmark and file not in written):

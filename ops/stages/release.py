@@ -1,4 +1,4 @@
-"""Moving the champion, from an asset, a job or a command: decide, move, write the page, send the alert."""
+"""Change the champion from an asset, a job or a command: decide, set the alias, write the page, send an alert."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Outcome:
 
     version: str
     promoted: bool
-    """Whether it is the champion now."""
+    """Whether the version is the champion now."""
     verdict: str
-    """The gate's, in words: "promoted", "not promoted; failed checks: …", "not judged"."""
+    """The gate's verdict: "promoted", "not promoted; failed checks: …" or "not judged"."""
     decision: GateDecision
     dossier: Dossier | None
     page: Path
-    """The report, which the version's artifacts hold too."""
+    """File of the verdict page, which is also among the version's artifacts."""
     changed: bool = True
-    """False: a person promoted the version that is the champion already, and nothing was written."""
+    """False: the version was the champion already, and nothing was written."""
 
 
 def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
-    """Judge the challenger, which must hold the policy of that folder, and promote it if it has earned that.
+    """Judge the challenger, which must be the policy in folder `policy`, and promote it if it passes the gate.
 
-    Raises `RegistryError`, `Refused`, `Overtaken`, `DataError`.
+    Raises `RegistryError`, `Refused`, `Overtaken` and `DataError`.
     """
     workspace, tested = setup.workspace, stored_comparison(setup, policy)
     challenger = registry.challenger_of(workspace, tested.policy)
@@ -51,10 +51,10 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
 
 
 def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
-    """Make a version (None: the challenger) champion in spite of the gate; records the name and the reason.
+    """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
 
-    Raises `RegistryError` when there is no such version, `Refused`, `Overtaken`, `ConfigError` when the name or the
-    reason is blank.
+    Raises `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and
+    `Overtaken`.
     """
     before = registry.champion(workspace)
     if version is not None and not version.strip():
@@ -72,9 +72,9 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
 
 
 def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> registry.Registered:
-    """Make the previous version champion again and note it on the page of the replaced one; once for one `run`.
+    """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
 
-    Raises `RegistryError`, `Refused`, `ConfigError` when no reason is given.
+    Raises `RegistryError`, `Refused`, and `ConfigError` without a reason.
     """
     gone = registry.champion(workspace)
     back = aliases.rollback(workspace, reason, by, run)
@@ -88,12 +88,12 @@ def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") ->
 
 
 def _told(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
-    """Write the page of a version as it is now; send an alert where something changed."""
+    """Write the version's current page; send an alert if its verdict or aliases changed."""
     now = registry.named(workspace, before.version)
     page = _publish(workspace, now)
     said, facts = now.tags.get("verdict", ""), (_summary(now, decision), _link(workspace, now))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
-        pass  # judged again, with the same result
+        pass  # a repeated judgement gave the same result
     elif promoted:
         notify(workspace, PROMOTED.notice(f"version {now.version} is champion", *facts))
     else:
@@ -121,7 +121,7 @@ def _summary(registered: registry.Registered, decision: GateDecision) -> str:
 
 
 def _link(workspace: Workspace, registered: registry.Registered) -> str:
-    """The version's page in a team's MLflow, without a name or password that its address may hold; else nothing."""
+    """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""

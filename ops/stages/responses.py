@@ -34,12 +34,12 @@ OnProgress = Callable[[int, int, str], None]
 
 
 def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> Cost:
-    """What `materialize_responses` would spend: no call is made. Raises `DataError`, `ConfigError`."""
+    """Estimate the cost of `materialize_responses` without a call. Raises `DataError` and `ConfigError`."""
     return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
 
 
 def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
-    """What precaching costs by the recipe alone, before its problems are chosen. Raises `ConfigError`."""
+    """Describe the cost of precaching from the recipe alone, before its problems exist. Raises `ConfigError`."""
     known = lengths(setup)
     cost = Stages(setup, known, {}, Measured()).precaching()
     stages = " and ".join(f"`podium data {stage} --recipe {recipe_file}`" for stage in ("raw", "shortlist"))
@@ -56,12 +56,12 @@ def materialize_responses(
     cells: Iterable[Cell] | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[Cell, list[ResponseRow]]:
-    """`data/shortlist.jsonl` → `data/responses/WORKER/BENCHMARK.parquet` for the `cells` (None: all).
+    """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
-    Of two processes with the same cell one waits, and finds the answers in the cache. Deletes the files of workers that
-    the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces none. Raises `DataError`,
-    `ConfigError` and `OverBudget`, whose message has the progress and the cost of the rest; then no file changes, and
-    the answers so far are in the cache.
+    If two processes make the same cell, one waits and then reads the answers from the cache. Deletes the files of
+    workers that the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises
+    `DataError`, `ConfigError` and `OverBudget`, whose message states the progress and the remaining cost. No file
+    changes then, and the answers so far are in the cache.
     """
     wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
@@ -78,7 +78,7 @@ def _materialized(
         rows = _ask(shortlisted, setup.pool, open_cells, client, setup.recipe.precaching.samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
-    with recording(setup.workspace):  # DVC must not hash the folder meanwhile
+    with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell))
         if folder.is_dir() and setup.recipe.replay is None:
@@ -89,7 +89,7 @@ def _materialized(
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
-    """`data/responses` → `data/profiles.json`, costs at the pool's prices. Raises `DataError`."""
+    """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
     workspace = setup.workspace
     every = load_responses(workspace.data / "responses")
     rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
@@ -118,10 +118,10 @@ def answer_evaluation(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
 ) -> dict[Cell, list[ResponseRow]]:
-    """Let the workers of `asked_alone` answer the questions of `benchmarks`; one file per worker and benchmark.
+    """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
 
-    Their settings are those that the evaluation has there; as many samples as the Conductor gets repeats. Raises as
-    `materialize_responses` does.
+    Workers have the evaluation's settings for each benchmark and give as many samples as the Conductor has repeats.
+    Raises the errors of `materialize_responses`.
     """
     workers = asked_alone(setup)
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
@@ -148,7 +148,7 @@ def _ask(
     samples: int,
     on_progress: OnProgress | None,
 ) -> dict[Cell, list[ResponseRow]]:
-    """All workers at once, each within its own limits."""
+    """Send the problems of `cells` to all workers in parallel, each within its own limits."""
     todo = _chosen(problems, cells)
     total, done = samples * sum(map(len, todo.values())), 0
 
@@ -174,7 +174,7 @@ def _ask(
 
 
 def _so_far(counts: Counts) -> str:
-    """What a person watching wants to know beside how many are done."""
+    """Progress note: calls made, cached, replayed and failed, and USD spent."""
     parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
     parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
     parts += [f"{counts.failed:,} failed"] * bool(counts.failed)
@@ -188,7 +188,7 @@ def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
 
 
 def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
-    """Worker → the problems of its cells."""
+    """Worker → problems of its cells."""
     by_worker: dict[str, list[Problem]] = defaultdict(list)
     for cell in cells:
         by_worker[cell.worker].extend(problems.get(cell.benchmark, ()))
@@ -205,7 +205,7 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
 
 
 def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
-    """Of the setup's pool, by the precached responses and the ledger. Raises `DataError`."""
+    """Prices of the setup's pool, with tokens measured from precached responses and the ledger. Raises `DataError`."""
     rows = load_responses(setup.workspace.data / "responses")
     return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file)
 
@@ -215,7 +215,7 @@ def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
 
 
 def shortlist_file(workspace: Workspace) -> Path:
-    """The candidates, which every worker is asked."""
+    """File of the candidates, which every worker answers."""
     return workspace.data / "shortlist.jsonl"
 
 

@@ -1,6 +1,6 @@
-"""What a recipe needs that the machine, the pool or a file lacks, each with its remedy.
+"""Find a recipe's requirements that the machine, the pool or a file does not meet, with a remedy for each.
 
-One module for each part of a pipeline run; a new requirement is a function in its module's `REQUIREMENTS`.
+There is one module per part of a pipeline run; a new requirement is a function in its module's `REQUIREMENTS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUIREMENTS: dict[Need, tuple[Requirement, ...]] = {
 
 
 def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
-    """Everything that is missing for these parts of a pipeline run; first what refuses, in the order of the parts."""
+    """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part."""
     wanted = set(needs)
     asked = (requirement for need in WHOLE_LIFE if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))

@@ -1,4 +1,4 @@
-"""What the problems of a recipe need."""
+"""Requirements of the recipe's problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.planning.requirements.missing import Missing, Requirement
 
 
 def revisions(plan: Plan) -> Iterator[Missing]:
-    """A dataset of the hub is pinned to one commit."""
+    """Require that every hub dataset is pinned to a commit."""
     for name, source in plan.recipe.benchmarks.items():
         if source.source == "hub" and source.revision is None:
             address = f"https://huggingface.co/datasets/{BENCHMARKS[name].hub.id}"
@@ -23,7 +23,7 @@ def revisions(plan: Plan) -> Iterator[Missing]:
 
 
 def files(plan: Plan) -> Iterator[Missing]:
-    """The files that the recipe names exist."""
+    """Require that the files named in the recipe exist."""
     for name, source in plan.recipe.benchmarks.items():
         if source.source != "file":
             continue
@@ -34,7 +34,7 @@ def files(plan: Plan) -> Iterator[Missing]:
 
 
 def hub_token(plan: Plan) -> Iterator[Missing]:
-    """A gated dataset needs an account that has accepted its terms."""
+    """Require a hub token for a gated dataset."""
     gated = [
         BENCHMARKS[name].hub.id
         for name, source in plan.recipe.benchmarks.items()

@@ -1,4 +1,4 @@
-"""What scoring the Conductor needs."""
+"""Requirements of scoring the Conductor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.planning.requirements.training import vllm_library
 
 
 def writer(plan: Plan) -> Iterator[Missing]:
-    """Where vLLM writes an evaluation's workflows, its library is installed, or its server serves the policy."""
+    """Require vLLM's library, or a server of the policy, if the evaluation generates workflows with vLLM."""
     evaluation, name = plan.recipe.evaluation, plan.recipe.name
     if evaluation.writer == VLLM:
         yield from vllm_library(plan)
@@ -35,7 +35,7 @@ def writer(plan: Plan) -> Iterator[Missing]:
 
 
 def evaluation_memory(plan: Plan) -> Iterator[Missing]:
-    """An evaluation's workflows are written on one GPU or on this machine, which hold the model and a batch."""
+    """Require that one GPU, or this machine, can hold the model and an evaluation's batch."""
     evaluation, needs, gpu = plan.recipe.evaluation, plan.evaluation_gib, plan.machine.gpu_gib
     has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
     if needs > has:

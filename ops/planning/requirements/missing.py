@@ -1,4 +1,4 @@
-"""One entry of what a plan lacks."""
+"""A missing requirement of a plan."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ops.planning.plan import Plan
 
 
 class Missing(NamedTuple):
-    """One thing that is missing: why it is needed, and what to do."""
+    """A missing requirement, the reason for it, and the remedy."""
 
     what: str
     why: str
     remedy: str
     refuses: bool = True
-    """False: worth knowing, and no reason to stop."""
+    """Whether it prevents a start; False: a note."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.remedy}"
 
 
 Requirement = Callable[[Plan], Iterator[Missing]]
-"""Yields what a plan lacks in one respect."""
+"""A check that yields the missing requirements of a plan in one respect."""

@@ -1,4 +1,4 @@
-"""What training the policy needs: libraries, GPUs, memory, disk, room for prompts."""
+"""Requirements of training the policy: libraries, GPUs, memory, disk, room for prompts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ops.planning.plan import Plan
 from ops.planning.requirements.missing import Missing, Requirement
 
 ANSWER_S = 3.0
-"""How long a server may take to be reached."""
+"""Time-out of a connection to a server, in seconds."""
 TIGHT = 0.92
-"""The share of a memory beyond which a plan warns: allocators lose some to fragments."""
+"""Share of memory above which a plan warns, because allocators lose memory to fragmentation."""
 
 
 def shape(plan: Plan) -> Iterator[Missing]:
-    """The policy's shape is known, from which its memory follows."""
+    """Require that the policy's shape is known, because the memory estimate needs it."""
     grpo, policy = plan.recipe.grpo, plan.recipe.policy
     if plan.known is None and isinstance(policy, PretrainedPolicy):
         why = "its shape is unknown, so its memory cannot be planned"
@@ -34,7 +34,7 @@ def shape(plan: Plan) -> Iterator[Missing]:
 
 
 def rounds(plan: Plan) -> Iterator[Missing]:
-    """The recursive stage trains on problems of the mix."""
+    """Require that the recursive stage's benchmarks are in the training mix."""
     stage, trained = plan.recipe.recursive, training_benchmarks(plan.recipe.benchmarks)
     if absent := sorted(set((stage and stage.benchmarks) or ()) - set(trained)):
         why = f"{', '.join(absent)} is not trained on, so the mix has no problem of it"
@@ -42,7 +42,7 @@ def rounds(plan: Plan) -> Iterator[Missing]:
 
 
 def room_for_prompts(plan: Plan) -> Iterator[Missing]:
-    """Every prompt leaves room for a completion. Otherwise training or evaluation ends after workers were paid."""
+    """Require that every prompt leaves room for a completion; otherwise a run would fail after paying workers."""
     context, grpo = plan.context, plan.recipe.grpo
     if context is None:
         return
@@ -66,8 +66,10 @@ def room_for_prompts(plan: Plan) -> Iterator[Missing]:
 
 
 def room_for_rounds(plan: Plan) -> Iterator[Missing]:
-    """A recursive round's prompt, with the completion and the response before it, fits into the context. Where it does
-    not, a first round takes its place."""
+    """Require that a recursive round's prompt, with the previous completion and response, fits into the context.
+
+    A round whose prompt does not fit is replaced by a first round.
+    """
     work, sizes, context = plan.workload, plan.lengths, plan.context
     if plan.recipe.recursive is None or work is None or context is None:
         return
@@ -84,7 +86,7 @@ def room_for_rounds(plan: Plan) -> Iterator[Missing]:
 
 
 def packages(plan: Plan) -> Iterator[Missing]:
-    """The libraries that the recipe uses are installed."""
+    """Require the libraries that the recipe uses."""
     grpo, here = plan.recipe.grpo, plan.machine.packages
     if grpo.vllm:
         yield from vllm_library(plan)
@@ -93,7 +95,7 @@ def packages(plan: Plan) -> Iterator[Missing]:
 
 
 def model_files(plan: Plan) -> Iterator[Missing]:
-    """A package that holds the weights, and the one that reads GGUF, are installed."""
+    """Require the package that contains the weights, and the package that reads GGUF files."""
     policy = plan.recipe.policy
     if not isinstance(policy, PretrainedPolicy):
         return
@@ -104,7 +106,7 @@ def model_files(plan: Plan) -> Iterator[Missing]:
 
 
 def cold_start_memory(plan: Plan) -> Iterator[Missing]:
-    """The cold start of a pretrained model fits into one GPU, or into this machine."""
+    """Require that a pretrained model's cold start fits into one GPU or into this machine."""
     needs, gpu = plan.cold_start_gib, plan.machine.gpu_gib
     has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
     if needs is not None and needs > has:
@@ -113,7 +115,7 @@ def cold_start_memory(plan: Plan) -> Iterator[Missing]:
 
 
 def vllm_server(plan: Plan) -> Iterator[Missing]:
-    """The vLLM server that the recipe names answers."""
+    """Require that the recipe's vLLM server is reachable."""
     url = plan.recipe.grpo.vllm_server_url
     if not plan.recipe.grpo.vllm or url is None:
         return
@@ -126,7 +128,7 @@ def vllm_server(plan: Plan) -> Iterator[Missing]:
 
 
 def gpus(plan: Plan) -> Iterator[Missing]:
-    """A large policy has a GPU for each rank; beside vLLM, whose CPU build takes no new weights, any policy has one."""
+    """Require a GPU per rank for a large policy, and a GPU for vLLM, whose CPU build cannot update weights."""
     grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
     if grpo.vllm and not here and not plan.needs_gpu:
         why = "grpo.vllm hands a vLLM the policy's new weights at every step, which its build for CPUs cannot take"
@@ -144,7 +146,7 @@ def gpus(plan: Plan) -> Iterator[Missing]:
 
 
 def gpu_memory(plan: Plan) -> Iterator[Missing]:
-    """The peak of a training step fits into a GPU."""
+    """Require that the peak of a training step fits into a GPU."""
     if plan.memory is None or plan.machine.gpu_gib is None:
         return
     has, needs = plan.machine.gpu_gib, plan.memory.peak
@@ -160,7 +162,7 @@ def gpu_memory(plan: Plan) -> Iterator[Missing]:
 
 
 def vllm_cache(plan: Plan) -> Iterator[Missing]:
-    """vLLM's cache holds one sequence of the greatest length; otherwise vLLM does not start."""
+    """Require that vLLM's cache holds a sequence of maximum length; otherwise vLLM does not start."""
     made, engine = plan.memory, plan.vllm
     if made is None or made.kv_tokens is None or engine is None or made.kv_tokens >= made.kv_length:
         return
@@ -173,7 +175,7 @@ def vllm_cache(plan: Plan) -> Iterator[Missing]:
 
 
 def host_memory(plan: Plan) -> Iterator[Missing]:
-    """The machine's memory holds one copy of the model per rank, and offloaded states."""
+    """Require that host memory holds one copy of the model per rank, and offloaded states."""
     if plan.memory is None:
         return
     has, needs = plan.machine.memory_gib, plan.memory.host
@@ -185,7 +187,7 @@ def host_memory(plan: Plan) -> Iterator[Missing]:
 
 
 def disk(plan: Plan) -> Iterator[Missing]:
-    """The disk holds the checkpoints, including the one that is being written, and the policy."""
+    """Require disk space for the policy and its checkpoints, including the one being written."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
         one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
@@ -194,7 +196,7 @@ def disk(plan: Plan) -> Iterator[Missing]:
 
 
 def vllm_library(plan: Plan) -> Iterator[Missing]:
-    """vLLM is installed where the recipe uses it; several uses are one entry."""
+    """Require vLLM if the recipe uses it, as one entry for all uses."""
     asking = {"grpo.vllm": plan.recipe.grpo.vllm, "evaluation.writer": plan.recipe.evaluation.writer == VLLM}
     if "vllm" not in plan.machine.packages:
         fields = [field for field, asks in asking.items() if asks]

@@ -1,4 +1,4 @@
-"""What asking the workers needs: keys, models, prices, a sandbox, a budget."""
+"""Requirements of calls to the workers: keys, models, prices, a sandbox, a budget."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ops.workers.providers import worst_price
 from ops.workers.unsent import unsent
 
 SOON = timedelta(days=60)
-"""The retirement of a model, or a new price, is named this long before."""
+"""How long in advance a plan reports a model's retirement or a new price."""
 
 
 def addresses(plan: Plan) -> Iterator[Missing]:
-    """The environment variables that name servers hold addresses."""
+    """Require valid addresses in the environment variables of servers."""
     for error in wrong_addresses(mlflow=not plan.setup.workspace.rehearsal):
         yield Missing(error.file, error.problem, error.remedy)
 
 
 def keys(plan: Plan) -> Iterator[Missing]:
-    """The environment variables that the pool names hold the providers' keys."""
+    """Require the providers' keys in the environment variables named in the pool."""
     if not plan.recipe.asks_workers:
         return
     by_key: dict[str, dict[str, None]] = {}
@@ -46,7 +46,7 @@ def keys(plan: Plan) -> Iterator[Missing]:
 
 
 def retirements(plan: Plan) -> Iterator[Missing]:
-    """Every model of the pool is still served by its provider."""
+    """Require that no model of the pool is retired."""
     if not plan.recipe.asks_workers:
         return
     workers = {worker.model: (worker, pool) for pool in plan.setup.every_pool.values() for worker in pool.workers}
@@ -64,7 +64,7 @@ def retirements(plan: Plan) -> Iterator[Missing]:
 
 
 def prices(plan: Plan) -> Iterator[Missing]:
-    """Every worker has a price, and announced changes of prices are named."""
+    """Require a price for every worker; report announced price changes."""
     yield from _unpriced(plan)
     if not plan.recipe.asks_workers:
         return
@@ -82,7 +82,7 @@ def prices(plan: Plan) -> Iterator[Missing]:
 
 
 def settings(plan: Plan) -> Iterator[Missing]:
-    """LiteLLM sends every setting as the pool states it."""
+    """Require that LiteLLM sends every setting as the pool states it."""
     if not plan.recipe.asks_workers:
         return
     for name, pool in plan.setup.every_pool.items():
@@ -92,7 +92,7 @@ def settings(plan: Plan) -> Iterator[Missing]:
 
 
 def servers(plan: Plan) -> Iterator[Missing]:
-    """Workers that Podium serves need an environment with vLLM."""
+    """Require an environment with vLLM for workers that Podium serves."""
     pools = plan.setup.every_pool.values()
     served = list(dict.fromkeys(worker.name for pool in pools for worker in pool.workers if worker.serve))
     if not (served and plan.recipe.asks_workers):
@@ -104,7 +104,7 @@ def servers(plan: Plan) -> Iterator[Missing]:
 
 
 def sandbox(plan: Plan) -> Iterator[Missing]:
-    """Programs that workers write are run in the sandbox that the recipe asks for."""
+    """Require the recipe's sandbox if workers' programs are graded."""
     programs = [name for name in plan.recipe.benchmarks if BENCHMARKS[name].grader == "code"]
     if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
         yield Missing(
@@ -115,13 +115,13 @@ def sandbox(plan: Plan) -> Iterator[Missing]:
 
 
 def cap(plan: Plan) -> Iterator[Missing]:
-    """The budget pays for the run."""
+    """Require that the budget covers the run."""
     if not plan.recipe.asks_workers or any(_unpriced(plan)):
         return
     cost, budget = total(plan.stages).usd, plan.recipe.budget
     most = max(plan.stages, key=lambda stage: stage.usd.low)
     if not cost.high:
-        return  # all of it is stored
+        return  # all answers are stored
     run_usd = budget.run_usd - plan.spent_usd
     spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
     ends = f"{usd(cost.low)} to {usd(cost.high)}"

@@ -1,5 +1,5 @@
-"""What a report shows: one file each, named as its exhibit, that holds one `@exhibit` function.
+"""The exhibits of a report: each file has the name of its exhibit and contains one `@exhibit` function.
 
-What belongs here: which numbers of the evidence stand in which table or chart. What does not: reading files, drawing.
-Nothing else names an exhibit: `ops.reports.exhibit.EXHIBITS` lists this folder.
+An exhibit selects the evidence's figures for its tables and charts; it neither reads files nor draws.
+`ops.reports.exhibit.EXHIBITS` finds the exhibits in this folder, so they need no other registration.
 """

@@ -1,4 +1,4 @@
-"""What the comparisons at equal price and at equal calls share."""
+"""Shared code of the comparisons at equal price and at equal number of calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ NOTE = (
 def beside_the_best(
     evidence: Evidence, measure: Measure, unit: str, whole: str, written: Callable[[float], str]
 ) -> Shown:
-    """A table of the Conductor, the best opponent within its means and the best at all, for each group."""
+    """A table per group: the Conductor, the best opponent within its price or calls, and the best opponent overall.
+
+    Raises `ValueError` without scores of the Conductor.
+    """
     ours = evidence.ours
     if ours is None:
         raise ValueError("a comparison at equal means needs the Conductor's scores")

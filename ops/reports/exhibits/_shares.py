@@ -1,4 +1,4 @@
-"""Shares by category, as stacked bars take them."""
+"""Shares by category, as the input of stacked bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 def shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
-    """Name of a key → its share in each category, in %; zero where a category has nothing."""
+    """Name of a key → its share in each category, in %; zero if a category is empty."""
     return {
         name: [100 * own[key] / own.total() if own.total() else 0.0 for own in counts.values()]
         for key, name in names.items()

@@ -20,7 +20,7 @@ from ops.reports.words import accuracy as written
     needs=("opponents",),
 )
 def accuracy(evidence: Evidence) -> Shown:
-    """All systems in a table; in the chart the Conductor, its cold start, the best worker and the best baseline."""
+    """A table of all systems; a chart of the Conductor, its cold start, the best worker and the best baseline."""
     systems = list(evidence.systems.values())
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]

@@ -19,7 +19,7 @@ from ops.reports.words import usd
     needs=("opponents",),
 )
 def accuracy_against_usd(evidence: Evidence) -> Shown:
-    """A plane and a table of its line for each group of benchmarks; what costs nothing has no place on the axis."""
+    """A plane and a table of its frontier per group of benchmarks; the logarithmic axis excludes free systems."""
     parts: list[Plane | Table] = []
     said = []
     for group, over in evidence.groups.items():

@@ -1,4 +1,4 @@
-"""The claims, tested one by one."""
+"""The tested claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ops.reports.words import points, probability
     needs=("conductor", "opponents"),
 )
 def claims(evidence: Evidence) -> Shown:
-    """A row a claim and group of benchmarks, those that fail included; then benchmark by benchmark, the best worker."""
+    """A row per claim and group of benchmarks, including failed claims; then the best worker per benchmark."""
     made = all_claims(evidence)
     head = ["claim", "benchmarks", "difference, points", "95 % interval", "p", "p, adjusted", "at the price of it",
             "questions", "verdict"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Accuracy with its price taken off."""
+"""Accuracy adjusted for cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ops.reports.words import accuracy, number, points, usd
     needs=("opponents",),
 )
 def cost_adjusted(evidence: Evidence) -> Shown:
-    """A table for each group, the best for its price first; answering nothing costs nothing."""
+    """A table per group, sorted by the accuracy beyond what the other systems reach at the same price."""
     tables = []
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())

@@ -1,4 +1,4 @@
-"""The Conductor beside whom the same number of calls buys."""
+"""Compare the Conductor with opponents at an equal number of calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.reports.words import number
     needs=("conductor", "opponents"),
 )
 def equal_calls(evidence: Evidence) -> Shown:
-    """Opponents as at equal price."""
+    """Compare with the best opponent within the Conductor's calls per question; opponents as at equal price."""
     return beside_the_best(
         evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: number(calls, 2)
     )

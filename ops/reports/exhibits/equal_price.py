@@ -1,4 +1,4 @@
-"""The Conductor beside whom the same money buys."""
+"""Compare the Conductor with opponents at an equal price."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ from ops.reports.words import usd
     needs=("conductor", "opponents"),
 )
 def equal_price(evidence: Evidence) -> Shown:
-    """Opponents are all workers and baselines, chosen by the very questions they are compared on."""
+    """Compare with the best worker or baseline within the Conductor's price, chosen on the compared questions."""
     return beside_the_best(evidence, lambda spent: spent.usd, "USD", "price", usd)

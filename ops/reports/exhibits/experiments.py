@@ -1,4 +1,4 @@
-"""What was changed, and what came of it."""
+"""The experiments and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.reports.exhibit import Shown, Table, exhibit
     paper=f"its ablations (workers, subtasks, few-shots, access); {paper.ONE_WORKER}",
 )
 def experiments(evidence: Evidence) -> Shown:
-    """A table of each that was run, and one of those that were not, with the command that would."""
+    """A table per finished experiment, and a table of the other experiments with the commands that run them."""
     run = [
         Table(
             made.title,

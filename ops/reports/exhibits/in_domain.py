@@ -1,4 +1,4 @@
-"""What a question takes, in-domain."""
+"""Accuracy, tokens, calls, USD and latency per in-domain question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who the opponents are."""
+"""The baselines and their sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ops.reports.exhibit import Shown, Table, exhibit
     needs=("opponents",),
 )
 def opponents(evidence: Evidence) -> Shown:
-    """Baselines; a worker alone is itself."""
+    """A table of baselines; solo workers need no description."""
     baselines = evidence.of_kind("baseline")
     rows = [[system.title, system.source or "–", system.differs or "–"] for system in baselines]
     workers = len(evidence.of_kind("worker"))

@@ -1,4 +1,4 @@
-"""The best that sending each question to one worker could do."""
+"""The accuracy of sending each question to the best worker for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = MeanEstimate(float("nan"), float("nan"), 0)
     needs=("workers",),
 )
 def oracle(evidence: Evidence) -> Shown:
-    """Beside the Conductor and the best worker, by benchmark and in the means."""
+    """The oracle, the Conductor and the best worker, by benchmark and in the means."""
     by_benchmark = {
         name: oracle_over_workers(np.array(list(questions.values()))) for name, questions in evidence.answers.items()
     }

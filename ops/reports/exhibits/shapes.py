@@ -1,4 +1,4 @@
-"""Which strategies the workflows follow."""
+"""The shapes of the workflows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ops.workflow.strategy import SHAPES, diversity
     needs=("conductor",),
 )
 def shapes(evidence: Evidence) -> Shown:
-    """Shares in %; patterns (who works on what is seen by whom) with their entropy in bits."""
+    """Shares of shapes in %; number of distinct patterns (workers and access lists) and their entropy in bits."""
     valid = [row for row in evidence.conductor if row.format_ok]
     counts = {name: Counter(row.shape for row in valid if row.benchmark == name) for name in evidence.benchmarks}
     found = [shape for shape in SHAPES if any(own[shape] for own in counts.values())]

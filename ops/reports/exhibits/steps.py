@@ -1,4 +1,4 @@
-"""How long workflows are."""
+"""The number of steps of workflows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ops.reports.exhibits._shares import shares
     needs=("conductor",),
 )
 def steps(evidence: Evidence) -> Shown:
-    """Shares in %, and means ± standard error."""
+    """Shares of workflow lengths in %, and mean lengths ± standard error."""
     counts = {name: Counter(row.steps for row in evidence.conductor if row.benchmark == name and row.format_ok)
               for name in evidence.benchmarks}  # fmt: skip
     lengths = sorted({length for own in counts.values() for length in own})

@@ -1,4 +1,4 @@
-"""What the steps of training looked like."""
+"""The training curves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
 
 WINDOW = 10
-"""Steps over which the curves are running means, and of each end in the table."""
+"""Number of steps in the curves' running means and in each end of the table."""
 STAGES = {"conductor": "GRPO", "adaptive_conductor": "on subsets", "recursive_conductor": "in rounds"}
 SHARES = {"right_if_valid": "right, given valid", "valid": "valid workflows", "share/right": "right"}
-"""Of a line of the curve → how the report calls it."""
+"""Column of the curve → its name in the report."""
 Curve = Sequence[Mapping[str, Any]]
 
 
@@ -27,7 +27,7 @@ Curve = Sequence[Mapping[str, Any]]
     needs=("curve",),
 )
 def training(evidence: Evidence) -> Shown:
-    """Three charts a stage and its two ends in a table; steps without a reward are left out of the reward."""
+    """Three charts per stage and a table of its first and last steps; reward means omit steps without a reward."""
     parts: list[Lines | Table] = []
     rows: list[list[Cell]] = []
     steps = 0

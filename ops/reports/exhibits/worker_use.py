@@ -1,4 +1,4 @@
-"""Who is asked for what."""
+"""The use of workers by domain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.reports.exhibit import Cell, Shown, Table, exhibit
     needs=("conductor",),
 )
 def worker_use(evidence: Evidence) -> Shown:
-    """Shares of the steps that were run, in %."""
+    """Each worker's share of executed steps per domain, in %."""
     counts = worker_counts(evidence.conductor)
     domains = sorted(counts)
     totals = {domain: counts[domain].total() for domain in domains}

@@ -1,5 +1,5 @@
-"""Studies: changes of a recipe, of written workflows, of the pool or of the number of rounds, as arms of one table.
+"""Studies: changes of a recipe, of generated workflows, of the pool or of the number of rounds, as arms of one table.
 
-What belongs here: how the arms of each kind are made, and how a study is stored and found again. What does not: what is
-changed (`config/studies.yaml`, `ops.evaluation.studies`), and the table of the arms (`ops.evaluation.arms`).
+This package makes the arms of each kind of study, and stores and reads studies. The changes are defined in
+`config/studies.yaml` and `ops.evaluation.studies`, the table of arms in `ops.evaluation.arms`.
 """

@@ -1,4 +1,4 @@
-"""Studies of a trained policy: its workflows changed and executed again, or the records of its training read."""
+"""Studies of a trained policy: execute changed versions of its workflows, or read the records of its training."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ from ops.workers.client import WorkerClient
 from ops.workflow.trace import Trace
 
 VALIDATED = 100
-"""Problems that a cold start is validated on, where the recipe holds none out."""
+"""Number of validation problems of a cold start if the recipe holds none out."""
 
 
 def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
-    """The policy as it is, and its workflows with each change of the study, executed by its workers.
+    """Make the arms of the unchanged policy and of each change to its workflows, executed by its workers.
 
-    Starts from the policy's stored scores and asks workers through the shared cache. Raises `DataError` where the
-    policy was not scored, `PodiumError` for a policy that works in rounds, `OverBudget` and `ConfigError` as the client
-    does.
+    Starts from the policy's stored scores and calls workers through the shared cache. Raises `DataError` if the policy
+    has no scores, `PodiumError` for a policy that runs in rounds, and the client's `OverBudget` and `ConfigError`.
     """
     setup, policy, asked = lab.setup, lab.policy(entry.after), lab.questions
     card = PolicyCard.read(policy)
@@ -76,7 +75,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
 def _executed(
     setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
 ) -> list[OutcomeRow]:
-    """Each benchmark by the workers that the evaluation asks on it."""
+    """Execute each benchmark's workflows with the evaluation's workers for that benchmark."""
     rows: list[OutcomeRow] = []
     done = 0
 
@@ -95,8 +94,11 @@ def _executed(
 
 
 def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: str) -> list[OutcomeRow]:
-    """The policy's stored rows, with its completions. Those of a confidential benchmark are not stored: they are
-    written again, which makes no call where the policy writes greedily."""
+    """The policy's stored rows with its completions.
+
+    Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
+    worker call.
+    """
     setup = lab.setup
     rows = stored_scores(setup, policy, CONDUCTOR, list(lab.questions))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
@@ -117,7 +119,7 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
 
 
 def observe(entry: Observation, lab: Lab) -> Findings:
-    """What the study sees in the records of a training. Raises `DataError` where they are missing."""
+    """The study's findings from the records of a training. Raises `DataError` if the records are missing."""
     setup, policy = lab.setup, lab.policy(entry.after)
     grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
     if entry.after == "conductor" and not curve:
@@ -134,9 +136,9 @@ def observe(entry: Observation, lab: Lab) -> Findings:
 
 
 def not_taught(setup: Setup) -> Sequence[Problem]:
-    """The problems that the recipe holds out of its cold start, or else some of the shortlist that the mix left out.
+    """The problems that the recipe holds out of its cold start, or shortlisted problems that are not in the mix.
 
-    Raises `DataError` where there are none.
+    Raises `DataError` if there are none.
     """
     data = setup.workspace.data
     mix = data / "training_mix.jsonl"

@@ -1,4 +1,4 @@
-"""A recipe with one thing changed at a time: trained on the same data and scored, beside registered baselines."""
+"""Train and score variants of a recipe with one change each on the same data, beside registered baselines."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import RunResult, read_curve
 
 ENDS = 20
-"""Steps at either end of a training over which the seconds of a step are means."""
+"""Number of steps at each end of a training over which the seconds per step are averaged."""
 PARTS = {"": "seconds", " writing": "seconds/generation", " workers": "seconds/workers", " update": "seconds/update"}
 
 
 def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) -> dict[str, Setup]:
-    """`AS_IT_IS` and each change (of `only`, where some are named) → the setup with it.
+    """`AS_IT_IS` and each change (those in `only`, if it is not empty) → the changed setup.
 
-    To the ledger all trainings of a seed are one run: its cap is the recipe's, once for itself and once for each change
-    (once more where there is none). Raises `ConfigError` for an unknown name, and for a change that leaves no recipe.
+    The ledger counts all trainings of a seed as one run. Its cap is the recipe's cap × (1 + number of changes, at least
+    1). Raises `ConfigError` for an unknown change, and for a change that makes the recipe invalid.
     """
     file = setup.workspace.config / STUDIES
     if unknown := [each for each in only if each not in entry.changes]:
@@ -49,13 +49,13 @@ def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) ->
 
 
 def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str] = ()) -> list[Arm]:
-    """The cold start and the Conductor of the recipe as it is and of each change, then the baselines."""
+    """Make the arms: cold start and Conductor of the unchanged recipe and of each change, then the baselines."""
     made: list[Arm] = []
     for change, setup in setups(name, entry, lab.setup, only).items():
         as_it_is = change == AS_IT_IS
         run = finished(lab, "conductor") if as_it_is else trained(setup, lab.deepspeed, making)
         result = RunResult.read(run)
-        assert result is not None  # it has ended well
+        assert result is not None  # the run has finished
         facts: dict[str, float | str] = {
             "reward before": result.reward_before, "reward after": result.reward_after, "s of GRPO": result.seconds,
         }  # fmt: skip
@@ -67,7 +67,7 @@ def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
             conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
-            facts = {}  # they stand once
+            facts = {}  # state the facts once
             cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
             made.append(Arm(labels[1], [cold], other[1]))
     if entry.baselines and lab.setup.recipe.seed == entry.seeds[0]:
@@ -81,7 +81,7 @@ def _label(policy: str, change: str, temperature: float) -> str:
 
 
 def _seconds(run: Path) -> dict[str, float | str]:
-    """Where the time of a step of GRPO goes, at either end of the training."""
+    """Mean seconds per GRPO step and its parts, at each end of the training."""
     curve = read_curve(run)
     ends = {f"first {ENDS}": curve[:ENDS], f"last {ENDS}": curve[-ENDS:]}
     return {
@@ -94,9 +94,9 @@ def _seconds(run: Path) -> dict[str, float | str]:
 def _scored(
     setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
 ) -> Sequence[OutcomeRow]:
-    """The policy on every question; what could not be reached is asked again."""
+    """The policy's rows on every question, scored again if any stored row is unscorable."""
     evaluation, execution = setup.recipe.evaluation, setup.recipe.execution
-    if temperature != evaluation.temperature:  # files of their own
+    if temperature != evaluation.temperature:  # store the scores of another temperature in separate files
         name = f"{name}_at_{temperature:g}"
         evaluation = evaluation.model_copy(update={"temperature": temperature})
     update = {"evaluation": evaluation, "execution": execution.model_copy(update={"traces": 0})}
@@ -104,7 +104,7 @@ def _scored(
     benchmarks = list(lab.questions)
     try:
         rows = stored_scores(own, policy, name, benchmarks)
-    except DataError:  # none yet, or of something else
+    except DataError:  # no stored scores, or scores of other settings
         rows = []
     if rows and not any(row.unscorable for row in rows):
         return rows
@@ -114,7 +114,7 @@ def _scored(
 
 
 def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: str) -> list[Arm]:
-    """The study's baselines, and the workers alone that they need, on the same questions."""
+    """Make the arms of the study's baselines and of the solo workers that they need, on the same questions."""
     setup = setups(name, entry, lab.setup)[AS_IT_IS]
     change = {"evaluation": {"baselines": list(entry.baselines)}}
     setup = replace(setup, recipe=changed(setup.recipe, change, setup.workspace.config / STUDIES))

@@ -1,4 +1,4 @@
-"""What rounds add: the policies before and after a recipe's recursive stage, with 0 to N rounds after the first."""
+"""Measure the effect of rounds: the policies before and after the recursive stage, with 0 to N further rounds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from ops.stages.making import Making, finished, rows_once
 
 
 def check(setup: Setup) -> None:
-    """Raise `PodiumError` for a recipe without the stage."""
+    """Raise `PodiumError` for a recipe without a recursive stage."""
     if setup.recipe.recursive is None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no recursive section: there is nothing to compare")
 
 
 def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
-    """Each policy at each depth, within the recipe's other limits, and its difference to no further round."""
+    """Make the arms: each policy with each number of rounds, within the recipe's other limits.
+
+    Each arm is compared with the same policy's first round.
+    """
     setup, recipe = lab.setup, lab.setup.recipe
     stage = recipe.recursive
     asked = sample(questions(setup), entry.questions, recipe.seed)

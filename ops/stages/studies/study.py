@@ -1,4 +1,4 @@
-"""A study on one seed: checked, made arm by arm, stored as a whole, and found again."""
+"""Run a study on one seed: check it, make its arms, store it as a whole, and reuse stored findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ops.stages.studies import policies, recipe_changes, rounds, subsets
 
 
 def check_study(study: Study, setup: Setup) -> None:
-    """Raise `PodiumError` for a recipe that the study cannot be made on, before anything is run."""
+    """Raise `PodiumError` if the study cannot use the recipe, before any work starts."""
     name, entry = study.name, study.entry
     if study.only and not isinstance(entry, Changes):
         raise PodiumError(f"study {name!r} is made whole: it has no change {study.only[0]!r} to choose")
@@ -29,14 +29,14 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     """The study's findings for this seed; computed unless they are stored.
 
     Every finished arm is stored, so an interrupted study continues. Raises the exceptions of `check_study`, of
-    trainings and of evaluations, and `DataError` where a policy was not trained or scored.
+    trainings and of evaluations, and `DataError` if a policy was not trained or scored.
     """
     check_study(study, lab.setup)
     shelf = StudyStore(study, lab)
     try:
         if not any(row.unscorable for arm in shelf.arms() for row in arm.rows):
             return shelf.findings()
-    except DataError:  # none yet, or of something else
+    except DataError:  # no stored findings, or findings of other settings
         pass
     if isinstance(study.entry, Observation):
         shelf.keep([], policies.observe(study.entry, lab))

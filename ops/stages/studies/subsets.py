@@ -1,4 +1,4 @@
-"""A Conductor on subsets of its pool, before and after the adaptive stage: of every size, named, and joined."""
+"""Evaluate a Conductor on worker subsets before and after the adaptive stage: all sizes, named subsets, new workers."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from ops.workflow.team import Team
 
 
 class Side(NamedTuple):
-    """The policy of a run on these subsets of its workers."""
+    """A run's policy and the worker subsets to evaluate it on."""
 
     run: Path
     subsets: Sequence[Part]
 
 
 class Sides(NamedTuple):
-    """What stands in one pair of arms."""
+    """The two policies of a pair of arms, before and after the adaptive stage."""
 
     before: Side
     after: Side
     newcomer: Worker | None = None
-    """Stands behind the workers that the policies know."""
+    """An unseen worker, whose ordinal follows those of the policies' workers."""
 
 
 def check(setup: Setup, entry: Subsets) -> None:
-    """Raise `PodiumError` for a recipe without the stage, or a pool without the unseen worker."""
+    """Raise `PodiumError` for a recipe without an adaptive stage, or a pool without the unseen worker."""
     if setup.recipe.adaptive is None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no adaptive section: there is nothing to compare")
     if entry.unseen and entry.unseen not in setup.pool.names:
@@ -56,8 +56,11 @@ def check(setup: Setup, entry: Subsets) -> None:
 
 
 def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
-    """Two arms, before and after the stage, for each size, each subset that has a name, the subsets that the unseen
-    worker joins, and each subset that a Conductor is trained for."""
+    """Make two arms, before and after the stage, for each group of subsets.
+
+    The groups are each size, each named subset, the subsets with the unseen worker, and each subset that a Conductor is
+    trained for.
+    """
     bench, planned = Bench(name, lab.setup, entry.questions, making), _planned(entry, lab, making)
     made: list[Arm] = []
     for label, sides in planned.items():
@@ -67,7 +70,7 @@ def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
 
 
 def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[], Sides]]:
-    """Label → what gives the sides, which may train what they need."""
+    """Label → function that makes the sides and trains missing policies."""
     setup, seed = lab.setup, lab.setup.recipe.seed
     before, after = finished(lab, "conductor"), finished(lab, "adaptive_conductor")
     offered = PolicyCard.read(after / "policy").offered
@@ -86,7 +89,7 @@ def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[],
         size = max(1, known // 2)
 
         def with_newcomer() -> Sides:
-            """Policies that were trained without the worker, on subsets that the worker has joined."""
+            """Policies trained without the worker, on subsets that include it."""
             some = [(*part, known) for part in parts(known, entry.per_size, seed)[size]]
             smaller = _with(setup, [worker for worker in setup.pool.names if worker != newcomer.name])
             run = trained(smaller, lab.deepspeed, making)
@@ -119,8 +122,7 @@ def _taught_whole(setup: Setup) -> Setup:
 
 
 class Bench:
-    """Policies on subsets, each on the same questions: a number of each benchmark that is trained on, drawn by the
-    recipe's seed."""
+    """Evaluates policies on subsets with the same questions of each training benchmark, drawn by the recipe's seed."""
 
     def __init__(self, name: str, setup: Setup, per_benchmark: int, making: Making) -> None:
         self._name, self.setup, self._making = name, setup, making
@@ -132,7 +134,7 @@ class Bench:
         self._alone = {worker: accuracy([self._by(worker)], names).mean for worker in setup.pool.names}
 
     def arms(self, label: str, sides: Sides) -> list[Arm]:
-        """Both policies on their subsets; beside them the best of the workers on offer alone, with hindsight."""
+        """The arms of both policies on their subsets, with the solo accuracy of each subset's best worker."""
         known = PolicyCard.read(sides.after.run / "policy").offered
         known += (sides.newcomer.name,) if sides.newcomer else ()
         best = fmean(max(self._alone[known[ordinal]] for ordinal in part) for part in sides.after.subsets)
@@ -145,7 +147,7 @@ class Bench:
         return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
 
     def _by(self, worker: str) -> list[OutcomeRow]:
-        """What the worker gives alone."""
+        """The worker's solo rows."""
         recipe, pool = self.setup.recipe, self.setup.pool
         method = Method.static(Workflow.single(pool.names.index(worker)))
 

@@ -23,8 +23,8 @@ OF_PARAMETERS = 7.6e9
 CPU_GFLOPS = {True: Range(200.0, 150.0, 40.0), False: Range(80.0, 60.0, 30.0)}
 """GFLOPS of a core in training, by whether it computes in bfloat16.
 
-The low ends were measured with a model of 0.1 billion parameters on one core with AMX; the high ends are assumed for a
-core without AMX.
+The first value of a range is the fastest, since ranges are ordered by time. It was measured with a model of 0.1 billion
+parameters on one core with AMX; the last value is assumed for a core without AMX.
 """
 CPU_WRITTEN = Range(400.0, 250.0, 60.0)
 """Tokens per second that the same core generates with the same model in bfloat16, for dozens of parallel workflows."""

@@ -291,7 +291,7 @@ class Stages:
     def _stage(
         self, name: str, what: str, costs: WorkerCosts, dearest: float | None = None, chain: Range = NOTHING
     ) -> Cost:
-        """`dearest`: USD if the most expensive worker runs each step; None: the workers are fixed."""
+        """The cost of a stage. `dearest`: USD if the most expensive worker runs each step; None: workers are fixed."""
         cost = costs.cost(name, what, chain_s=chain)
         worth = cost.usd if dearest is None else cost.usd._replace(high=dearest)
         paid = DISTINCT.get(TRAINING if name in _REPEATING else name) if self._scratch else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ops.conductor.policy import Completion, PolicyCard
-from ops.config import Pool, Prompting, RoundLimits, Serving
+from ops.config import Execution, Pool, Prompting, RoundLimits, Serving
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.serving.in_thread import EngineThread
@@ -60,7 +60,9 @@ class Scripted:
         return self.completions.pop(0) if len(self.completions) > 1 else self.completions[0]
 
 
-def card_of(pool: Pool, *offered: str, rounds: RoundLimits | None = None) -> PolicyCard:
+def card_of(
+    pool: Pool, *offered: str, rounds: RoundLimits | None = None, execution: Execution | None = None
+) -> PolicyCard:
     return PolicyCard(
         recipe="test",
         pool=pool,
@@ -68,15 +70,17 @@ def card_of(pool: Pool, *offered: str, rounds: RoundLimits | None = None) -> Pol
         prompting=Prompting(style="compact", few_shots="none"),
         max_completion_tokens=64,
         rounds=rounds,
+        execution=execution or Execution(),
     )
 
 
 def engine_of(
     folder: Path, pool: Pool, writer: Scripted, *offered: str, rounds: RoundLimits | None = None,
+    execution: Execution | None = None,
     strengths: Strengths | None = None, trained_on: Pool | None = None, **settings: object,
 ) -> EngineThread:  # fmt: skip
     """An engine with one version of that writer; to be closed."""
     chosen = Serving.model_validate(settings)
-    card = card_of(trained_on or pool, *offered, rounds=rounds)
+    card = card_of(trained_on or pool, *offered, rounds=rounds, execution=execution)
     loaded = LoadedVersion.of("1", writer, card, pool, chosen, strengths=strengths)
     return EngineThread.of(loaded, Workspace(folder), chosen)

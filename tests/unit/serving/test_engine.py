@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ops.config import Pool, RoundLimits, load_pool
+from ops.config import Execution, Pool, RoundLimits, load_pool
 from ops.core.errors import DataError
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.loaded import LoadedVersion
+from ops.serving.request_budget import RequestBudget
 from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, question
 from ops.serving.strengths import Strengths
 from ops.workflow.grammar import Step, Workflow
@@ -174,6 +177,23 @@ def test_a_policy_that_was_trained_in_rounds_goes_on_within_its_cards_limits(ser
     assert (account["workflow"], account["stop"], account["calls"]) == (again, "cap", 2)
     assert [step["worker"] for step in account["steps"]] == ["algebraist"]
     assert account["cost_usd"] == sum(each["cost_usd"] for each in account["rounds"]) > 0
+
+
+@pytest.mark.parametrize("rounds", [None, RoundLimits(rounds=1)], ids=["one workflow", "rounds"])
+def test_an_execution_beyond_its_deadline_is_a_fallback(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, rounds: RoundLimits | None
+) -> None:
+    real = RequestBudget.complete
+
+    async def late(self: RequestBudget, *call: Any, **given: Any) -> Any:
+        await asyncio.sleep(60)  # is cancelled at the deadline
+        return await real(self, *call, **given)
+
+    monkeypatch.setattr(RequestBudget, "complete", late)
+    engine = serve(Scripted(WORKFLOW.render()), rounds=rounds, execution=Execution(deadline_s=0.05))
+    answer = engine.ask(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
+    assert (answer.text, answer.status) == (None, "timed_out")
+    assert answer.fallbacks[0].reason == "timed_out" and "the deadline passed" in answer.fallbacks[0].error
 
 
 def test_the_calls_of_all_questions_of_a_version_are_bounded_together(serve: Serve) -> None:

@@ -153,7 +153,7 @@ def _some(seed: int) -> list[str]:
 
 
 async def graded(url: str, problems: Sequence[Problem], preference: str) -> list[tuple[bool, float, float, bool]]:
-    """(right, USD, critical path in seconds, whether it was led round something) of each problem."""
+    """(right, USD, critical path in seconds, whether there was a fallback) of each problem."""
     places = asyncio.Semaphore(32)
 
     async def one(session: aiohttp.ClientSession, problem: Problem) -> Reply:
@@ -293,8 +293,8 @@ def main() -> None:
         f"{loads[1].cpu_ms / loads[0].cpu_ms:.2f}. Traces at the end of the load: {loads[1].traces}."
     )
     columns = (
-        "| clients | traced | responses | a request | waiting for a place | writing, queue included | workers' work "
-        "| critical path as declared | requests/s | per core second of the server | led round something | memory |"
+        "| clients | traced | responses | whole request | wait for admission | writing, with its queue "
+        "| workers' calls | declared critical path | requests/s | requests per core second | with a fallback | memory |"
     )
     text = [
         head,
@@ -305,7 +305,7 @@ def main() -> None:
         "",
         f"What a preference does, on {4 * chosen.each} fresh questions of the training benchmarks:",
         "",
-        "| preference | right | USD a question | critical path as declared | led round something |",
+        "| preference | right | USD a question | declared critical path | with a fallback |",
         "| --- | --- | --- | --- | --- |",
         *preferences(workspace, chosen.each),
     ]

@@ -1,4 +1,4 @@
-"""What several rooms of tests need: a quiet environment, and a project of one's own to run things in."""
+"""Fixtures and hooks of all tests: a quiet environment, and a project of its own for a test to run in."""
 
 from __future__ import annotations
 

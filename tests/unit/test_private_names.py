@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.test_architecture import FORBIDDEN, ROOT, imported, sources, tree_of
 
-ROOMS = {
+MODULES = {
     "trl": "ops/training/step/trl_private.py",
     "transformers": "ops/training/step/trl_private.py",
     "litellm": "ops/workers/litellm_private.py",
@@ -33,20 +33,20 @@ def private(module: str) -> bool:
 
 def test_private_modules_are_imported_in_one_place() -> None:
     wrong = [
-        f"{file}:{line} imports {module}; only {ROOMS[library]} may"
+        f"{file}:{line} imports {module}; only {MODULES[library]} may"
         for file in FILES
         for module, line in imported(tree_of(file))
-        if (library := module.partition(".")[0]) in ROOMS and private(module) and str(file) != ROOMS[library]
+        if (library := module.partition(".")[0]) in MODULES and private(module) and str(file) != MODULES[library]
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize(("library", "room"), ROOMS.items())
-def test_each_place_says_which_version_it_was_written_against(library: str, room: str) -> None:
+@pytest.mark.parametrize(("library", "module"), MODULES.items())
+def test_each_place_says_which_version_it_was_written_against(library: str, module: str) -> None:
     pins = dict(re.findall(r"(?m)^([\w-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8")))
     [against] = [
         ast.literal_eval(node.value)
-        for node in tree_of(Path(room)).body
+        for node in tree_of(Path(module)).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "WRITTEN_AGAINST"
     ]
     assert against[library] == pins[library]
@@ -78,7 +78,7 @@ def test_no_trainer_of_ours_touches_a_private_name_of_its_base() -> None:
     wrong = [
         f"{file}: {node.name}.{name}"
         for file in sources("ops/training")
-        if str(file) != ROOMS["trl"]
+        if str(file) != MODULES["trl"]
         for node in tree_of(file).body
         if isinstance(node, ast.ClassDef) and ("Trainer" in node.name or node.name == "InRounds")
         for name in sorted(theirs & set(of_self(node)))

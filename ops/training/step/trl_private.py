@@ -22,7 +22,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer, whose private steps call public methods that a subclass may override."""
 
     def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """The loss of one forward pass."""
+        """Return the loss of one forward pass."""
         return super()._compute_loss(model, inputs)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
@@ -38,7 +38,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def score_tokens(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
-        """(log-probabilities, entropies, auxiliary loss) of the last `logits_to_keep` tokens of each row."""
+        """Return (log-probabilities, entropies, auxiliary loss) of the last `logits_to_keep` tokens of each row."""
         return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **others)
 
     def _get_per_token_logps_and_entropies(
@@ -49,7 +49,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def generate_turn(
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
-        """(completions' tokens, vLLM's log-probabilities) of tokenized prompts, each there `num_generations` times."""
+        """Return (completions' tokens, vLLM's log-probabilities); each tokenized prompt occurs `num_generations` times."""
         return super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
 
     def _generate_single_turn(
@@ -58,14 +58,14 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
         return self.generate_turn(prompt_ids, images, fields, num_generations, **others)
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
-        """What TRL makes of a completion of each prompt: tokens, messages, log-probabilities and more."""
+        """Write one completion per prompt; return its tokens, messages, log-probabilities and further fields."""
         return super()._generate(prompts)
 
     def _generate(self, prompts: list[Any]) -> Any:
         return self.generate_rollouts(prompts)
 
     def score_rollouts(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """What a step's update reads: rollouts are written, executed, rewarded and given their advantages."""
+        """Write, execute and reward a step's rollouts; return the tensors of its update, advantages included."""
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
         return scored
 
@@ -73,26 +73,26 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
         return self.score_rollouts(inputs)
 
     def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        """(rollouts of all ranks, reward functions): the rewards, NaN where there is none."""
+        """Return the rewards, shape (rollouts of all ranks, reward functions); NaN where a rollout has none."""
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         return self.rewards_of(inputs, prompts, completions, completion_ids_list)
 
     def tokenize_prompts(self, prompts: list[Any]) -> list[list[int]]:
-        """The tokens of each prompt."""
+        """Return the token ids of each prompt."""
         tokens: list[list[int]] = self._tokenize_prompts(prompts)[0]
         return tokens
 
     @property
     def step_metrics(self) -> dict[str, list[float]]:
-        """What is logged of the steps of training."""
+        """The logged metrics of training steps, by name."""
         metrics: dict[str, list[float]] = self._metrics["train"]
         return metrics
 
     @property
     def pad_token_id(self) -> int:
-        """The token that TRL pads rows with."""
+        """Id of the token that TRL pads rows with."""
         return int(self._tokenizer.pad_token_id)
 
     @property

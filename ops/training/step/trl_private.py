@@ -49,7 +49,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def generate_turn(
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
-        """Return (completions' tokens, vLLM's log-probabilities); each tokenized prompt occurs `num_generations` times."""
+        """Return (completions' tokens, vLLM's log-probabilities); each prompt occurs `num_generations` times."""
         return super()._generate_single_turn(prompt_ids, images, fields, num_generations, **others)
 
     def _generate_single_turn(

@@ -31,6 +31,7 @@ MAKE = {
     "ask": (f"Q={QUESTION}",),
     "reproduce": ("SEED=3",),
     "seeds": ("SEEDS=3",),
+    "ablations": ("SEEDS=3",),
     "docs": (),
     "terminal": (),
     "selectors": (),
@@ -43,7 +44,6 @@ MAKE = {
 """Target → its variables, in an order in which each finds what it needs."""
 OF_SHARED_ROWS = ("selectors", "forms")
 NOT_HERE = {
-    "ablations": "what `make seeds` calls, with a training: tests/integration/test_stages_of_training.py",
     "landing": "an hour on two cores, and of few problems its best worker has no checked workflow",
     "venv": "made already",
     "distclean": "removes the environment",
@@ -81,7 +81,7 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Path:
-    """A checkout whose quickstart takes seconds."""
+    """A checkout whose quickstart takes seconds, with one ablation."""
     root = make(tmp_path_factory.mktemp("commands") / "project").root
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
         shutil.copyfile(ROOT / name, root / name)
@@ -92,7 +92,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
     asking = ["best_single", "five_consensus"]
     study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
-    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking}}
+    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking},
+               "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
     (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
     if SHARED.is_dir():
         (root.parent / "shared").symlink_to(SHARED)

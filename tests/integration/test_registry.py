@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
@@ -350,6 +351,7 @@ def test_copies_elsewhere_are_answered_and_write_nothing_where_they_came_from(
     model = Path(shutil.copytree(model_folder(copy, champion), tmp_path_factory.mktemp("model") / "conductor"))
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
     traces = f"sqlite:///{model.parent / 'traces.db'}"
+    SqlAlchemyStore(traces, str(model.parent / "traces"))  # MLflow's own default for artifacts is the current folder
     done = subprocess.run(
         [sys.executable, "-c", ASK, str(model), copy.mlflow_uri, QUESTION, traces],
         cwd=elsewhere, env=environment | {"HOME": str(elsewhere)}, capture_output=True, text=True, timeout=280,

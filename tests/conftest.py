@@ -18,6 +18,7 @@ from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
 from tests import once
+from tests.databases import read_migrations_once
 from tests.needs import mark_by_fixtures, skip_without_programs
 from tests.report import pytest_terminal_summary as pytest_terminal_summary
 
@@ -54,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Nothing of Podium's definitions is kept in an instance. Where Dagster looks for such a thing, it asks the instance
     # whose `with` block was left last, and a context that is collected as garbage leaves one: often of an earlier test.
     DefsStateStorage.get = staticmethod(lambda: None)
+    read_migrations_once()
     once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
@@ -151,7 +153,12 @@ def make() -> Callable[[Path], Workspace]:
 
 
 def make_project(root: Path) -> Workspace:
-    """Copy what `CARRIED` names into `root` and commit it."""
+    """What `CARRIED` names, in `root` and committed: a copy of a checkout that is made once in a session."""
+    shutil.copytree(once.made_once("checkout", _commit_project), root, dirs_exist_ok=True)
+    return Workspace(root)
+
+
+def _commit_project(root: Path) -> None:
     for name in CARRIED:
         source, target = ROOT / name, root / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -160,6 +167,10 @@ def make_project(root: Path) -> Workspace:
         else:
             shutil.copyfile(source, target)
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(root)]
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "start"]):
+    for command in (
+        ["init", "--quiet"],
+        ["add", "--all"],
+        ["commit", "--quiet", "--message", "start"],
+        ["gc", "--quiet"],  # one file of objects is copied faster than hundreds
+    ):
         subprocess.run([*git, *command], check=True, timeout=240)
-    return Workspace(root)

@@ -270,8 +270,17 @@ def _site(folder: Path) -> Any:
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "view": _view("IndexPageView")},
+        "site_section_builders": {
+            "expectations": {"view": _view("PageView")},
+            "validations": {"view": _view("PageView")},
+            "profiling": "none",
+        },
     }
+
+
+def _view(name: str) -> dict[str, str]:
+    return {"module_name": "ops.quality.views", "class_name": name}
 
 
 def _page(context: Any, workspace: Workspace, name: str) -> Path:

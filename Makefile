@@ -15,8 +15,8 @@ RECIPE ?= quickstart
 SEED   ?=
 SECONDS ?= 600
 WORKERS ?= 4
-# A file stays with one process; which file goes first is tests/conftest.py's.
-AT_ONCE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A file stays with one process; which file goes first is tests/conftest.py's. tests/preloaded.py forks the processes.
+AT_ONCE = --tx '$(WORKERS)*popen//python=$(BIN)/python -m tests.preloaded' --dist loadfile --no-loadscope-reorder
 
 # No tool reports home, and LiteLLM does not download its price table at every import.
 export DAGSTER_DISABLE_TELEMETRY := yes
@@ -88,7 +88,7 @@ test-optional: $(STAMP)  ## the tests that `make test` skips without bubblewrap,
 	$(BIN)/python -m pytest $(AT_ONCE) -m 'needs and not soak' --ignore tests/browser
 
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
-	$(BIN)/python -m pytest $(AT_ONCE) -m soak
+	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m soak
 
 browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
 	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser

@@ -17,7 +17,7 @@ from ops.config import Grading
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
-from tests import once
+from tests import once, preloaded
 from tests.databases import read_migrations_once
 from tests.needs import mark_by_fixtures, skip_without_programs
 from tests.report import pytest_terminal_summary as pytest_terminal_summary
@@ -59,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
+    if any("tests.preloaded" in spec for spec in config.option.tx):
+        server = preloaded.start(f"{os.environ[once.SESSION]}/forks")
+        if server is not None:
+            config.add_cleanup(lambda: preloaded.stop(server))
     for name in ("PODIUM_CACHE_URL", "PODIUM_LEDGER_URL", "PODIUM_LIMITS_URL"):
         os.environ.pop(name, None)  # no test writes into what a team shares
 

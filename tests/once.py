@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-_VARIABLE = "PODIUM_TEST_SESSION"
+SESSION = "PODIUM_TEST_SESSION"
 """Names the session's folder to the processes that pytest-xdist starts."""
 _WAIT_S = 600.0
 
@@ -19,18 +19,18 @@ _WAIT_S = 600.0
 def begin_session(config: pytest.Config) -> None:
     """Make the session's folder, in the process that starts the others."""
     if not hasattr(config, "workerinput"):
-        os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="podium-tests-")
+        os.environ[SESSION] = tempfile.mkdtemp(prefix="podium-tests-")
 
 
 def end_session(config: pytest.Config) -> None:
     """Remove the session's folder, in the process that made it."""
     if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ.pop(_VARIABLE), ignore_errors=True)
+        shutil.rmtree(os.environ.pop(SESSION), ignore_errors=True)
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
     """The folder that `make` has filled, once for all processes of the session. Copy what a test changes."""
-    place = Path(os.environ[_VARIABLE]) / name
+    place = Path(os.environ[SESSION]) / name
     with FileLock(f"{place}.lock", timeout=_WAIT_S):
         if not place.is_dir():
             unfinished = place.with_name(f"{name}.unfinished")

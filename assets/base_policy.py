@@ -1,7 +1,5 @@
 """`base_policy`: what GRPO starts from, a small policy taught the grammar or a model from a hub."""
 
-from pathlib import Path
-
 import dagster as dg
 
 from assets import gate, metadata, placement
@@ -12,18 +10,8 @@ from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
-from ops.retraining.standing import scored_cold_start
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import Lesson
-
-
-def base_of(podium: Podium) -> Path | None:
-    """The folder of the base policy of this run's Conductor; None: the Conductor is a champion, or goes on from one,
-    whose cold start was not scored on the pool as it is (other prices are the same pool)."""
-    snapshot, setup = podium.snapshot(), podium.load()
-    if snapshot.conductor == "as the recipe":
-        return base_policy_folder(setup)
-    return scored_cold_start(setup, snapshot.change) if snapshot.change is not None else None
 
 
 @dg.asset(

@@ -21,7 +21,7 @@ from ops.workflow.strategy import diversity
 @dg.asset(
     deps=[raw_problems, worker_pool, recursive_conductor],
     partitions_def=partitions.benchmarks,
-    backfill_policy=placement.side_by_side,
+    backfill_policy=partitions.one_run,
     group_name="evaluation",
     pool=placement.GPU,
     op_tags=placement.on_gpu,
@@ -34,7 +34,7 @@ def benchmark_scores(
     gate.ready(podium, "workers", "evaluation")
     setup = podium.load()
     client = open_client(setup, "evaluation")
-    benchmarks = partitions.in_recipe(context.partition_keys, setup.recipe)
+    benchmarks = partitions.in_recipe(context, setup.recipe)
     policy, progress = final_run(podium) / "policy", reporter.progress(context)
     with servers(setup):
         rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)

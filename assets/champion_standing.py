@@ -2,25 +2,39 @@
 
 import dagster as dg
 
-from assets import metadata
-from assets.leaderboard import leaderboard
-from assets.resources import Podium
-from ops.retraining.standing import alert_on_standing, required, stand
+from assets import gate, metadata, placement
+from assets.opponents import ask_opponents, compared
+from assets.raw_problems import raw_problems
+from assets.resources import Calls, Podium, Reporter, servers
+from assets.worker_pool import worker_pool
+from assets.worker_profiles import worker_profiles
+from assets.worker_responses import worker_responses
+from ops.config import PoolChange
+from ops.evaluation.stored import CONDUCTOR
+from ops.precaching.opening import open_client
+from ops.retraining.standing import alert_on_standing, required, stand, unanswered, unscored
+from ops.retraining.start import champion_folder
+from ops.stages.evaluation import score_policy
 
 
 @dg.asset(
-    deps=[leaderboard],
+    deps=[raw_problems, worker_pool, worker_responses, worker_profiles],
     group_name="retraining",
-    kinds={"mlflow"},
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"mlflow", "litellm"},
     check_specs=[dg.AssetCheckSpec("holds", asset="champion_standing", description="It passes the gate as it is.")],
 )
-def champion_standing(podium: Podium) -> dg.MaterializeResult:
-    """Compare the champion on the present pool with itself before the change, and decide whether to train again.
+def champion_standing(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Score the champion on the present pool, compare it with itself before the change, and decide whether to train.
 
     Materialized by the job `retraining`, whose run's snapshot has the change.
     """
-    snapshot = podium.snapshot()
-    setup = podium.load()
+    gate.ready(podium, "workers", "evaluation")
+    snapshot, setup = podium.snapshot(), podium.load()
+    facts = {} if snapshot.change is None else _scored(context, podium, reporter, snapshot.change)
     made = stand(setup, snapshot)
     alert_on_standing(setup.workspace, snapshot, made)
     checks = [
@@ -31,10 +45,10 @@ def champion_standing(podium: Podium) -> dg.MaterializeResult:
     unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
+            **facts,
             "fine_tune": made.fine_tune,
             "why": made.why,
             "plan": str(required(snapshot)),
-            "champion": snapshot.change.version if snapshot.change else "",
             "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
         },
         check_results=[
@@ -46,3 +60,19 @@ def champion_standing(podium: Podium) -> dg.MaterializeResult:
             )
         ],
     )
+
+
+def _scored(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: Reporter, change: PoolChange
+) -> dict[str, dg.MetadataValue]:
+    """Score the champion and its opponents where scores are missing, and compare them."""
+    setup, progress = podium.load(), reporter.progress(context)
+    policy = champion_folder(setup.workspace, change)
+    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else Calls()
+    if missing := unscored(setup, policy):
+        client = open_client(setup, "evaluation")
+        with servers(setup):
+            score_policy(setup, policy, CONDUCTOR, client, missing, progress)
+        calls = calls.plus(Calls.of(client.counts))
+    reporter.calls(context, calls)
+    return {"champion": dg.MetadataValue.text(change.version), **compared(podium, policy), **metadata.calls(calls)}

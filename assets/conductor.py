@@ -16,9 +16,10 @@ from assets.dagster_private import DagsterPipesExecutionError
 from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
+from assets.worker_profiles import worker_profiles
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
-from ops.retraining.start import champion_folder, fine_tuned_run
+from ops.retraining.start import fine_tuned_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import why
 from ops.training.run.plan import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
@@ -32,24 +33,21 @@ _STATUS = re.compile(r"failed with code (-?\d+)")
 def run_folder(podium: Podium) -> Path:
     """The folder of this configuration's training run; writes the run's plan unless it exists.
 
-    In a run about a changed pool: the folder of the champion's training, or of the training that continues it.
+    In a run about a changed pool: the folder of the training that continues the champion's.
     """
     setup, snapshot = podium.load(), podium.snapshot()
-    if snapshot.change is not None and snapshot.conductor == "champion":
-        return champion_folder(setup.workspace, snapshot.change).parent
-    if snapshot.change is not None and snapshot.conductor == "fine-tuned":
+    if snapshot.change is not None:
         return fine_tuned_run(setup, snapshot.change, snapshot.deepspeed)
     return write_run(setup, base_policy_folder(setup), snapshot.deepspeed)
 
 
 def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
     """Whether the configuration has that further stage of training; a fine-tuned champion is one run in any case."""
-    as_the_recipe = podium.snapshot().conductor == "as the recipe"
-    return as_the_recipe and getattr(podium.load().recipe, section) is not None
+    return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
 
 
 @dg.asset(
-    deps=[worker_pool, training_mix, base_policy],
+    deps=[worker_pool, worker_profiles, training_mix, base_policy],
     group_name="training",
     pool=placement.GPU,
     op_tags=placement.on_gpu,

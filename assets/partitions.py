@@ -1,60 +1,43 @@
-"""Along what the data is cut: benchmarks (fixed), workers (dynamic), and their cross product."""
+"""Partitions of the data: by benchmark. A run covers a range of them, and of these the recipe's are made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import dagster as dg
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
+from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
 from ops.core.errors import ConfigError
-from ops.precaching.stored import Cell
 
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
-workers = dg.DynamicPartitionsDefinition(name="worker")
-worker_by_benchmark = dg.MultiPartitionsDefinition(
-    {"benchmark": dg.StaticPartitionsDefinition(list(training_benchmarks())), "worker": workers}
-)
-"""Only benchmarks that are trained on have a shortlist to ask the workers about."""
 
 one_run = dg.BackfillPolicy.single_run()
 """Many partitions, one run: calls to different workers overlap and nothing starts twice."""
 
 
-def ranges(keys: Sequence[str], wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """The fewest (first, last) ranges over the ordered `keys` that cover exactly those `wanted`."""
-    chosen, spans, start = set(wanted), [], None
-    for key, following in zip(keys, [*keys[1:], None], strict=True):
-        if key not in chosen:
-            continue
-        start = start or key
-        if following not in chosen:
-            spans.append((start, key))
-            start = None
-    return spans
+def every() -> dict[str, str]:
+    """Run tags of a run over every benchmark."""
+    return _range(list(BENCHMARKS))
 
 
-def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Make the dynamic partitions those of the pool. Returns the names added and removed."""
-    known = instance.get_dynamic_partitions("worker")
-    added = [name for name in names if name not in known]
-    removed = [name for name in known if name not in names]
-    instance.add_dynamic_partitions("worker", added)
-    for name in removed:
-        instance.delete_dynamic_partition("worker", name)
-    return added, removed
+def of_recipe(recipe: Recipe) -> dict[str, str]:
+    """Run tags of the smallest range of benchmarks that has all of the recipe's."""
+    return _range([name for name in BENCHMARKS if name in recipe.benchmarks])
 
 
-def in_recipe(keys: Sequence[str], recipe: Recipe) -> list[str]:
-    """The benchmarks of a run. Raises `ConfigError` for one that the recipe does not have."""
-    if missing := [key for key in keys if key not in recipe.benchmarks]:
+def _range(names: list[str]) -> dict[str, str]:
+    return {"dagster/asset_partition_range_start": names[0], "dagster/asset_partition_range_end": names[-1]}
+
+
+def in_recipe(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
+    """The recipe's benchmarks among the run's partitions; the metadata of the others say that nothing was made.
+
+    Raises `ConfigError` where the recipe has none of them.
+    """
+    chosen = [key for key in context.partition_keys if key in recipe.benchmarks]
+    if not chosen:
         remedy = "Add it there, or materialize the partitions that the recipe has"
-        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", f"has no {', '.join(missing)}", remedy)
-    return list(keys)
-
-
-def cell(key: str) -> Cell:
-    """The worker and benchmark of a key of `worker_by_benchmark`; Dagster joins dimensions from A to Z."""
-    benchmark, worker = key.split("|")
-    return Cell(worker, benchmark)
+        named = ", ".join(context.partition_keys)
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", f"has no {named}", remedy)
+    for key in set(context.partition_keys) - set(chosen):
+        context.add_asset_metadata({"not_in_recipe": recipe.name}, partition_key=key)
+    return chosen

@@ -10,12 +10,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import one_run
 from ops.core.errors import ConfigError
 from ops.core.installation import install_extra
 
 TEAM = "PODIUM_TEAM"
-"""Set: Dagster has a daemon, a queue and several machines, and partitions that ask workers are runs of their own."""
+"""Set: Dagster has a daemon, a queue and one storage for several machines."""
 EXECUTOR = "PODIUM_EXECUTOR"
 """How the steps of a run are executed: in_process (unset), multiprocess, or kubernetes, a pod for each."""
 GPU_NODES = "PODIUM_GPU_NODES"
@@ -23,12 +22,12 @@ GPU_NODES = "PODIUM_GPU_NODES"
 GPUS = "PODIUM_GPUS"
 """On Kubernetes: how many GPUs a step that trains or writes workflows takes (1); 0 for policies that need none."""
 GPU = "gpu"
-"""Dagster's pool of the runs that a GPU is for: a team's instance limits how many there are at once."""
-GPU_WITHIN = GPU if os.environ.get(TEAM) else None
-"""Pool of an op that executes assets which need a GPU. A team counts runs; one machine would count op and asset."""
+"""Dagster's pool of the steps that need a GPU: a team's instance limits how many there are at once."""
 
-side_by_side = dg.BackfillPolicy.multi_run(1) if os.environ.get(TEAM) else one_run
-"""Where asking takes long: for a team a run a partition, and on one machine one run, which starts once."""
+
+def one_process() -> bool:
+    """Whether a run is one process of one machine, whose death a lock notices."""
+    return not os.environ.get(TEAM) and os.environ.get(EXECUTOR, "in_process") == "in_process"
 
 
 def executor() -> dg.ExecutorDefinition:

@@ -17,7 +17,7 @@ from ops.stages.problems import materialize_raw
 def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Training candidates and evaluation questions of each benchmark, in one format."""
     setup = podium.load()
-    for benchmark in partitions.in_recipe(context.partition_keys, setup.recipe):
+    for benchmark in partitions.in_recipe(context, setup.recipe):
         raw = materialize_raw(setup, benchmark)
         facts = {
             "train": len(raw.train),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import dagster as dg
+from filelock import FileLock
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from assets import placement
+from assets.partitions import of_recipe
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
+from ops.core.processes import one_at_a_time
 from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
 from ops.grading import configure
@@ -24,6 +28,10 @@ from ops.workers.client import Counts
 
 SNAPSHOT = "podium/snapshot"
 """Run tag: the key of the snapshot that a run works from, a file in `.podium/snapshots`."""
+ONE_AT_A_TIME = {"podium/pipeline_run": "true"}
+"""Run tag of the jobs that write what others of them write."""
+RETRAINING = "retraining"
+"""The job that executes what a change of the champion's pool requires."""
 
 
 class OnProgress(Protocol):
@@ -57,20 +65,36 @@ class Podium(dg.ConfigurableResource):
     seed: int | None = None
     """Replaces the recipe's seed."""
     _of_this_run: Snapshot | None = PrivateAttr(default=None)
+    _held: object = PrivateAttr(default=None)
+    """The checkout's lock, which is let go with this object: a resource that has an end cannot be had by a sensor."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Find or take the run's snapshot. Raises `ConfigError`, `DataError`."""
+        """Find or take the run's snapshot. Raises `ConfigError`, `DataError`; and `PodiumError` while another process
+        of this checkout executes a pipeline run."""
         if context.run is None or context.instance is None:
             return
+        if ONE_AT_A_TIME.items() <= context.run.tags.items() and placement.one_process():
+            self._held = one_at_a_time(self.workspace())
         folder = self.workspace().snapshots
-        if key := _snapshot_key(context.instance, context.run):
-            self._of_this_run = Snapshot.read(folder, key)
-            return
-        tags = self.launch_tags()
-        context.instance.add_run_tags(context.run.run_id, tags)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{context.run.run_id}.lock"):  # steps of a run may begin at once, in processes
+            if key := _snapshot_key(context.instance, context.run):
+                self._of_this_run = Snapshot.read(folder, key)
+                return
+            tags = self._tags_of(context.instance, context.run)
+            context.instance.add_run_tags(context.run.run_id, tags)
         self._of_this_run = Snapshot.read(folder, tags[SNAPSHOT])
         if context.log is not None:
             context.log.info(f"this run works from {self._of_this_run}; in full: {folder / tags[SNAPSHOT]}.json")
+
+    def _tags_of(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[str, str]:
+        """`launch_tags` of a run that nothing has tagged: one of `retraining`, which a person starts for whatever
+        recipe, is about the champion."""
+        if run.job_name != RETRAINING:
+            return self.launch_tags()
+        from assets.change import due
+
+        return due(self, self.workspace(), instance).tags
 
     def of(self, snapshot: Snapshot) -> Podium:
         """The same resource bound to that snapshot."""
@@ -82,12 +106,6 @@ class Podium(dg.ConfigurableResource):
         """The snapshot that a run worked from; None where it had none. Raises `DataError`."""
         run = instance.get_run_by_id(run_id)
         key = _snapshot_key(instance, run) if run is not None else None
-        return self.tagged({SNAPSHOT: key}) if key else None
-
-    def tagged(self, tags: Mapping[str, str]) -> Snapshot | None:
-        """The snapshot that these tags name, as `launch_tags` made them; None where they name none. Raises
-        `DataError`."""
-        key = tags.get(SNAPSHOT)
         return Snapshot.read(self.workspace().snapshots, key) if key else None
 
     def repeating(self, snapshot: Snapshot) -> Podium:
@@ -122,6 +140,7 @@ class Podium(dg.ConfigurableResource):
             "podium/recipe": f"{snapshot.recipe_file}, seed {snapshot.recipe.seed}",
             "podium/pool": f"{snapshot.pool.name} {snapshot.pool.answers_key} {snapshot.pool.prices_key}",
             "podium/commit": snapshot.git_commit,
+            **of_recipe(snapshot.recipe),
         }
 
     def run_config(self) -> dict[str, Any]:

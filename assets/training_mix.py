@@ -1,22 +1,37 @@
 """`training_mix`: the problems that the Conductor learns from (`checks` gates it)."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from assets import metadata
+from assets.champion_standing import champion_standing
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.worker_responses import worker_responses
 from ops import versioning
+from ops.retraining.standing import decided
 from ops.stages.curation import materialize_mix
 
 
-@dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})
-def training_mix(podium: Podium) -> dg.MaterializeResult:
-    """What GRPO trains on: equally many problems per domain, chosen by the recipe's selector; see the data card."""
-    setup = podium.load()
+@dg.asset(
+    deps=[shortlist, worker_responses, champion_standing],
+    group_name="training",
+    kinds={"python", "dvc"},
+    output_required=False,
+)
+def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[dg.MaterializeResult]:
+    """What GRPO trains on: equally many problems per domain, chosen by the recipe's selector; see the data card.
+
+    Yields nothing in a run about a changed pool whose champion stays as it is: what follows is skipped.
+    """
+    setup, snapshot = podium.load(), podium.snapshot()
+    if snapshot.change is not None and not (made := decided(setup.workspace, snapshot.key)).fine_tune:
+        context.log.info(f"no training: {made.why}. The champion stays as it is")
+        return
     mix = materialize_mix(setup)
-    return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "training_mix")),
+    yield dg.MaterializeResult(
+        data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "training_mix")),
         metadata={
             "problems": len(mix.problems),
             "selector": setup.recipe.curation.selector,

@@ -1,52 +1,58 @@
-"""`worker_responses[worker × benchmark]`: every worker's graded answers to the shortlist, paid for once."""
+"""`worker_responses[benchmark]`: every worker's graded answers to the shortlist, paid for once."""
 
 import dagster as dg
 
-from assets import gate, metadata, partitions, placement
+from assets import gate, metadata, partitions
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
+from ops.benchmarks.registry import training_benchmarks
+from ops.core.rows import ResponseRow
 from ops.planning.requirements import WHOLE_LIFE
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile
+from ops.precaching.stored import Cell
+from ops.retraining.standing import required
 from ops.stages.responses import estimate_responses, materialize_responses
 
 
 @dg.asset(
     deps=[shortlist, worker_pool],
-    partitions_def=partitions.worker_by_benchmark,
-    backfill_policy=placement.side_by_side,
+    partitions_def=partitions.benchmarks,
+    backfill_policy=partitions.one_run,
     group_name="workers",
     kinds={"litellm", "dvc"},
 )
 def worker_responses(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Graded answers to the shortlist, a worker on a benchmark each: a new worker is one more row of them."""
+    """Graded answers to the shortlist; of a new worker only its own are asked for. Only benchmarks that are trained on
+    have a shortlist."""
     gate.passed(context, "shortlist")
     gate.ready(podium, *WHOLE_LIFE)
     setup = podium.load()
     client = open_client(setup, "precache")
-    cells = [partitions.cell(key) for key in context.partition_keys]
+    benchmarks = training_benchmarks(partitions.in_recipe(context, setup.recipe))
+    snapshot = podium.snapshot()
+    workers = setup.pool.names if snapshot.change is None else required(snapshot).precache
+    cells = [Cell(worker, benchmark) for worker in workers for benchmark in benchmarks]
+    if not cells:
+        return dg.MaterializeResult(metadata={"nothing_done": "No worker is to be asked, or nothing is trained on."})
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
         responses = materialize_responses(setup, client, cells, reporter.progress(context))
-    for key, cell in zip(context.partition_keys, cells, strict=True):
-        rows = responses[cell]
-        own = {
-            "responses": len(rows),
-            "accuracy_in_percent": metadata.percent(profile(rows)[0].overall if rows else None),
-            "usd": sum(row.response.cost_usd for row in rows),
-            "unreachable": sum(row.status == "unreachable" for row in rows),
-        }
-        context.add_asset_metadata(metadata.rounded(own), partition_key=key)
+    for benchmark in benchmarks:
+        rows = {worker: responses[Cell(worker, benchmark)] for worker in workers}
+        context.add_asset_metadata(
+            {"responses": sum(map(len, rows.values())), "workers": _by_worker(rows)}, partition_key=benchmark
+        )
     reporter.calls(context, Calls.of(client.counts))
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_responses")),
+        data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "worker_responses")),
         metadata={
             "estimate": metadata.table(
                 ("worker", "calls", "cached", "expected USD", "worst USD", "calls of measured length"),
@@ -54,4 +60,20 @@ def worker_responses(
             ),
             **metadata.calls(client.counts),
         },
+    )
+
+
+def _by_worker(rows: dict[str, list[ResponseRow]]) -> dg.TableMetadataValue:
+    return metadata.table(
+        ("worker", "responses", "accuracy in %", "USD", "unreachable"),
+        [
+            (
+                worker,
+                len(own),
+                metadata.percent(profile(own)[0].overall if own else None),
+                float(f"{sum(row.response.cost_usd for row in own):.6g}"),
+                sum(row.status == "unreachable" for row in own),
+            )
+            for worker, own in rows.items()
+        ],
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import dagster as dg
 
+from assets.placement import TEAM
 from assets.resources import Podium
 from ops.alerts import notify
 from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
@@ -16,14 +18,13 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import NEXT_CALL
 from ops.training.run.ending import INVALID_FIRST_STEP
 from pipelines.home import bury_dead_runs, process_of
-from pipelines.lifecycle import LIFECYCLE_RUN
 
 
 def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
     """One alert for each run that fails. It costs nothing, so it is on.
 
-    It leaves out a stage's own run, since the job that it belongs to fails with it, and a command's run, since the
-    command sends the alert itself and needs no daemon.
+    It leaves out a command's run, since the command sends the alert itself and needs no daemon, and one that Dagster
+    begins again.
     """
 
     @dg.run_failure_sensor(
@@ -35,8 +36,8 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
     )
     def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if LIFECYCLE_RUN in run.tags and run.parent_run_id is None:  # a run that repeats it is by itself
-            return dg.SkipReason(f"run {run.run_id[:8]} belongs to {run.tags[LIFECYCLE_RUN][:8]}")
+        if run.tags.get("dagster/will_retry") == "true":
+            return dg.SkipReason(f"run {run.run_id[:8]} begins again")
         if process_of(run):
             return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which sends the alert")
         tell_of_failure(podium.workspace(), context.instance, run)
@@ -65,7 +66,8 @@ def tell_of_failure(workspace: Workspace, instance: dg.DagsterInstance, run: dg.
 
 def the_same_command(job: str, recipe: str, seed: str = "") -> str:
     """What to type to go on with a run of this job; of one that no command starts, where to go on."""
-    of_recipe = {"lifecycle": "run", "lifecycle_team": "team start", "train": "train", "evaluate": "evaluate"}
+    whole = "team start" if os.environ.get(TEAM) else "run"
+    of_recipe = {"lifecycle": whole, "train": "train", "evaluate": "evaluate"}
     if job in of_recipe:
         return " ".join(["podium", of_recipe[job], *filter(None, [recipe, f"--seed {seed}" if seed else ""])])
     alone = {"retraining": "podium retrain", "probes": "podium probe"}
@@ -76,8 +78,7 @@ def the_same_command(job: str, recipe: str, seed: str = "") -> str:
 def bury_and_tell(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     """Mark the runs of killed processes as failed and send their alerts. Raises nothing."""
     for run in bury_dead_runs(instance):
-        if LIFECYCLE_RUN not in run.tags:
-            tell_of_failure(workspace, instance, run)
+        tell_of_failure(workspace, instance, run)
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:

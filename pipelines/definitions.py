@@ -11,13 +11,12 @@ from assets.placement import executor
 from assets.resources import LogReporter, Podium, Reporter, choosing
 from assets.studies import configured_studies
 from pipelines.alerts import alert_on_failure
-from pipelines.lifecycle import jobs_over, stage_jobs, study_jobs
+from pipelines.lifecycle import jobs, study_jobs
 from pipelines.quiet import quiet
 from pipelines.release import release_jobs
 from pipelines.retraining.job import retraining_job
 from pipelines.retraining.schedules import clock_jobs, schedules
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
-from pipelines.team import team_job
 
 _STEP_S = 4 * 3600.0
 """No step takes as long."""
@@ -48,28 +47,20 @@ def definitions(
         "reporter": reporter or LogReporter(),
         # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
-        # What an op of `retraining` hands to the next, on the volume: a retry may be another machine's.
-        # Configured here: the launchpad cannot change it.
+        # Assets read each other's files, so nothing goes through it. Configured here: no launchpad offers it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
     studies = configured_studies(chosen.workspace().config)
-    catalogue = dg.Definitions(
+    retraining = retraining_job()
+    return dg.Definitions(
         assets=dg.map_asset_specs(_owned, [*dg.load_assets_from_package_module(stages), *studies]),
         asset_checks=dg.load_asset_checks_from_package_module(stages),
-        jobs=[*stage_jobs(), *study_jobs(studies)],
+        jobs=[*jobs(), retraining, *study_jobs(studies), *clock_jobs(), *release_jobs(chosen)],
+        schedules=schedules(),
+        sensors=[pool_changed(retraining), alert_on_pool(), alert_on_failure(chosen)],
         resources=resources,
         executor=executor(),
         loggers=loggers,
-    )
-    jobs = jobs_over(catalogue)
-    retraining = retraining_job(catalogue)
-    return dg.Definitions.merge(
-        catalogue,
-        dg.Definitions(
-            jobs=[*jobs.values(), retraining, *clock_jobs(), *release_jobs(chosen), team_job(catalogue)],
-            schedules=schedules(),
-            sensors=[pool_changed(retraining), alert_on_pool(), alert_on_failure(chosen)],
-        ),
     )
 
 

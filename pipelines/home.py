@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
-from filelock import FileLock, Timeout
 
 from assets.placement import TEAM
 from ops.core.atomic import sweep, write_text
 from ops.core.backup import settle
-from ops.core.errors import ConfigError, PodiumError
+from ops.core.errors import ConfigError
 from ops.core.processes import name_of
 from ops.core.settings_files import parse_yaml, read_text
 from ops.core.workspace import Workspace
@@ -70,22 +68,6 @@ def open_instance(workspace: Workspace) -> dg.DagsterInstance:
         if not os.environ.get(TEAM):
             file = workspace.root / "dagster.yaml"
         raise ConfigError(file, "(file)", f"is refused by Dagster ({said.rstrip('.')})", "Correct it") from None
-
-
-@contextmanager
-def only_one(workspace: Workspace) -> Iterator[None]:
-    """Hold the checkout's lifecycle lock, which this process may hold already.
-
-    Raises `PodiumError` when another process holds it. A killed process holds nothing.
-    """
-    lock = FileLock(workspace.state / "lifecycle.lock", is_singleton=True)
-    try:
-        held = lock.acquire(blocking=False)
-    except Timeout:
-        message = "another lifecycle of this workspace is running. Wait for its end or stop it"
-        raise PodiumError(f"{lock.lock_file}: {message}") from None
-    with held:
-        yield
 
 
 def this_process() -> dict[str, str]:

@@ -8,14 +8,13 @@ public import.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from assets.dagster_private import (
     MAX_RETRIES_TAG,
-    EngineEventData,
     ExecuteRunWithPlanIterable,
     InMemoryJob,
     LoadableTargetOrigin,
@@ -41,9 +40,8 @@ def execute_in_process(
     run_config: Mapping[str, Any],
     tags: Mapping[str, str],
     assets: Sequence[dg.AssetKey] = (),
-    follow: Callable[[dg.DagsterEvent], None] | None = None,
 ) -> None:
-    """Execute the job, or `assets` of it alone; `follow` gets each event as it happens. Raises what a step raises.
+    """Execute the job, or `assets` of it alone. Raises what a step raises.
 
     The daemon does not begin such a run again: the process that executes it decides about that.
     """
@@ -59,7 +57,7 @@ def execute_in_process(
         run_id=run_id,
         asset_selection=chosen or None,
         execution_plan=plan,
-        remote_job_origin=_origin(job.name),
+        remote_job_origin=origin(job.name),
     )
     events = ExecuteRunWithPlanIterable(
         execution_plan=plan,
@@ -76,18 +74,11 @@ def execute_in_process(
             raise_on_error=True,
         ),
     )
-    for event in events:
-        if follow is not None:
-            follow(event)
+    for _ in events:
+        pass
 
 
-def link(context: dg.OpExecutionContext, message: str, run_id: str) -> None:
-    """Write a line with a link to another run into the log of this one."""
-    facts = EngineEventData({"run": dg.MetadataValue.dagster_run(run_id)})
-    context.instance.report_engine_event(message, context.run, facts, step_key=str(context.op_handle))
-
-
-def _origin(job: str) -> RemoteJobOrigin:
+def origin(job: str) -> RemoteJobOrigin:
     """As a code server of `podium dev` has it."""
     target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=CODE_LOCATION)

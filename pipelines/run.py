@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -101,9 +102,7 @@ class Here:
         run_config |= {"ops": {name: {"config": dict(each)} for name, each in (settings or {}).items()}}
         tags = this_process() | self.podium.launch_tags() | dict(tags or {})
         try:
-            execute_in_process(
-                job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ()
-            )
+            execute_in_process(job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ())
         except dg.DagsterExecutionInterruptedError:
             if not _attended():
                 self._tell(run_id)
@@ -147,19 +146,22 @@ def _here(
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before anything heavier is imported
 
+    from assets.placement import TEAM
     from assets.resources import Podium
+    from ops.core.processes import one_at_a_time
     from pipelines.alerts import bury_and_tell
     from pipelines.definitions import definitions
-    from pipelines.home import only_one, open_instance
-    from pipelines.lives import refuse_beside_a_team
+    from pipelines.home import open_instance
+    from pipelines.lifecycle import refuse_beside_another
     from pipelines.terminal import Terminal
 
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
-    stack.enter_context(only_one(workspace))
+    stack.enter_context(one_at_a_time(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
     bury_and_tell(workspace, instance)
-    refuse_beside_a_team(instance)
+    if os.environ.get(TEAM):
+        refuse_beside_another(instance)
     return Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)
 
 

@@ -24,7 +24,6 @@ from assets.resources import Calls, OnProgress
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
 from ops.spending.money import usd
-from pipelines.lifecycle import JOBS
 
 WIDE = 100
 """Columns from which a terminal shows a bar as well as the numbers."""
@@ -49,7 +48,7 @@ class Terminal:
         )
         self._bar: TaskID | None = None
         self._own: TextIO | None = None
-        self._began: dict[tuple[str, str], float] = {}
+        self._began: dict[str, float] = {}
         self._note: dict[str, str] = {}
 
     def __enter__(self) -> Terminal:
@@ -111,16 +110,14 @@ class Terminal:
     def _event(self, event: dg.DagsterEvent) -> None:
         name = str(event.step_key)
         if event.event_type == dg.DagsterEventType.STEP_START:
-            self._began[event.job_name, name] = time.monotonic()
-            if event.job_name in JOBS:
-                self.console.print(f"[bold]{name}[/bold]")
+            self._began[name] = time.monotonic()
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             if not check.passed:
                 mark, style = ("!", "yellow") if check.severity == dg.AssetCheckSeverity.WARN else ("✗", "red")
                 self.console.print(f"  {mark} {check.check_name}: {check.description}", style=style, markup=False)
-        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS and event.job_name not in JOBS:
-            took = time.monotonic() - self._began.get((event.job_name, name), time.monotonic())
+        elif event.event_type == dg.DagsterEventType.STEP_SUCCESS:
+            took = time.monotonic() - self._began.get(name, time.monotonic())
             self._remove_bar()
             note = self._note.pop(name, "")
             shown = name.replace("__", "/")  # a step joins the parts of an asset's key

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -109,10 +109,8 @@ class Snapshot(Settings):
     studies: Studies | str = Studies()
     """What `config/studies.yaml` says, or what is wrong with it."""
     change: PoolChange | None = None
-    """The change of the pool that the run is about; None: it is about none."""
-    conductor: Literal["as the recipe", "champion", "fine-tuned"] = "as the recipe"
-    """Whose policy is scored, compared and registered: the one that the recipe's own training makes, the changed
-    pool's champion as it is, or that champion fine-tuned."""
+    """The change of the champion's pool that the run is about: what it trains goes on from that champion. None: it is
+    about none."""
 
     @classmethod
     def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:

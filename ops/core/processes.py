@@ -15,10 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
     import psutil
+    from filelock import AcquireReturnProxy
 
 
 class ProcessId(NamedTuple):
@@ -98,6 +100,22 @@ def _boot() -> int:
 
 
 log = logging.getLogger(__name__)
+
+
+def one_at_a_time(workspace: Workspace) -> AcquireReturnProxy:
+    """Hold the lock of the checkout's pipeline run, which this process may hold already: until the block ends that this
+    is given to, or nothing refers to it.
+
+    Raises `PodiumError` when another process holds it. A killed process holds nothing.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(workspace.state / "lifecycle.lock", is_singleton=True)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        message = "another pipeline run of this workspace is going on. Wait for its end or stop it"
+        raise PodiumError(f"{lock.lock_file}: {message}") from None
 
 
 @contextmanager

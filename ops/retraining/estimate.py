@@ -94,7 +94,7 @@ def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
     runs = setup.workspace.runs
     standing = _shares(setup, runs / snapshot.change.policy)
     try:
-        made = decided(setup.workspace, snapshot.model_copy(update={"conductor": "champion"}).key)
+        made = decided(setup.workspace, snapshot.key)
     except DataError:  # not judged yet
         return _Stored(standing)
     if not made.fine_tune:

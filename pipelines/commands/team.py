@@ -10,19 +10,19 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
 from pipelines.commands.options import recipe_argument, seed_option
 
-STAGES = ("problems", "curation", "precaching", "training", "evaluation", "release")
-"""Of `pipelines.lifecycle`, which is not imported before it is needed; a test holds them together."""
+JOBS = ("lifecycle", "train", "evaluate")
+"""Of `pipelines.lifecycle`, which is not imported before it is needed."""
 _DATABASE, _DRIVER = "PODIUM_DAGSTER_URL", "postgresql+psycopg2://"
 """SQLAlchemy 2.1 takes psycopg 3 for a plain postgresql://, and dagster-postgres 0.29 writes statements of psycopg2."""
 
 
 @click.group()
 def team() -> None:
-    """Run lives on several machines."""
+    """Run the pipeline on a team's Dagster."""
 
 
 @team.command()
-@click.option("--gpu", type=click.IntRange(0), default=1, show_default=True, help="Runs that may use a GPU at once.")
+@click.option("--gpu", type=click.IntRange(0), default=1, show_default=True, help="Steps that may use a GPU at once.")
 def setup(gpu: int) -> None:
     """Make the tables that the team's engines lack.
 
@@ -43,33 +43,33 @@ def setup(gpu: int) -> None:
     ledger = open_ledger(workspace.ledger)
     ledger.sweep()
     ledger.close()
-    click.echo(f"the team's tables are there; {gpu} runs with a GPU at once")
+    click.echo(f"the team's tables are there; {gpu} steps with a GPU at once")
 
 
 @team.command()
 @recipe_argument
 @seed_option
-@click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this one; give it repeatedly.")
-def start(recipe: str, seed: int | None, stages: tuple[str, ...]) -> None:
-    """Start a pipeline run of the team, or some stages of it.
+@click.option("--job", type=click.Choice(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
+def start(recipe: str, seed: int | None, job: str) -> None:
+    """Start a pipeline run of the team.
 
-    Its daemon queues the runs; the UI shows them under Overview > Backfills.
+    Its daemon takes it from the queue; the UI shows it under Runs.
     """
     from pipelines.home import open_instance, prepare
     from pipelines.run import NEEDS, snapshot_of
 
     workspace = _workspace()
     prepare(workspace)
-    snapshot = snapshot_of(workspace, recipe, seed, NEEDS["lifecycle"])
+    snapshot = snapshot_of(workspace, recipe, seed, NEEDS[job])
 
     from assets.resources import Podium
     from pipelines.definitions import definitions
-    from pipelines.team import request_life
+    from pipelines.team import submit
 
     podium = Podium(recipe=recipe, seed=seed).of(snapshot)
     with open_instance(workspace) as instance:
-        named = request_life(podium, instance, definitions(podium), stages)
-    click.echo(f"backfill {named}: {snapshot}")
+        run_id = submit(podium, instance, definitions(podium), job)
+    click.echo(f"run {run_id}: {snapshot}")
 
 
 def _workspace() -> Workspace:

@@ -6,6 +6,7 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
+from assets.change import Due, NoChampion, due
 from ops.config import Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
@@ -14,7 +15,6 @@ from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
 from ops.spending.money import usd
 from ops.workers.pool import difference
-from pipelines.retraining.change import Due, NoChampion, due
 from pipelines.retraining.launch import change_tags, estimated
 
 
@@ -82,7 +82,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> N
     """What was decided, what became of it, and the command to type next. Raises `DataError`."""
     from pipelines.summary import print_promotion
 
-    made = decided(workspace, asked.model_copy(update={"conductor": "champion"}).key)
+    made = decided(workspace, asked.key)
     console.print()
     console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
     if made.fine_tune:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.change import CHANGE, Due
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
 from ops.alerts.notify import told
@@ -14,8 +15,6 @@ from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.retraining.estimate import Estimate, estimate
 from ops.spending.money import usd
-from pipelines.lives import team_life, unfinished_runs
-from pipelines.retraining.change import CHANGE, DEALING, Due
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
 """The sensor and the schedule that execute a change's plan."""
@@ -31,14 +30,6 @@ class Launch:
     request: dg.RunRequest | None = None
     why: str = ""
     notes: Sequence[dg.AssetObservation] = ()
-
-
-def unfinished(instance: dg.DagsterInstance) -> str:
-    """The run, or the team's life, that deals with the pool now; empty: there is none."""
-    if runs := unfinished_runs(instance, DEALING):
-        return f"{runs[0].job_name} run {runs[0].run_id[:8]} is not finished"
-    life = team_life(instance)
-    return f"the team's life {life.backfill_id} is not finished" if life is not None else ""
 
 
 def failed_run(instance: dg.DagsterInstance, found: Due) -> str:
@@ -85,12 +76,7 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
 
 def change_tags(found: Due, priced: Estimate) -> dict[str, str]:
     """Run tags: the snapshot, the change, its plan and what that will cost."""
-    return {
-        **found.podium.launch_tags(),
-        CHANGE: found.key,
-        "podium/plan": str(found.plan),
-        ESTIMATE: str(priced),
-    }
+    return {**found.tags, ESTIMATE: str(priced)}
 
 
 def estimated(found: Due) -> Estimate:

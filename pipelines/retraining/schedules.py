@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from assets.resources import Podium
+from assets.change import NoChampion, due
+from assets.resources import RETRAINING, Podium
 from ops.config import Setup, load_retraining
 from ops.precaching.opening import open_client
 from ops.retraining import estimate
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
-from pipelines.retraining.change import RETRAINING, NoChampion, due
-from pipelines.retraining.launch import ESTIMATE, MONTHLY_CHECK, launch, unfinished
+from pipelines.lifecycle import unfinished
+from pipelines.retraining.launch import ESTIMATE, MONTHLY_CHECK, launch
 
 PROBES, NIGHTLY = "probes", "nightly_evaluation"
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from assets.change import NoChampion, due
 from assets.resources import Podium
 from ops.alerts import notify
 from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
@@ -18,11 +19,13 @@ from ops.core.workspace import Workspace
 from ops.planning.requirements.workers import SOON
 from ops.planning.retirement import retirement
 from ops.retraining.settle import Settling
-from pipelines.retraining.change import NoChampion, due
-from pipelines.retraining.launch import POOL_CHANGED, Launch, automation_is_on, failed_run, launch, unfinished
+from pipelines.lifecycle import unfinished
+from pipelines.retraining.launch import POOL_CHANGED, Launch, automation_is_on, failed_run, launch
 
 
-def pool_changed(retraining: dg.JobDefinition, clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
+def pool_changed(
+    retraining: dg.UnresolvedAssetJobDefinition, clock: Callable[[], float] = time.time
+) -> dg.SensorDefinition:
     """Execute what a change of the champion's pool requires, whatever its recipe. `clock`: seconds of the epoch."""
 
     @dg.sensor(

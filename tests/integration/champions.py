@@ -27,7 +27,7 @@ def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789a
 
 def launch(instance: dg.DagsterInstance, job: dg.JobDefinition, request: dg.RunRequest) -> dg.DagsterRun:
     """The run that the daemon would launch, which stays unfinished."""
-    return instance.create_run_for_job(job, run_config=request.run_config, tags=dict(request.tags))
+    return instance.create_run_for_job(job, run_config=request.run_config, tags={**job.run_tags, **request.tags})
 
 
 def succeed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

@@ -17,7 +17,6 @@ from ops.spending.ledger import Ledger
 from ops.training.run.ending import INVALID_FIRST_STEP
 from pipelines.alerts import alert_on_failure, the_same_command
 from pipelines.definitions import definitions
-from pipelines.lifecycle import LIFECYCLE_RUN
 
 
 @pytest.fixture
@@ -84,8 +83,8 @@ def test_a_run_that_fails_is_told_once(
     assert entry.notice.link == f"https://dagster.example.org/runs/{run_id}"
 
 
-def test_a_stages_own_run_is_not_told_beside_its_jobs(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    failed_run(workspace, instance, PodiumError("no"), **{LIFECYCLE_RUN: "another"})
+def test_a_run_that_begins_again_is_not_told(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    failed_run(workspace, instance, PodiumError("no"), **{"dagster/will_retry": "true"})
     assert kept(workspace, 9) == []
 
 
@@ -97,7 +96,7 @@ def test_it_is_on_from_the_start() -> None:
 @pytest.mark.parametrize(
     ("job", "command"),
     [
-        ("lifecycle_team", "podium team start small --seed 3"),
+        ("lifecycle", "podium run small --seed 3"),
         ("retraining", "podium retrain"),
         ("probes", "podium probe"),
         ("__ASSET_JOB", "podium dev, then Re-execute on the run's page"),
@@ -105,3 +104,8 @@ def test_it_is_on_from_the_start() -> None:
 )
 def test_the_command_that_goes_on_with_a_run(job: str, command: str) -> None:
     assert the_same_command(job, "small", "3") == command
+
+
+def test_a_teams_run_goes_on_by_the_teams_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_TEAM", "1")
+    assert the_same_command("lifecycle", "small", "3") == "podium team start small --seed 3"

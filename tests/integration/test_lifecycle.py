@@ -40,10 +40,12 @@ from ops.spending.ledger import Ledger
 from ops.training.run.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
+from pipelines.lifecycle import JOBS
 from tests.command import podium, start_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
+LIFECYCLE = JOBS["lifecycle"].assets
 TRAINED = ("math500", "livecodebench")
 RECIPE = {
     "name": "mini",
@@ -169,7 +171,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     edited: list[str] = []
 
     def edit_once(text: str) -> None:
-        if "precaching" in text and not edited:
+        if "worker_responses" in text and not edited:
             edited.append(text)
             edit_price(workspace)
 
@@ -257,8 +259,8 @@ def instance(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dagster
 
 
 def test_it_tells_the_story_to_its_end(life: Life) -> None:
-    for stage in ("problems", "curation", "precaching", "training", "evaluation", "release"):
-        assert re.search(rf"^{stage}$", life.printed, re.MULTILINE), f"{stage}:\n{life.printed}"
+    for asset in LIFECYCLE:
+        assert re.search(rf"^  ✓ {asset} +[\d.]+ s", life.printed, re.MULTILINE), f"{asset}:\n{life.printed}"
     assert re.search(r"system +in-domain, % +OOD, % +USD a question", life.printed)
     assert "aime25 " not in life.printed, "scores of a benchmark stand in the full table alone"
     assert "models:/conductor@champion is version 1" in life.printed
@@ -310,21 +312,22 @@ def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance
     whole = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))[0]
     asked = Snapshot.read(life.workspace.snapshots, whole.tags[SNAPSHOT])
     assert asked.pool.prices_key != now.prices_key
-    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": whole.run_id}))
-    assert {run.tags[SNAPSHOT] for run in stages} == {asked.key}
+    event = instance.get_latest_materialization_event(dg.AssetKey("registered_model"))
+    assert event is not None and event.run_id == whole.run_id and event.asset_materialization is not None
+    tags = event.asset_materialization.metadata["tags"].value
+    assert asked.key in str(tags) and asked.pool.prices_key in str(tags), "of the snapshot to its end"
 
 
 def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(life: Life, instance: dg.DagsterInstance) -> None:
     assert life.edit.tick.tags["podium/plan"].startswith("another price: ")
     assert "nothing to pay" in life.edit.tick.tags["podium/estimate"]
-    stages = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": life.edit.run_id}))
     materialized = {
         event.dagster_event.asset_key.to_user_string()
-        for run in stages
-        for event in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for event in instance.all_logs(life.edit.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.dagster_event is not None and event.dagster_event.asset_key is not None
     }
-    assert materialized == {"worker_pool", "worker_profiles", "leaderboard", "champion_standing"}
+    assert materialized == {"worker_pool", "worker_responses", "worker_profiles", "champion_standing"}
+    assert "training_mix" in skipped(instance, life.edit.run_id)
     assert life.edit.calls[0] == life.edit.calls[1]
     assert "the pool is unchanged" in life.edit.later_tick
     assert len(list(life.workspace.runs.iterdir())) == len(list(life.workspace.policies.iterdir())) == 1
@@ -343,21 +346,31 @@ def test_dvc_recorded_every_stage(life: Life) -> None:
     assert all(out["md5"] for stage in lock["stages"].values() for out in stage["outs"])
 
 
-def test_the_instance_knows_every_partition(life: Life, instance: dg.DagsterInstance) -> None:
+def skipped(instance: dg.DagsterInstance, run_id: str) -> set[str | None]:
+    return {event.step_key for event in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_SKIPPED)}
+
+
+def test_each_benchmark_of_the_run_is_a_partition_and_others_say_that_nothing_was_made(
+    instance: dg.DagsterInstance,
+) -> None:
     for name in ("raw_problems", "baselines", "benchmark_scores"):
-        assert instance.get_materialized_partitions(dg.AssetKey(name)) == set(RECIPE["benchmarks"]), name
-    workers = instance.get_dynamic_partitions("worker")
-    cells = {f"{benchmark}|{worker}" for benchmark in TRAINED for worker in workers}
-    assert instance.get_materialized_partitions(dg.AssetKey("worker_responses")) == cells
+        made = {
+            record.partition_key: "not_in_recipe" not in record.asset_materialization.metadata
+            for record in instance.fetch_materializations(dg.AssetKey(name), limit=20).records
+            if record.asset_materialization is not None
+        }
+        assert made == {key: key in RECIPE["benchmarks"] for key in ("math500", "mmlu", "rlpr", *TRAINED[1:], "aime25")}
 
 
 def test_the_run_whose_trainer_was_killed_has_failed_and_no_other(instance: dg.DagsterInstance) -> None:
     runs = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))
     statuses = [run.status for run in reversed(runs)]
     assert statuses == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
-    last = instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": runs[0].run_id}))
-    assert {run.tags["podium/stage"] for run in last} >= {"problems", "training", "release"}
-    assert all(run.status == dg.DagsterRunStatus.SUCCESS for run in last)
+    assert {run.job_name for run in instance.get_runs()} == {"lifecycle", "retraining"}, "and nothing launched another"
+    [failed] = [
+        entry.step_key for entry in instance.all_logs(runs[-1].run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    ]
+    assert failed == "conductor"
 
 
 def test_the_metadata_is_worth_looking_at(instance: dg.DagsterInstance) -> None:

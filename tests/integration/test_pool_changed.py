@@ -17,7 +17,6 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.remote_origin import (
     InProcessCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -31,8 +30,9 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
-from assets.base_policy import base_of
-from assets.resources import SNAPSHOT, Podium
+from assets.change import CHANGE, DEALING, due
+from assets.opponents import base_of
+from assets.resources import RETRAINING, SNAPSHOT, Podium
 from ops.alerts.notify import kept
 from ops.benchmarks.store import evaluation_questions
 from ops.config import PromotionGate, Snapshot
@@ -53,11 +53,10 @@ from ops.stages.problems import materialize_raw
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
 from pipelines.retraining.by_hand import print_decision, tell
-from pipelines.retraining.change import CHANGE, DEALING, RETRAINING, due
+from pipelines.retraining.job import retraining_job
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
 from pipelines.retraining.schedules import CLOCKS, monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
-from pipelines.team import request_life
 from tests.integration.champions import crown, launch, succeed
 from tests.once import made_once
 from tests.releases import POLICY, scored, shared_store, version
@@ -92,7 +91,7 @@ class Ticking:
     def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
         self.job = definitions(podium).resolve_job_def(RETRAINING)
-        self.sensor = pool_changed(self.job, self.clock)
+        self.sensor = pool_changed(retraining_job(), self.clock)
         self.cursor: str | None = None
         self.watched: str | None = None
         self.file = workspace.config / "pools" / "quickstart.yaml"
@@ -292,7 +291,7 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
         scored = estimated(found)
         assert scored.parts[1].usd == Range.of(0.0)
         assert scored.parts[2:] == before.parts[2:], "nothing is known of the training yet"
-        key = found.snapshot.model_copy(update={"conductor": "champion"}).key
+        key = found.snapshot.key
         holds = Decision(fine_tune=False, why="the champion holds", standing=GateDecision(True, ()))
         write_text(decided / f"{key}.json", json.dumps(holds.as_dict()))
         assert [(part.name, part.usd.high) for part in estimated(found).parts[1:]] == [("evaluation", 0.0)]
@@ -387,27 +386,20 @@ def test_a_lifecycle_of_the_champions_recipe_deals_with_a_change_and_another_rec
     assert life.name in DEALING
     for recipe, planned in (("other", True), ("small", False)):
         podium = Podium(root=str(ticking.workspace.root), recipe=recipe)
-        run = ticking.instance.create_run_for_job(life, run_config=podium.run_config(), tags=podium.launch_tags())
+        request = dg.RunRequest(run_config=podium.run_config(), tags=podium.launch_tags())
+        run = launch(ticking.instance, life, request)
+        assert "is not finished" in ticking.said()
         succeed(ticking.instance, run)
         assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate == planned
 
 
-def test_a_teams_life_is_waited_for_and_deals_with_a_change_when_it_was_whole(ticking: Ticking) -> None:
+def test_a_part_of_the_lifecycle_deals_with_nothing(ticking: Ticking) -> None:
     ticking.change(without_the_last)
-    assert "settling" in ticking.said()
-    podium = Podium(root=str(ticking.workspace.root), recipe="small")
-    for stages, planned in ((["precaching"], True), ([], False)):
-        named = request_life(podium, ticking.instance, definitions(podium), stages)
-        assert f"the team's life {named} is not finished" in ticking.said(SETTLE_S)
-        life = ticking.instance.get_backfill(named)
-        assert life is not None
-        ticking.instance.update_backfill(life.with_status(BulkActionStatus.COMPLETED_SUCCESS))
-        found = due(ticking.podium, ticking.workspace, ticking.instance)
-        assert found.plan.evaluate == planned
-        assert found.after == ("" if planned else named)
-    assert "unchanged" in ticking.said(SETTLE_S)
-    ticking.change(dearer)
-    assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
+    podium, part = Podium(root=str(ticking.workspace.root), recipe="small"), frozenset([dg.AssetKey("worker_pool")])
+    job = definitions(podium).resolve_job_def("lifecycle").get_subset(asset_selection=part)
+    settings = {"run_config": podium.run_config(), "tags": podium.launch_tags()}
+    succeed(ticking.instance, ticking.instance.create_run_for_job(job, asset_selection=part, **settings))
+    assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate
 
 
 def test_the_command_tells_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
@@ -520,8 +512,7 @@ def test_the_command_ends_with_the_decision_and_what_to_type_next(
 ) -> None:
     asked = due(ticking.podium, ticking.workspace, ticking.instance).snapshot
     made = Decision(False, "the champion holds", GateDecision(True, ()), train_anew=train_anew)
-    kept_as = asked.model_copy(update={"conductor": "champion"}).key
-    write_text(ticking.workspace.outcome / "retraining" / f"{kept_as}.json", json.dumps(made.as_dict()))
+    write_text(ticking.workspace.outcome / "retraining" / f"{asked.key}.json", json.dumps(made.as_dict()))
     print_decision(Console(width=120), ticking.workspace, asked)
     said = capsys.readouterr().out.split("\n")
     assert said[1] == "Decision    not trained: the champion holds"
@@ -549,8 +540,7 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
         for edit, shown in ((dearer, base), (without_the_last, None)):
             ticking.change(edit)
             found = due(ticking.podium, ticking.workspace, ticking.instance)
-            champions = found.snapshot.model_copy(update={"conductor": "champion"})
-            assert base_of(found.podium.of(champions)) == shown
+            assert base_of(found.podium) == shown
     finally:
         shutil.rmtree(ticking.workspace.scores)
         shutil.rmtree(run)

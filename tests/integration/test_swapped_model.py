@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets.change import due
 from assets.resources import Podium
 from ops.alerts.notify import kept
 from ops.benchmarks.store import read_problems
@@ -24,7 +25,6 @@ from ops.stages.responses import materialize_responses
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from pipelines.definitions import definitions
-from pipelines.retraining.change import due
 from tests.faults.remote import FaultServer
 from tests.integration.champions import crown
 from tests.integration.test_pool_changed import RECIPE

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from assets import gate, partitions
 from assets.checks import LOOPS
+from assets.resources import ONE_AT_A_TIME
+from ops.config import load_recipe
 from ops.training.guards import GUARDS
 from pipelines.definitions import OWNERS, definitions
-from pipelines.lifecycle import STAGES
+from pipelines.lifecycle import JOBS
 
+ROOT = Path(__file__).parents[2]
 DEPENDENCIES = {
     "raw_problems": set(),
     "shortlist": {"raw_problems"},
@@ -22,9 +26,9 @@ DEPENDENCIES = {
     "worker_responses": {"shortlist", "worker_pool"},
     "worker_profiles": {"worker_pool", "worker_responses"},
     "signal_forecast": {"training_mix", "worker_pool", "worker_profiles", "worker_responses"},
-    "training_mix": {"shortlist", "worker_responses"},
+    "training_mix": {"champion_standing", "shortlist", "worker_responses"},
     "base_policy": {"signal_forecast", "training_mix", "worker_pool", "worker_profiles", "worker_responses"},
-    "conductor": {"base_policy", "training_mix", "worker_pool"},
+    "conductor": {"base_policy", "training_mix", "worker_pool", "worker_profiles"},
     "adaptive_conductor": {"conductor", "training_mix", "worker_pool"},
     "baselines": {"base_policy", "raw_problems", "training_mix", "worker_pool", "worker_responses"},
     "recursive_conductor": {"adaptive_conductor", "training_mix", "worker_pool"},
@@ -54,13 +58,11 @@ EXPERIMENTS = {
 }
 """Materialized by jobs of their own, when a person asks for them."""
 RETRAINING = {
-    "champion_standing": {"leaderboard"},
+    "champion_standing": {"raw_problems", "worker_pool", "worker_profiles", "worker_responses"},
     "worker_probes": {"worker_pool", "worker_responses"},
     "champion_slice": {"benchmark_scores", "promotion", "raw_problems", "worker_pool"},
 }
 """Materialized by jobs of their own."""
-ONLY_WITHIN_A_JOB = {"champion_standing"}
-"""A step of `retraining`, whose run says what changed."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def graph(defs: dg.Definitions) -> dg.AssetGraph:
 
 
 def test_the_page_draws_edges_that_exist() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     drawn = re.search(r"```mermaid\nflowchart LR\n(.*?)```", page, re.DOTALL)
     assert drawn is not None
     chains = [line.strip().split(" --> ") for line in drawn[1].splitlines()]
@@ -105,7 +107,7 @@ def test_every_asset_says_what_it_is_and_whose_and_belongs_to_a_group(graph: dg.
 def test_every_asset_is_in_a_job_that_a_person_starts(defs: dg.Definitions, graph: dg.AssetGraph) -> None:
     jobs = [job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
     held = {key.to_user_string() for job in jobs for key in job.asset_layer.executable_asset_keys}
-    assert {key.to_user_string() for key in graph.get_all_asset_keys()} - held == ONLY_WITHIN_A_JOB
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == held
     assert all(job.description for job in jobs)
 
 
@@ -143,12 +145,32 @@ def test_every_guard_of_a_training_run_is_a_check_that_blocks_nothing(
         assert GUARDS[spec.name].remedy in str(spec.description)
 
 
-def test_the_lifecycle_holds_every_asset_but_experiments_once_and_after_its_parents() -> None:
-    order = [name for stage in STAGES for name in stage.assets]
-    assert sorted(order) == sorted(DEPENDENCIES)
-    place = {name: index for index, name in enumerate(order)}
-    for name, parents in DEPENDENCIES.items():
-        assert all(place[parent] < place[name] for parent in parents - set(EXPERIMENTS)), name
+def test_the_lifecycle_holds_every_asset_but_experiments_once() -> None:
+    assert sorted(JOBS["lifecycle"].assets) == sorted(DEPENDENCIES)
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "retraining"])
+def test_a_job_executes_its_assets_in_the_order_of_the_graph(defs: dg.Definitions, name: str) -> None:
+    """Between two of its assets lies no other one, without which Dagster would not order them."""
+    held = {key.to_user_string() for key in defs.resolve_job_def(name).asset_layer.executable_asset_keys}
+    graph = DEPENDENCIES | (RETRAINING if name == "retraining" else {"champion_standing": set()})
+
+    def before(asset: str, among: set[str] | None = None) -> set[str]:
+        direct = {each for each in graph.get(asset, ()) if among is None or each in among}
+        return direct.union(*(before(each, among) for each in direct))
+
+    for asset in held:
+        assert before(asset) & held == before(asset, held), asset
+
+
+def test_what_writes_what_others_write_goes_one_at_a_time_over_every_benchmark(defs: dg.Definitions) -> None:
+    for name in (*JOBS, "retraining"):
+        assert ONE_AT_A_TIME.items() <= defs.resolve_job_def(name).run_tags.items()
+        assert partitions.every().items() <= defs.resolve_job_def(name).run_tags.items()
+    for file in ("dagster.yaml", "config/team/dagster.yaml"):
+        runs = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["concurrency"]["runs"]
+        [key] = ONE_AT_A_TIME
+        assert runs["max_concurrent_runs"] == 1 or {"key": key, "limit": 1} in runs["tag_concurrency_limits"]
 
 
 JOB_OF = {"nightly_evaluation": "nightly_evaluation", "nightly_probes": "probes", "monthly_check": "retraining"}
@@ -164,15 +186,11 @@ def test_schedules_and_sensor_start_stopped(defs: dg.Definitions) -> None:
     assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.STOPPED}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        ("abcd", [("a", "d")]),
-        ("ac", [("a", "a"), ("c", "c")]),
-        ("bcd", [("b", "d")]),
-        ("", []),
-        ("dba", [("a", "b"), ("d", "d")]),
-    ],
-)
-def test_ranges_cover_exactly_what_is_wanted(wanted: str, expected: list[tuple[str, str]]) -> None:
-    assert partitions.ranges("abcd", list(wanted)) == expected
+@pytest.mark.parametrize("names", [("math500", "bigcodebench"), ("aime25", "rlpr"), ("mmlu",)], ids=" ".join)
+def test_a_run_covers_the_smallest_range_with_all_of_the_recipe(names: tuple[str, ...]) -> None:
+    recipe = load_recipe(ROOT / "config", "quickstart")
+    recipe = recipe.model_copy(update={"benchmarks": {name: recipe.benchmarks[name] for name in names}})
+    first, last = partitions.of_recipe(recipe).values()
+    keys = partitions.benchmarks.get_partition_keys()
+    covered = keys[keys.index(first) : keys.index(last) + 1]
+    assert set(names) <= set(covered) and {covered[0], covered[-1]} <= set(names)

@@ -8,6 +8,8 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,22 +17,19 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.instance.config import dagster_instance_config
 
-from assets import placement
-from assets.resources import SNAPSHOT, Podium
+from assets import partitions, placement
+from assets.resources import ONE_AT_A_TIME, SNAPSHOT, Podium
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.processes import alone
 from ops.core.workspace import Workspace
 from ops.serving.http.access import TOKENS, Access
-from pipelines import launcher
-from pipelines.commands.team import STAGES as NAMED_STAGES
+from pipelines.commands.team import JOBS as NAMED_JOBS
 from pipelines.definitions import definitions
 from pipelines.home import prepare
-from pipelines.lifecycle import JOBS, STAGES
-from pipelines.lives import LIFE, whole_lives
-from pipelines.team import IN_ONE_PROCESS, request_life
+from pipelines.lifecycle import JOBS
+from pipelines.team import submit
 from tests.command import podium
 from tests.unit.test_home import HOLD, python
 
@@ -185,8 +184,8 @@ def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: 
         assert yaml.safe_load(team)[name] == yaml.safe_load(settings)[name], name
 
 
-def test_the_command_knows_the_stages() -> None:
-    assert tuple(stage.name for stage in STAGES) == NAMED_STAGES
+def test_the_command_knows_the_jobs() -> None:
+    assert set(NAMED_JOBS) <= JOBS.keys()
 
 
 def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,55 +203,51 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
     assert podium("team", "--help") == 0
 
 
-# ── a life as a backfill ─────────────────────────────────────────────────────
+# ── a run in the queue ───────────────────────────────────────────────────────
 
 
-def test_a_teams_life_is_one_backfill_of_every_partition_that_works_from_one_snapshot(project: Workspace) -> None:
-    resource = Podium(root=str(project.root), recipe="quickstart")
-    with dg.DagsterInstance.ephemeral() as instance:
-        named = request_life(resource, instance, definitions(resource))
-        backfill = instance.get_backfill(named)
-        assert backfill is not None and backfill.status == BulkActionStatus.REQUESTED
-        assert backfill.tags[LIFE] == named and SNAPSHOT in backfill.tags
-        assert [life.backfill_id for life in whole_lives(instance, 9)] == []
-        graph = definitions(resource).resolve_asset_graph()
-        target = backfill.get_asset_backfill_data(graph).target_subset
-        assert {key.to_user_string() for key in target.asset_keys} == {name for s in STAGES for name in s.assets}
-        recipe = resource.load().recipe
-        responses = target.get_partitions_subset(dg.AssetKey("worker_responses"))
-        assert len(responses) == len(resource.load().pool.names) * 4
-        assert len(target.get_partitions_subset(dg.AssetKey("benchmark_scores"))) == len(recipe.benchmarks)
-        with pytest.raises(PodiumError, match=f"backfill {named}"):
-            request_life(resource, instance, definitions(resource))
-        instance.update_backfill(backfill.with_status(BulkActionStatus.COMPLETED_SUCCESS))
-        again = request_life(resource, instance, definitions(resource), ["precaching"])
-        partial = instance.get_backfill(again)
-        assert partial is not None and partial.asset_selection == [dg.AssetKey("worker_responses")]
-        instance.update_backfill(partial.with_status(BulkActionStatus.COMPLETED_SUCCESS))
-        assert [life.backfill_id for life in whole_lives(instance, 9)] == [named]
-
-
-def test_a_life_in_one_process_and_a_teams_refuse_each_other(project: Workspace) -> None:
+def test_a_teams_run_waits_in_the_queue_and_works_from_one_snapshot(project: Workspace) -> None:
     resource = Podium(root=str(project.root), recipe="quickstart")
     code = definitions(resource)
-    settings = {"run_config": resource.run_config(), "tags": resource.launch_tags()}
-    with dg.DagsterInstance.ephemeral() as instance:
-        for name in IN_ONE_PROCESS:
-            run = instance.create_run_for_job(code.resolve_job_def(name), **settings)
+    with queueing(project) as instance:
+        for name in JOBS:
+            run = instance.get_run_by_id(submit(resource, instance, code, name))
+            assert run is not None and run.status == dg.DagsterRunStatus.QUEUED
+            assert (run.job_name, SNAPSHOT in run.tags) == (name, True)
+            assert (ONE_AT_A_TIME | partitions.every()).items() <= run.tags.items()
             with pytest.raises(PodiumError, match=f"{name} run {run.run_id[:8]} is not finished"):
-                request_life(resource, instance, code)
+                submit(resource, instance, code)
             instance.report_run_failed(run)
         holder = python(HOLD, str(project.root))  # one that this instance does not know of
-        with pytest.raises(PodiumError, match="another lifecycle of this workspace is running"):
-            request_life(resource, instance, code)
+        with pytest.raises(PodiumError, match="another pipeline run of this workspace is going on"):
+            submit(resource, instance, code)
         holder.kill()
         holder.wait(240)
-        named = request_life(resource, instance, code)
-        for name in JOBS:
-            with pytest.raises(PodiumError, match=f"backfill {named}"):
-                code.resolve_job_def(name).execute_in_process(instance=instance, **settings)
-        assert instance.get_runs_count(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])) == 0
-        assert not project.data.joinpath("raw").exists(), "nothing was done"
+        assert submit(resource, instance, code)
+
+
+def test_a_run_of_dagsters_is_refused_while_a_command_executes_another(project: Workspace) -> None:
+    resource = Podium(root=str(project.root), recipe="quickstart")
+    job = definitions(resource).resolve_job_def("lifecycle")
+    holder = python(HOLD, str(project.root))
+    try:
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            pytest.raises(PodiumError, match="another pipeline run of this workspace is going on"),
+        ):
+            job.execute_in_process(instance=instance, run_config=resource.run_config())
+    finally:
+        holder.kill()
+        holder.wait(240)
+    assert not project.data.joinpath("raw").exists(), "nothing was done"
+
+
+@contextmanager
+def queueing(project: Workspace) -> Iterator[dg.DagsterInstance]:
+    """An instance with the queue of dagster.yaml, whose daemon is away."""
+    queue = {"module": "pipelines.run_queue", "class": "RunQueue"}
+    with dg.DagsterInstance.local_temp(str(project.state), overrides={"run_coordinator": queue}) as instance:
+        yield instance
 
 
 # ── where work is done ───────────────────────────────────────────────────────
@@ -293,17 +288,6 @@ def test_a_machines_own_dagster_folder_is_filled_once(
     file.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
     prepare(project)
     assert "K8sRunLauncher" in file.read_text("utf-8"), "a cluster's is not replaced by one of code servers"
-
-
-def test_every_address_of_a_name_is_a_run_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(launcher.WORKERS, "127.0.0.1:4000, 127.0.0.2:4001")
-    assert launcher.addresses() == [("127.0.0.1", 4000), ("127.0.0.2", 4001)]
-    monkeypatch.setenv(launcher.WORKERS, "no-such-host.invalid:4000,127.0.0.1:4000")
-    assert launcher.addresses() == [("127.0.0.1", 4000)]
-    for wrong in ("", "somewhere", "host:port"):
-        monkeypatch.setenv(launcher.WORKERS, wrong)
-        with pytest.raises(ConfigError, match="HOST:PORT"):
-            launcher.addresses()
 
 
 # ── who writes what ──────────────────────────────────────────────────────────

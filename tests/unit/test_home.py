@@ -13,6 +13,7 @@ from rich.console import Console
 
 from assets.resources import Calls
 from ops.core.errors import PodiumError
+from ops.core.processes import one_at_a_time
 from ops.core.workspace import Workspace
 from ops.training.run import lifeline
 from pipelines import home
@@ -24,8 +25,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from ops.core.workspace import Workspace
-from pipelines.home import only_one
-with only_one(Workspace(Path(sys.argv[1]))):
+from ops.core.processes import one_at_a_time
+with one_at_a_time(Workspace(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -58,11 +59,11 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
     workspace = Workspace(tmp_path)
     workspace.state.mkdir()
     other = python(HOLD, str(tmp_path))
-    with pytest.raises(PodiumError, match="another lifecycle"), home.only_one(workspace):
+    with pytest.raises(PodiumError, match="another pipeline run"), one_at_a_time(workspace):
         pass
     other.kill()
     other.wait(240)
-    with home.only_one(workspace), home.only_one(workspace):  # the stages of a run hold it again
+    with one_at_a_time(workspace), one_at_a_time(workspace):  # the command and its run
         assert (workspace.state / "lifecycle.lock").exists()
 
 

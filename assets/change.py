@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import dagster as dg
 
-from assets.resources import Podium
+from assets.resources import RETRAINING, Podium
 from ops.config import Pool, Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.retraining.champion import Champion, champion
 from ops.retraining.plan import RetrainingPlan
 from ops.retraining.standing import required
-from pipelines.lifecycle import LIFECYCLE_RUN
-from pipelines.lives import whole_lives
 
-RETRAINING = "retraining"
 DEALING = ("lifecycle", "costs", RETRAINING)
 """Jobs after whose success a pool has been dealt with."""
 CHANGE = "podium/change"
 """Run tag: the champion's version, the run that dealt with its pool last, the pool that there is."""
 LOOKED_AT = 50
-"""Runs of a job, and lives of a team, that are looked through for one of the champion's recipe."""
+"""Runs of a job that are looked through for one of the champion's recipe."""
 
 
 class Due(NamedTuple):
@@ -44,6 +40,11 @@ class Due(NamedTuple):
         assert change is not None
         pool = self.snapshot.pool
         return f"{change.version} {self.after or 'trained'} {pool.answers_key}:{pool.prices_key}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Run tags: the snapshot, the change and its plan."""
+        return {**self.podium.launch_tags(), CHANGE: self.key, "podium/plan": str(self.plan)}
 
 
 class NoChampion(PodiumError):
@@ -66,30 +67,22 @@ def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> D
 
 
 def dealt_with(podium: Podium, instance: dg.DagsterInstance, known: Champion) -> tuple[Pool, str]:
-    """The pool of the last run (or a team's whole life) of the champion's recipe that ended well, and its id; without
-    one, the pool that the champion was trained with."""
+    """The pool of the last whole run of the champion's recipe that ended well, and its id; without one, the pool that
+    the champion was trained with."""
     ended = [
-        _Ended(record.create_timestamp.timestamp(), record.dagster_run.run_id)
+        record
         for job in DEALING
         for record in instance.get_run_records(
             dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=LOOKED_AT
         )
-        if LIFECYCLE_RUN not in record.dagster_run.tags
+        if not record.dagster_run.asset_selection
     ]
-    ended += [_Ended(life.backfill_timestamp, life.backfill_id, life.tags) for life in whole_lives(instance, LOOKED_AT)]
-    for run in sorted(ended, reverse=True):
-        snapshot = podium.tagged(run.tags) if run.tags else podium.asked_in(instance, run.id)
+    for record in sorted(ended, key=lambda record: record.create_timestamp, reverse=True):
+        run_id = record.dagster_run.run_id
+        snapshot = podium.asked_in(instance, run_id)
         if snapshot is not None and _same(snapshot, known.snapshot):
-            return snapshot.pool, run.id
+            return snapshot.pool, run_id
     return known.snapshot.pool, ""
-
-
-class _Ended(NamedTuple):
-    """A run, or a team's life with its tags: begun `at` (seconds of the epoch)."""
-
-    at: float
-    id: str
-    tags: Mapping[str, str] = {}
 
 
 def _same(one: Snapshot, other: Snapshot) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dagster._core.definitions.job_base import InMemoryJob as InMemoryJob
+from dagster._core.definitions.reconstruct import ReconstructableRepository as ReconstructableRepository
 from dagster._core.errors import DagsterPipesExecutionError as DagsterPipesExecutionError
 from dagster._core.execution.api import ExecuteRunWithPlanIterable as ExecuteRunWithPlanIterable
 from dagster._core.execution.api import create_execution_plan as create_execution_plan

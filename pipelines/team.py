@@ -2,10 +2,11 @@
 
 import dagster as dg
 
+from assets.dagster_private import ReconstructableRepository
 from assets.resources import Podium
 from ops.core.processes import one_at_a_time
 from pipelines.alerts import bury_and_tell
-from pipelines.in_process import origin
+from pipelines.in_process import MODULE, origin
 from pipelines.lifecycle import refuse_beside_another
 
 
@@ -18,11 +19,13 @@ def submit(podium: Podium, instance: dg.DagsterInstance, code: dg.Definitions, j
     with one_at_a_time(workspace):  # no run may start between the check and the request
         bury_and_tell(workspace, instance)
         refuse_beside_another(instance)
+        known = ReconstructableRepository.for_module(MODULE, "defs").get_reconstructable_job(job)
         run = instance.create_run_for_job(
             job_def=chosen,
             run_config=podium.run_config(),
             tags={**chosen.run_tags, **podium.launch_tags()},
             remote_job_origin=origin(job),
+            job_code_origin=known.get_python_origin(),
         )
         instance.submit_run(run.run_id, None)  # the queue asks for no workspace
     return run.run_id

@@ -139,7 +139,7 @@ def test_a_stopped_run_without_a_terminal_sends_an_alert_and_closes_its_output(
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("problems"):  # the first stage's name
+            if "raw_problems" in line:  # the first step has ended
                 break
         os.killpg(process.pid, signal.SIGTERM)
         rest, _ = process.communicate(timeout=120)

@@ -233,9 +233,10 @@ def test_a_run_of_dagsters_is_refused_while_a_command_executes_another(project: 
     try:
         with (
             dg.DagsterInstance.ephemeral() as instance,
-            pytest.raises(PodiumError, match="another pipeline run of this workspace is going on"),
+            pytest.raises(dg.DagsterError) as failed,
         ):
             job.execute_in_process(instance=instance, run_config=resource.run_config())
+        assert "another pipeline run of this workspace is going on" in str(failed.value.__cause__)
     finally:
         holder.kill()
         holder.wait(240)
@@ -245,6 +246,7 @@ def test_a_run_of_dagsters_is_refused_while_a_command_executes_another(project: 
 @contextmanager
 def queueing(project: Workspace) -> Iterator[dg.DagsterInstance]:
     """An instance with the queue of dagster.yaml, whose daemon is away."""
+    project.state.mkdir(exist_ok=True)
     queue = {"module": "pipelines.run_queue", "class": "RunQueue"}
     with dg.DagsterInstance.local_temp(str(project.state), overrides={"run_coordinator": queue}) as instance:
         yield instance

@@ -15,12 +15,12 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets import partitions
 from assets.resources import Podium
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
 from pipelines.definitions import definitions
 from pipelines.home import prepare
-from pipelines.lifecycle import RANGE_END, RANGE_START
 from tests.command import script
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -73,6 +73,7 @@ def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
     prepare(workspace)
     podium = Podium(root=str(workspace.root), recipe="versioned", seed=SEED)
     job = definitions(podium).resolve_implicit_global_asset_job_def()
+    every = partitions.of_recipe(podium.load().recipe)
     with dg.DagsterInstance.get() as instance:
 
         def run(*names: str, **tags: str) -> dg.ExecuteInProcessResult:
@@ -80,11 +81,9 @@ def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
             return job.execute_in_process(instance=instance, asset_selection=keys, tags=tags)
 
         if raw:
-            run("raw_problems", **{RANGE_START: TRAINED[0], RANGE_END: TRAINED[-1]})
+            run("raw_problems", **every)
         run("shortlist", "worker_pool")
-        workers = instance.get_dynamic_partitions("worker")
-        first, last = (dg.MultiPartitionKey({"worker": workers[i], "benchmark": TRAINED[i]}) for i in (0, -1))
-        run("worker_responses", **{RANGE_START: first, RANGE_END: last})
+        run("worker_responses", **every)
         return run("worker_profiles", "training_mix").get_asset_check_evaluations()[0]
 
 

@@ -152,8 +152,7 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     assert not result.success
     assert "livecodebench/off" in str(evaluations(result)["gold_answers_score_one"].description)
     # A run of its own, as the UI starts it for one asset: Dagster's blocking ends with the run.
-    key = dg.MultiPartitionKey({"worker": "guesser", "benchmark": "math500"})
-    alone = materialize(podium, instance, "worker_responses", partition=key)
+    alone = materialize(podium, instance, "worker_responses", partition="math500")
     assert not alone.success
     assert "gold_answers_score_one" in failure(alone)
     assert "livecodebench/off" in failure(alone)
@@ -161,7 +160,7 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     recipe["benchmarks"]["livecodebench"] = {"train": 8, "test": 2}
     load_raw(write_recipe(project, recipe))
     assert materialize(podium, instance, "shortlist").success
-    assert materialize(podium, instance, "worker_responses", partition=key).success
+    assert materialize(podium, instance, "worker_responses", partition="math500").success
 
 
 def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.DagsterInstance) -> None:
@@ -171,8 +170,7 @@ def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.D
     materialize_shortlist(podium.load())
     assert materialize(podium, instance, "worker_pool").success
     write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
-    key = dg.MultiPartitionKey({"worker": "guesser", "benchmark": "math500"})
-    result = materialize(podium, instance, "worker_responses", partition=key)
+    result = materialize(podium, instance, "worker_responses", partition="math500")
     assert not result.success
     said = str(evaluations(result)["whole_and_in_range"].description)
     assert "score outside 0 to 1: guesser: mmlu/nobody #0" in said

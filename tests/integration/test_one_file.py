@@ -84,7 +84,8 @@ setup = Setup.read(Workspace(root), "one")
 LOOK = """
 import asyncio
 from assets.studies import studies
-from assets.partitions import benchmarks, worker_by_benchmark
+from assets.partitions import benchmarks
+from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
@@ -129,7 +130,7 @@ print(json.dumps({
     "offered": [len(problem.question) for problem in offered],
     "card": mix.card,
     "partitions": benchmarks.get_partition_keys(),
-    "columns": list(worker_by_benchmark.partitions_defs[0].partitions_def.get_partition_keys()),
+    "columns": training_benchmarks(),
     "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
     "all": list(BASELINES),
     "usual": list(standings(Answers(rows, rows))),

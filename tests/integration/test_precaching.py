@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets import partitions
 from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, load_pool, load_recipe
@@ -25,11 +26,11 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.stages.responses import estimate_responses, materialize_profiles, materialize_responses
 from pipelines.definitions import definitions
-from pipelines.lifecycle import RANGE_END, RANGE_START
 from tests.command import PODIUM
 from tests.setups import without_workers
 
 PER_DOMAIN = 3
+RESPONSES = dg.AssetKey("worker_responses")
 COLUMN = PER_DOMAIN * len(training_benchmarks())
 RECIPE: dict[str, Any] = {
     "name": "small",
@@ -78,22 +79,15 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield dagster
 
 
-def materialize(
-    workspace: Workspace, instance: dg.DagsterInstance, asset: str, workers: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Materialize `asset`, over the columns from the first to the last of `workers`; its metadata."""
+def materialize(workspace: Workspace, instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:
+    """Materialize `asset`, over every benchmark of the recipe; its metadata."""
     podium = Podium(root=str(workspace.root), recipe="small")
-    ends = [
-        dg.MultiPartitionKey({"worker": workers[place], "benchmark": training_benchmarks()[place]})
-        for place in (0, -1)
-        if workers
-    ]
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(
         instance=instance,
         asset_selection=[dg.AssetKey(asset)],
         run_config=podium.run_config(),
-        tags={RANGE_START: ends[0], RANGE_END: ends[1]} if ends else {},
+        tags=partitions.of_recipe(podium.load().recipe),
     )
     assert done.success
     event = instance.get_latest_materialization_event(dg.AssetKey(asset))
@@ -102,30 +96,21 @@ def materialize(
     return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
 
-def missing(instance: dg.DagsterInstance) -> set[str]:
-    """The cells of the pool's table that were never materialized."""
-    workers = instance.get_dynamic_partitions("worker")
-    every = {f"{benchmark}|{worker}" for benchmark in training_benchmarks() for worker in workers}
-    return every - instance.get_materialized_partitions(dg.AssetKey("worker_responses"))
-
-
 def test_a_new_worker_is_one_more_column_and_nothing_else(
     shortlisted: Workspace, instance: dg.DagsterInstance
 ) -> None:
     materialize(shortlisted, instance, "worker_pool")
-    first = materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
+    first = materialize(shortlisted, instance, "worker_responses")
     assert first["calls_live"] == 2 * COLUMN
-    assert missing(instance) == set()
+    assert instance.get_materialized_partitions(RESPONSES) == set(training_benchmarks())
     tables = sorted((shortlisted.data / "responses").rglob("*.parquet"))
     before = {file: file.read_bytes() for file in tables}
 
     write_pool(shortlisted, "librarian", "guesser", "algebraist")
     materialize(shortlisted, instance, "worker_pool")
-    assert missing(instance) == {f"{benchmark}|algebraist" for benchmark in training_benchmarks()}
-    second = materialize(shortlisted, instance, "worker_responses", ("algebraist",))
-    assert (second["calls_live"], second["calls_cached"]) == (COLUMN, 0)
-    assert [record.data["worker"] for record in second["estimate"].records] == ["algebraist"]
-    assert missing(instance) == set()
+    second = materialize(shortlisted, instance, "worker_responses")
+    assert (second["calls_live"], second["calls_cached"]) == (COLUMN, 2 * COLUMN)
+    assert [record.data["worker"] for record in second["workers"].records] == ["librarian", "guesser", "algebraist"]
     assert {file: file.read_bytes() for file in tables} == before
 
     profiles = materialize(shortlisted, instance, "worker_profiles")
@@ -137,8 +122,8 @@ def test_a_new_worker_is_one_more_column_and_nothing_else(
 
 def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
     materialize(shortlisted, instance, "worker_pool")
-    materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
-    again = materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
+    materialize(shortlisted, instance, "worker_responses")
+    again = materialize(shortlisted, instance, "worker_responses")
     assert (again["calls_live"], again["calls_cached"], again["spent_usd"]) == (0, 2 * COLUMN, 0)
 
 
@@ -178,10 +163,10 @@ def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Worksp
 
 def test_a_rehearsal_of_the_whole_table_calls_no_worker(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
     materialize(shortlisted, instance, "worker_pool")
-    materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
+    materialize(shortlisted, instance, "worker_responses")
     before = {file: file.read_bytes() for file in Path(shortlisted.data / "responses").rglob("*.parquet")}
     write_recipe(shortlisted, replay={"match": "prompt"})
-    again = materialize(shortlisted, instance, "worker_responses", ("librarian", "guesser"))
+    again = materialize(shortlisted, instance, "worker_responses")
     assert (again["calls_live"], again["calls_cached"]) == (0, 0)
     assert {file: file.read_bytes() for file in before} == before
     setup = Podium(root=str(shortlisted.root), recipe="small").load()

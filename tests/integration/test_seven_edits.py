@@ -144,18 +144,17 @@ class Watched:
         return float(record.end_time or 0.0) if record else 0.0
 
     def made(self, runs: list[dg.DagsterRun]) -> tuple[list[str], list[str]]:
-        """Assets that these runs' stages materialized, in order, and the workers whose columns they asked for."""
+        """Assets that these runs materialized, in order, and the workers that they precached."""
         names: dict[str, None] = {}
         workers: dict[str, None] = {}
         for run in runs:
-            parts = self.instance.get_runs(dg.RunsFilter(tags={"podium/lifecycle_run": run.run_id}))
-            for part in reversed(parts):
-                for entry in self.instance.all_logs(part.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
-                    event = entry.dagster_event
-                    assert event is not None and event.asset_key is not None
-                    names[event.asset_key.to_user_string()] = None
-                    if event.asset_key.to_user_string() == "worker_responses" and event.partition:
-                        workers[event.partition.split("|")[1]] = None
+            for entry in self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+                event = entry.dagster_event
+                assert event is not None and event.asset_key is not None
+                names[event.asset_key.to_user_string()] = None
+                asked = event.step_materialization_data.materialization.metadata.get("workers")
+                if event.asset_key.to_user_string() == "worker_responses" and isinstance(asked, dg.TableMetadataValue):
+                    workers |= dict.fromkeys(str(record.data["worker"]) for record in asked.records)
         return list(names), list(workers)
 
     def standing(self) -> str:
@@ -255,12 +254,12 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     )  # fmt: skip
     assert (price.runs, price.calls, price.columns) == (1, 0, [])
     assert price.plan.startswith("another price: ")
-    assert price.materialized == ["worker_pool", "worker_profiles", "leaderboard", "champion_standing"]
+    assert price.materialized == ["worker_pool", "worker_responses", "worker_profiles", "champion_standing"]
 
     gone = watched.edited("remove", lambda: watched.change(lambda pool: pool["workers"].pop(0)), runs=1)
     assert gone.runs == 1
     assert gone.columns == [] and "conductor" not in gone.materialized
-    assert "benchmark_scores" in gone.materialized
+    assert "champion_standing" in gone.materialized
 
     new = {"name": "novice", "model": "local/guesser", "price": {"input": 1, "output": 1}, "latency_s": 0.1,
            "temperature": 0.5, "tags": ["tool"]}  # fmt: skip

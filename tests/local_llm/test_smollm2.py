@@ -18,6 +18,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets import partitions
 from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import load_pool, load_recipe
@@ -28,7 +29,6 @@ from ops.precaching.profiles import profile
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
-from pipelines.lifecycle import RANGE_END, RANGE_START
 from tests.setups import without_workers
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def precached(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], W
 
 
 def _configure(workspace: Workspace) -> None:
-    """The recipe, and the shipped pool with a free port and the model that `make` prepared."""
+    """The recipe, and of the shipped pool one worker, with a free port and the model that `make` prepared."""
     (workspace.config / "recipes" / "local.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     file = workspace.config / "pools" / "local-llm.yaml"
     pool = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -122,20 +122,19 @@ def _configure(workspace: Workspace) -> None:
         port = probe.getsockname()[1]
     [worker] = [entry for entry in pool["workers"] if entry["name"] == WORKER]
     worker |= {"api_base": f"http://127.0.0.1:{port}/v1", "max_tokens": MAX_TOKENS}
+    pool["workers"] = [worker]
     worker["serve"]["model_path"] = str(ROOT / worker["serve"]["model_path"])
     file.write_text(yaml.safe_dump(pool), encoding="utf-8")
 
 
 def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, object]:
-    """Materialize the worker's column in Dagster; its metadata."""
+    """Materialize the worker's answers in Dagster; their metadata."""
     podium = Podium(root=str(workspace.root), recipe="local")
-    instance.add_dynamic_partitions("worker", [WORKER])
-    keys = [dg.MultiPartitionKey({"worker": WORKER, "benchmark": name}) for name in training_benchmarks()]
     done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         asset_selection=[dg.AssetKey("worker_responses")],
         run_config=podium.run_config(),
-        tags={RANGE_START: keys[0], RANGE_END: keys[-1]},
+        tags=partitions.of_recipe(podium.load().recipe),
     )
     assert done.success
     event = instance.get_latest_materialization_event(dg.AssetKey("worker_responses"))

@@ -24,7 +24,7 @@ from ops.stages.responses import answer_evaluation
 from ops.training.cold_start.base_policy import base_policy_folder
 
 
-class Asked(NamedTuple):
+class OpponentScores(NamedTuple):
     """What the opponents answered."""
 
     alone: Mapping[Cell, Sequence[ResponseRow]]
@@ -40,7 +40,7 @@ def base_of(podium: Podium) -> Path | None:
     return base_policy_folder(setup) if change is None else scored_cold_start(setup, change)
 
 
-def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> Asked:
+def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> OpponentScores:
     """Ask the workers alone, the cold start and the baselines what is not stored yet."""
     setup = podium.load()
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
@@ -49,7 +49,7 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
         if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
             score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
         asked = {name: summarize(rows) for name, rows in score_baselines(setup, client, benchmarks, progress).items()}
-    return Asked(alone, asked, Calls.of(client.counts).plus(Calls.of(evaluating.counts)))
+    return OpponentScores(alone, asked, Calls.of(client.counts).plus(Calls.of(evaluating.counts)))
 
 
 def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:

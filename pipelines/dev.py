@@ -7,11 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import yaml
+from filelock import FileLock, Timeout
 from rich.console import Console
 
 from ops.core.workspace import Workspace
@@ -34,7 +37,11 @@ def serve(workspace: Workspace) -> int:
     ends_like_ctrl_c()
     with open_instance(workspace) as instance:
         bury_and_tell(workspace, instance)
-    dagster_port, mlflow_port = free_port(3000), free_port(5000)
+    with free_port(3000) as dagster_port, free_port(5000) as mlflow_port:
+        return _serve(workspace, console, dagster_port, mlflow_port)
+
+
+def _serve(workspace: Workspace, console: Console, dagster_port: int, mlflow_port: int) -> int:
     logs = workspace.state / "dev"
     servers = [_start(_dagster(workspace, dagster_port), workspace, logs / "dagster.log")]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")
@@ -62,17 +69,26 @@ def serve(workspace: Workspace) -> int:
         _end(servers)
 
 
-def free_port(wished: int) -> int:
-    """`wished`, or the next free port after it."""
+@contextmanager
+def free_port(wished: int) -> Iterator[int]:
+    """`wished`, or the next port after it that is free and that no other process of this user has from here."""
     for port in range(wished, wished + 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+        lock = FileLock(Path(tempfile.gettempdir()) / f"podium-{os.getuid()}-port-{port}.lock", blocking=False)
+        with suppress(Timeout), lock:
+            if _is_free(port):
+                yield port
+                return
     raise OSError(f"no free port from {wished} to {wished + 99}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def code_location(workspace: Workspace) -> list[str]:

@@ -155,8 +155,10 @@ def _damaged() -> Iterator[Path]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of."""
-    while error is not None:
+    """The error and what it came of, each once: contexts may form a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or getattr(error, "orig", None) or error.__context__
 

@@ -26,6 +26,7 @@ from assets.dagster_private import (
     job_execution_iterator,
     orchestration_context_event_generator,
 )
+from pipelines.ending import signal_received
 from pipelines.home import CODE_LOCATION
 
 MODULE, REPOSITORY = "pipelines.definitions", "__repository__"
@@ -76,6 +77,8 @@ def execute_in_process(
     )
     for _ in events:
         pass
+    if signal_received() is not None:  # Dagster forgets a signal that arrives while it closes the run
+        raise dg.DagsterExecutionInterruptedError
 
 
 def origin(job: str) -> RemoteJobOrigin:

@@ -51,6 +51,7 @@ JOBS = {
         (*DATA, *TRAINING, *EVALUATION, *RELEASE, "report"),
         "Curate, precache, train, evaluate, register and promote a Conductor",
     ),
+    "precache": Part(DATA, "Load problems, choose candidates for training, and ask every worker the candidates"),
     "train": Part(TRAINING, "Train a Conductor on the problems and responses that are there"),
     "evaluate": Part(EVALUATION, "Score the trained Conductor and its opponents; register and promote nothing"),
     "costs": Part(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NEEDS: dict[str, Sequence[Need]] = {
     "lifecycle": WHOLE_LIFE,
+    "precache": WHOLE_LIFE,
     "train": ("workers", "training"),
     "evaluate": ("workers", "evaluation"),
     "costs": (),

@@ -10,7 +10,7 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
 from pipelines.commands.options import recipe_argument, seed_option
 
-JOBS = ("lifecycle", "train", "evaluate")
+JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
 _DATABASE, _DRIVER = "PODIUM_DAGSTER_URL", "postgresql+psycopg2://"
 """SQLAlchemy 2.1 takes psycopg 3 for a plain postgresql://, and dagster-postgres 0.29 writes statements of psycopg2."""

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -257,12 +258,20 @@ def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, where: str
     assert (ended.returncode, ended.stderr) == (128 + number, "")
 
 
-AT_THE_END_OF_A_STAGE = """\
+def test_errors_that_came_of_each_other_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ending.TRACEBACK, raising=False)
+    first, second = RuntimeError("first"), OSError(28, "No space left on device", "file")
+    first.__context__, second.__context__ = second, first
+    assert str(ending.explained(first)).startswith("file: No space left on device. ")
+    first.__context__ = first
+    assert ending.explained(first) is None
+
+
+AT_THE_END_OF_A_RUN = """\
 import logging, os, signal, sys
 import dagster as dg
-from assets.resources import Podium
 from pipelines.ending import exit_code, note_signals
-from pipelines.lifecycle import Stage, execute
+from pipelines.in_process import execute_in_process
 
 class AtTheEnd(logging.Handler):
     def emit(self, record):
@@ -279,31 +288,22 @@ def ending(context):
 def first():
     return 1
 
-podium = Podium(root=sys.argv[1], recipe="quickstart")
-assets = dg.Definitions([first], resources={"podium": podium}, loggers={"ending": ending})
-
-@dg.op
-def stage(context, podium: Podium):
-    execute(context, assets, podium, Stage("stage", ("first",)))
-    print("the next stage")
-
-@dg.job(resource_defs={"podium": podium})
-def job():
-    stage()
-
+code = dg.Definitions([first], jobs=[dg.define_asset_job("job")], loggers={"ending": ending})
+instance, config = dg.DagsterInstance.ephemeral(), {"loggers": {"ending": {}}}
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 note_signals()
 try:
-    job.execute_in_process(instance=dg.DagsterInstance.ephemeral(), run_config=podium.run_config())
+    execute_in_process(code.resolve_job_def("job"), instance, run_id=sys.argv[1], run_config=config, tags={})
+    print("what follows")
 except dg.DagsterExecutionInterruptedError:
     sys.exit(exit_code())
 """
 
 
-def test_a_signal_while_a_stage_is_closed_is_not_lost(workspace: Workspace) -> None:
-    """Dagster captures a signal there, and forgets it at the end of the stage's run."""
+def test_a_signal_while_a_run_is_closed_is_not_lost(workspace: Workspace) -> None:
+    """Dagster captures a signal there, and forgets it at the end of the run."""
     ended = subprocess.run(
-        [sys.executable, "-c", AT_THE_END_OF_A_STAGE, str(workspace.root)], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-c", AT_THE_END_OF_A_RUN, str(uuid4())], cwd=ROOT, capture_output=True, text=True,
         check=False, timeout=200, preexec_fn=default_signals,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (143, ""), ended.stderr

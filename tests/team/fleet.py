@@ -1,4 +1,4 @@
-"""A team's Dagster on this machine: a daemon and several code servers that execute runs, over real engines."""
+"""A team's Dagster on this machine: a daemon and a code server that executes runs, over real engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import dagster as dg
 import yaml
-from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
 
 from ops.core.workspace import Workspace
@@ -36,41 +35,35 @@ def listens(port: int) -> bool:
 
 
 class Fleet:
-    """A context manager; `machines` code servers, of which the first also tells what there is.
+    """A context manager. `engines` are environment variables."""
 
-    `engines` are environment variables; `at_once` is how many runs the queue lets out.
-    """
-
-    def __init__(
-        self, workspace: Workspace, folder: Path, engines: Mapping[str, str], machines: int, at_once: int
-    ) -> None:
+    def __init__(self, workspace: Workspace, folder: Path, engines: Mapping[str, str]) -> None:
         self.workspace, self.folder = workspace, folder
         self._home = folder / "home"
         self._home.mkdir(parents=True)
         self._servers = workspace.config / "team" / "workspace.yaml"
-        self.ports = [free_port() for _ in range(machines)]
+        self.port = free_port()
         self.environment = {
             **os.environ, **engines,
             "PODIUM_TEAM": "1", "PODIUM_ROOT": str(workspace.root), "DAGSTER_HOME": str(self._home),
-            "PODIUM_RUN_WORKERS": ",".join(f"127.0.0.1:{port}" for port in self.ports),
+            "PODIUM_EXECUTOR": "multiprocess",
             "DVC_SITE_CACHE_DIR": str(folder / "dvc"), "PYTHONPATH": str(workspace.root),
             "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        self._settings(at_once)
+        self._settings()
         self._load_from()
-        self.machines: list[Process] = []
+        self.server: Process | None = None
         self.daemon: Process | None = None
 
     def __enter__(self) -> Fleet:
         self.podium("team", "setup")
-        self.machines = [self._machine(port) for port in self.ports]
-        for port in self.ports:
-            until(lambda port=port: listens(port), f"the code server at {port} answers")  # type: ignore[misc]
+        self.server = self._serve()
+        until(lambda: listens(self.port), f"the code server at {self.port} answers")
         self.start_daemon()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (self.daemon, *self.machines):
+        for process in (self.daemon, self.server):
             if process is not None:
                 process.stop(signal.SIGKILL)
         self._end_orphans()
@@ -88,11 +81,16 @@ class Fleet:
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
 
-    def kill_machine(self, number: int) -> None:
-        """A power cut: the server and every run on it are gone at once."""
-        group = self.machines[number].popen.pid
-        os.killpg(group, signal.SIGKILL)
-        self.machines[number].popen.wait(240)
+    def kill_step(self, run_id: str, step: str) -> None:
+        """The kernel's kill of the process that executes that step of the run."""
+        with self.instance() as instance:
+            started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
+            [pid] = [
+                entry.dagster_event.engine_event_data.metadata["pid"].value
+                for entry in started
+                if entry.dagster_event is not None and entry.dagster_event.step_key == step
+            ]
+        os.kill(int(str(pid)), signal.SIGKILL)
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
@@ -100,51 +98,54 @@ class Fleet:
         with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(self._home))) as instance:
             yield instance
 
-    def start(self, recipe: str, *stages: str) -> str:
-        """`podium team start`; the backfill's id."""
-        asked = [argument for stage in stages for argument in ("--stage", stage)]
-        return self.podium("team", "start", recipe, *asked).split()[1].rstrip(":")
+    def start(self, recipe: str, job: str = "lifecycle") -> str:
+        """`podium team start`; the run's id."""
+        return self.podium("team", "start", recipe, "--job", job).split()[1].rstrip(":")
 
-    def finished(self, named: str) -> list[dg.RunRecord]:
-        """Wait for the backfill's end, and give its runs."""
-        states = {BulkActionStatus.COMPLETED_SUCCESS, BulkActionStatus.COMPLETED_FAILED, BulkActionStatus.FAILED}
+    def finished(self, run_id: str) -> list[dg.RunRecord]:
+        """Wait for the end of the run, or of the one that began it again; the attempts, oldest first."""
         with self.instance() as instance:
+
+            def attempts() -> list[dg.RunRecord]:
+                again = instance.get_run_records(dg.RunsFilter(tags={"dagster/root_run_id": run_id}))
+                return [*instance.get_run_records(dg.RunsFilter(run_ids=[run_id])), *reversed(again)]
 
             def ended() -> bool:
-                backfill = instance.get_backfill(named)
-                return backfill is not None and backfill.status in states
+                run = attempts()[-1].dagster_run
+                return run.is_finished and run.tags.get("dagster/will_retry") != "true"
 
-            until(ended, f"backfill {named} has ended", PATIENCE_S)
-            backfill = instance.get_backfill(named)
-            assert backfill is not None and backfill.status == BulkActionStatus.COMPLETED_SUCCESS, backfill.error
-            return list(instance.get_run_records(dg.RunsFilter(tags={"dagster/backfill": named})))
+            until(ended, f"run {run_id} has ended", PATIENCE_S)
+            last = attempts()[-1].dagster_run
+            said = [entry.message for entry in instance.all_logs(last.run_id)]
+            assert last.status == dg.DagsterRunStatus.SUCCESS, said
+            return attempts()
 
-    def running(self) -> list[dg.DagsterRun]:
+    def under_way(self, run_id: str, step: str) -> bool:
+        """Whether that step of the run has started."""
         with self.instance() as instance:
-            return list(instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])))
+            started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START)
+            return step in {entry.step_key for entry in started}
 
     # ── inside ───────────────────────────────────────────────────────────────
 
-    def _machine(self, port: int) -> Process:
+    def _serve(self) -> Process:
         command = [
             *(str(PROGRAMS / "dagster"), "api", "grpc", "-m", "pipelines.definitions"),
-            *("--host", "127.0.0.1", "--port", str(port), "--location-name", "podium"),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--location-name", "podium"),
         ]
-        return Process(command, self.folder / f"machine-{port}.log", self.environment)
+        return Process(command, self.folder / "server.log", self.environment)
 
-    def _settings(self, at_once: int) -> None:
+    def _settings(self) -> None:
         """The team's own file, with a shorter patience."""
         file = self.workspace.config / "team" / "dagster.yaml"
         settings: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
-        settings["concurrency"]["runs"]["max_concurrent_runs"] = at_once
-        settings["run_launcher"]["config"] = {"missed_checks": 2}
         settings["run_monitoring"]["poll_interval_seconds"] = 2
         (self._home / "dagster.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
 
     def _load_from(self) -> None:
-        """The team's own file, with the first machine's address."""
+        """The team's own file, with the code server's address."""
         text = self._servers.read_text(encoding="utf-8")
-        text = text.replace("host: code", "host: 127.0.0.1").replace("port: 4000", f"port: {self.ports[0]}")
+        text = text.replace("host: code", "host: 127.0.0.1").replace("port: 4000", f"port: {self.port}")
         self._servers.write_text(text, encoding="utf-8")
 
     def _end_orphans(self) -> None:

@@ -1,5 +1,5 @@
-"""Partitions of precaching on machines of a team, one of which is killed. Real latencies, over HTTP; what was asked is
-counted where it arrives. What each run has written is pushed to DVC's remote, an S3 store."""
+"""Precaching by a team, whose step is killed. Real latencies, over HTTP; what was asked is counted where it arrives.
+What the run has written is pushed to DVC's remote, an S3 store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import yaml
 
 from ops.config import load_recipe
@@ -30,17 +31,14 @@ WORKERS = ("first", "second")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: wall time from the first run's start to the last one's end (seconds), requests that came to the
-    server, by question; the ledger's sums; rows in `data/responses`, and in what another checkout pulls from the S3
-    store; and how many runs failed on the way."""
+    """What came of it: requests that came to the server, by question; the ledger's sums; rows in `data/responses`, and
+    in what another checkout pulls from the S3 store; and how the run and what began it again ended."""
 
-    seconds: float
     came: Counter[str]
     spent: Spent
     rows: int
     pulled: int
-    runs: int
-    failed: int
+    attempts: list[dg.DagsterRunStatus]
 
 
 def prepared(workspace: Workspace, url: str, store: S3, per_domain: int, concurrency: int) -> Workspace:
@@ -82,19 +80,16 @@ def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
     }  # fmt: skip
 
 
-def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer, *, machines: int) -> Outcome:
-    """Have a fleet precache every partition. The second machine is lost while its calls are under way."""
+def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer) -> Outcome:
+    """Have a team precache. The step is killed while its calls are under way."""
     already = len(server.log())
-    with Fleet(workspace, folder, at, machines, at_once=machines) as fleet:
-        named = fleet.start("team", "precaching")
-        until(lambda: len(fleet.running()) == machines, "every machine executes a run", 600)
-        until(lambda: _callers(at) == machines, "every machine has calls under way", 600)
-        fleet.kill_machine(1)
-        records = fleet.finished(named)
-    began = min(record.start_time for record in records if record.start_time)
-    ended = max(record.end_time for record in records if record.end_time)
+    with Fleet(workspace, folder, at) as fleet:
+        named = fleet.start("team", "precache")
+        until(lambda: _calling(at), "calls are under way", 600)
+        fleet.kill_step(named, "worker_responses")
+        attempts = fleet.finished(named)
     ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
-    # The lost machine's lease runs out.
+    # The killed step's lease runs out.
     until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
     [spent] = ledger.by_run().values()
     ledger.close()
@@ -103,18 +98,17 @@ def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: Fau
     assert all(row.status == "ok" for row in rows)
     elsewhere = load_responses(pulled(workspace, folder / "elsewhere", "worker_responses", at).data / "responses")
     assert sorted(elsewhere, key=_place) == sorted(rows, key=_place)
-    failed = sum(record.dagster_run.status.value == "FAILURE" for record in records)
-    return Outcome(ended - began, came, spent, len(rows), len(elsewhere), len(records), failed)
+    return Outcome(came, spent, len(rows), len(elsewhere), [run.dagster_run.status for run in attempts])
 
 
 def _place(row: ResponseRow) -> tuple[object, ...]:
     return row.worker, row.benchmark, row.problem_id, row.sample
 
 
-def _callers(at: dict[str, str]) -> int:
-    """How many processes have calls under way."""
+def _calling(at: dict[str, str]) -> bool:
+    """Whether calls are under way."""
     import psycopg
 
     with psycopg.connect(at["PODIUM_LEDGER_URL"]) as connection:
-        row = connection.execute("SELECT count(DISTINCT pid) FROM podium_ledger.sent WHERE lost = 0").fetchone()
-    return int(row[0]) if row else 0
+        row = connection.execute("SELECT count(*) FROM podium_ledger.sent WHERE lost = 0").fetchone()
+    return bool(row and row[0])

@@ -112,7 +112,7 @@ class Fleet:
 
             def ended() -> bool:
                 run = attempts()[-1].dagster_run
-                return run.is_finished and run.tags.get("dagster/will_retry") != "true"
+                return run.is_success or (run.is_finished and run.tags.get("dagster/will_retry") == "false")
 
             until(ended, f"run {run_id} has ended", PATIENCE_S)
             last = attempts()[-1].dagster_run

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import dagster as dg
 from filelock import FileLock
@@ -83,6 +83,7 @@ class Podium(dg.ConfigurableResource):
                 return
             tags = self._tags_of(context.instance, context.run)
             context.instance.add_run_tags(context.run.run_id, tags)
+            cast("dict[str, str]", context.run.tags).update(tags)  # the steps of this process read their range there
         self._of_this_run = Snapshot.read(folder, tags[SNAPSHOT])
         if context.log is not None:
             context.log.info(f"this run works from {self._of_this_run}; in full: {folder / tags[SNAPSHOT]}.json")

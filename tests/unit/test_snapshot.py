@@ -11,7 +11,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from assets import partitions
 from assets.resources import SNAPSHOT, Podium, choosing
+from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Snapshot
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
@@ -171,6 +173,24 @@ def test_a_run_in_process_has_the_origin_by_which_the_ui_lists_it(
         assert (run.remote_job_origin.location_name, run.remote_job_origin.job_name) == ("podium", run.job_name)
         assert run.remote_job_origin.repository_origin.repository_name == "__repository__"
         assert run.tags["dagster/max_retries"] == "0"  # the command decides whether it begins again
+
+
+def test_a_run_from_a_launchpad_covers_the_range_of_its_recipe(
+    project: Workspace, instance: dg.DagsterInstance
+) -> None:
+    """Its job's tags name every benchmark: nothing else knows the recipe before the run has begun."""
+    sources = dict.fromkeys(BENCHMARKS) | dict.fromkeys(("aime25", "bigcodebench"), {"source": "embedded", "test": 4})
+    recipe = {"base": "quickstart", "name": "two", "benchmarks": sources}
+    (project.config / "recipes" / "two.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    podium = Podium(root=str(project.root), recipe="two")
+    raw = dg.AssetKey("raw_problems")
+    job = definitions(podium).resolve_job_def("precache").get_subset(asset_selection={raw}, asset_check_selection=set())
+    done = job.execute_in_process(instance=instance, run_config=podium.run_config(), tags=partitions.every())
+    made = instance.fetch_materializations(raw, limit=9).records
+    empty = {record.partition_key: "not_in_recipe" in record.asset_materialization.metadata for record in made}
+    assert empty == {"aime25": False, "gpqa_diamond": True, "bigcodebench": False}
+    run = instance.get_run_by_id(done.run_id)
+    assert run is not None and partitions.of_recipe(podium.load().recipe).items() <= run.tags.items()
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:

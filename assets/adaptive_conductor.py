@@ -5,10 +5,11 @@ from pathlib import Path
 import dagster as dg
 
 from assets import placement
-from assets.conductor import conductor, has_stage, kept, run_folder, trained
+from assets.conductor import conductor, has_stage, kept, not_trained, run_folder, trained
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
+from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
@@ -36,6 +37,8 @@ def adaptive_conductor(
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
     """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
+    if why_not := not_trained(podium):
+        return kept(context, base_policy_folder(podium.load()), why_not)
     folder = adaptive_run(podium)
     if not has_stage(podium, "adaptive"):
         return kept(context, folder, NO_SECTION)

@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import final_run, recursive_conductor
+from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
@@ -35,7 +35,7 @@ def benchmark_scores(
     setup = podium.load()
     client = open_client(setup, "evaluation")
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    policy, progress = final_run(podium) / "policy", reporter.progress(context)
+    policy, progress = final_policy(podium), reporter.progress(context)
     with servers(setup):
         rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
     for benchmark, own in rows.items():

@@ -15,7 +15,7 @@ import dagster as dg
 from assets import metadata
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.base_policy import base_policy
-from assets.conductor import conductor, has_stage, run_folder
+from assets.conductor import conductor, has_stage, not_trained, run_folder
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
@@ -114,11 +114,12 @@ def _guards(
         ],
     )
     def check(podium: Podium) -> Iterator[dg.AssetCheckResult]:
-        if section and not has_stage(podium, section):
+        absent = f"The recipe has no `{section}` section: there is no such run."
+        if why_not := not_trained(podium) or (absent if section and not has_stage(podium, section) else ""):
             for guard in watched:
                 yield dg.AssetCheckResult(
                     asset_key=asset.key, check_name=guard, passed=True, severity=dg.AssetCheckSeverity.WARN,
-                    description=f"The recipe has no `{section}` section: there is no such run.",
+                    description=why_not,
                 )  # fmt: skip
             return
         for finding in guard_run(podium.load(), run(podium)):

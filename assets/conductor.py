@@ -17,6 +17,7 @@ from assets.resources import Calls, OnProgress, Podium, Reporter, servers
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
+from ops.config import UntrainedPolicy
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.retraining.start import fine_tuned_run
@@ -41,6 +42,14 @@ def run_folder(podium: Podium) -> Path:
     return write_run(setup, base_policy_folder(setup), snapshot.deepspeed)
 
 
+def not_trained(podium: Podium) -> str:
+    """Why this run trains nothing; empty where it trains a policy, or scores one that was trained."""
+    policy = podium.load().recipe.policy
+    if not isinstance(policy, UntrainedPolicy):
+        return ""
+    return f"The recipe's policy is {policy.kind}: it is scored as it is, and there is nothing to train."
+
+
 def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
     """Whether the configuration has that further stage of training; a fine-tuned champion is one run in any case."""
     return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
@@ -59,8 +68,11 @@ def conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished."""
+    """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished. An
+    untrained policy (prompted, static) stays as it is."""
     gate.passed(context, "training_mix", "base_policy")
+    if why_not := not_trained(podium):
+        return kept(context, base_policy_folder(podium.load()), why_not)
     return trained(context, podium, reporter, trainer, run_folder(podium))
 
 

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.leaderboard import leaderboard
-from assets.recursive_conductor import final_run
+from assets.recursive_conductor import final_policy
 from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.reports.drawing import png
@@ -15,7 +15,7 @@ from ops.stages.release import try_challenger
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
-    outcome = try_challenger(podium.load(), final_run(podium) / "policy", podium.snapshot().gate)
+    outcome = try_challenger(podium.load(), final_policy(podium), podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.promoted,
         "version": outcome.version,

@@ -6,25 +6,34 @@ import dagster as dg
 
 from assets import placement
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
-from assets.conductor import has_stage, kept, run_folder, trained
+from assets.conductor import has_stage, kept, not_trained, run_folder, trained
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
+from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
 NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one workflow for a question."
 
 
 def final_run(podium: Podium) -> Path:
-    """The folder of the last training run of this configuration, whose policy is scored and registered."""
+    """The folder of the last training run of this configuration, which trains a policy."""
     setup, before = podium.load(), adaptive_run(podium)
     if not has_stage(podium, "recursive"):
         return before
     return write_run(setup, before / "policy", podium.snapshot().deepspeed, recursive=setup.recipe.recursive)
 
 
+def final_policy(podium: Podium) -> Path:
+    """The folder of the policy that is scored and registered: that of the last training run, or the untrained one."""
+    return base_policy_folder(podium.load()) if not_trained(podium) else final_run(podium) / "policy"
+
+
 def training_runs(podium: Podium) -> dict[str, Path]:
-    """The asset of each stage that this configuration has → its run's folder, in their order."""
+    """The asset of each stage that this configuration has → its run's folder, in their order; none for an untrained
+    policy."""
+    if not_trained(podium):
+        return {}
     runs = {"conductor": run_folder(podium)}
     if has_stage(podium, "adaptive"):
         runs["adaptive_conductor"] = adaptive_run(podium)
@@ -47,6 +56,8 @@ def recursive_conductor(
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
     """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
+    if why_not := not_trained(podium):
+        return kept(context, final_policy(podium), why_not)
     folder = final_run(podium)
     if not has_stage(podium, "recursive"):
         return kept(context, folder, NO_SECTION)

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.leaderboard import leaderboard
-from assets.recursive_conductor import final_run, recursive_conductor, training_runs
+from assets.recursive_conductor import final_policy, recursive_conductor, training_runs
 from assets.resources import Podium
 from assets.worker_pool import worker_pool
 from ops import versioning
@@ -19,13 +19,13 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     """A version in MLflow, first as challenger; the same policy with the same scores is the same version."""
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
-    folder = final_run(podium)
+    policy = final_policy(podium)
     runs = training_runs(podium)
     results = [RunResult.read(each) for each in runs.values()]
     trained = [result for result in results if result is not None]
     if len(trained) < len(results):
-        raise PodiumError(f"{folder}: holds no finished training. Materialize {', '.join(runs)} first")
-    comparison = stored_comparison(setup, folder / "policy")
+        raise PodiumError(f"{policy}: holds no finished training. Materialize {', '.join(runs)} first")
+    comparison = stored_comparison(setup, policy)
     lineage = registry.Lineage(
         git_commit=podium.snapshot().git_commit,
         dvc_revision=versioning.revision(workspace),
@@ -40,7 +40,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
     tracked = {stage: tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
     version = registry.register(
-        workspace, folder / "policy", pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
+        workspace, policy, pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
         training_runs={stage: run for stage, run in tracked.items() if run is not None},
     )  # fmt: skip
     return dg.MaterializeResult(

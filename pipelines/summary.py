@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from assets.recursive_conductor import final_run, training_runs
+from assets.recursive_conductor import final_policy, training_runs
 from assets.resources import Calls, Podium
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison, stored_comparison
@@ -33,7 +33,7 @@ def print_summary(
     """
     console.print()
     if job != "train":
-        comparison = stored_comparison(podium.load(), final_run(podium) / "policy")
+        comparison = stored_comparison(podium.load(), final_policy(podium))
         console.print(systems_table(comparison.board))
         console.print(f"{MEANS}{'' if full else f' {HINT}'}\n", style="dim", markup=False)
         if full:

@@ -15,11 +15,21 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ops.config import Execution, Generation, Pool, PretrainedPolicy, Prompting, RoundLimits, Settings
+from ops.config import (
+    Execution,
+    Generation,
+    Pool,
+    PretrainedPolicy,
+    PromptedPolicy,
+    Prompting,
+    RoundLimits,
+    Settings,
+    UntrainedPolicy,
+)
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.installation import pip_install
-from ops.core.response import Message
+from ops.core.response import Message, Response
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.controls import plain_messages
@@ -55,6 +65,8 @@ class PolicyCard(Settings):
     """Type of the weights."""
     pretrained: PretrainedPolicy | None = None
     """The source of the weights when they are not in the folder."""
+    untrained: UntrainedPolicy | None = Field(default=None, discriminator="kind")
+    """The policy, where it has no weights."""
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
     renumbered: bool = False
@@ -83,6 +95,9 @@ class PolicyCard(Settings):
         if not there:
             problem = f"knows {', '.join(self.offered)}, of whom pool {pool.name!r} has none"
             raise DataError(CARD, "offered", problem, "Train a policy on that pool")
+        if isinstance(self.untrained, PromptedPolicy) and self.untrained.worker not in pool.names:
+            problem = f"is {self.untrained.worker}, which pool {pool.name!r} does not have"
+            raise DataError(CARD, "untrained.worker", problem, "Name another worker in the recipe, and run it")
         team = Team(
             workers=tuple((pool if name in pool.names else self.pool).worker(name) for name in self.offered),
             client=client,
@@ -141,7 +156,13 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
 
 def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
-    """The location of a policy's weights (a folder, or a name on a hub), with further arguments for transformers."""
+    """The location of a policy's weights (a folder, or a name on a hub), with further arguments for transformers.
+
+    Raises `DataError` for a policy that has none.
+    """
+    if card.untrained is not None:
+        problem = f"is a {card.untrained.kind} policy, which has no weights"
+        raise DataError(folder / CARD, "untrained", problem, "Use a recipe whose policy is trained for this")
     if card.pretrained is None:
         return str(folder), {}
     names = {"revision": card.pretrained.revision, "gguf_file": card.pretrained.gguf_file}
@@ -253,6 +274,10 @@ class Completion(NamedTuple):
     prompt_tokens: int = 0
     tokens: int = 0
     """Tokens of the completion, the one that ended it included."""
+    worker: str = ""
+    """The worker that wrote it; empty: the policy's own weights did."""
+    response: Response | None = None
+    """That worker's response, whose cost counts."""
 
 
 class TextWriter(ABC):

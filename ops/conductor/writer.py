@@ -1,20 +1,21 @@
-"""Load a policy with its backend: transformers in this process, or a vLLM server.
+"""Load a policy with its backend: transformers in this process, or a vLLM server; an untrained policy has none.
 
-Both use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
+Both backends use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ops.conductor.policy import Conductor
+from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ServedConductor
-from ops.config import TRANSFORMERS, VLLM
+from ops.conductor.untrained import PromptedConductor, StaticConductor
+from ops.config import TRANSFORMERS, VLLM, PromptedPolicy
 from ops.core.workspace import Workspace
 
 ENV = "PODIUM_WRITER"
 """The environment variable that names the writer while a champion is served; unset: transformers."""
-AnyConductor = Conductor | ServedConductor
+AnyConductor = Conductor | ServedConductor | StaticConductor | PromptedConductor
 
 
 def load_conductor(
@@ -27,9 +28,14 @@ def load_conductor(
     """The policy in `folder`, written for by `writer`: `transformers`, `vllm` (a server that Podium starts on the GPUs
     of this machine), or a server's URL.
 
-    `key`: the policy's, where the folder's name is not. The caller closes the result. Raises `DataError`, and
-    `ConfigError` that names `setting` for a writer that cannot write for this policy.
+    An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
+    result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.
     """
+    card = PolicyCard.read(folder)
+    if card.untrained is not None:
+        if isinstance(card.untrained, PromptedPolicy):
+            return PromptedConductor(card, card.untrained)
+        return StaticConductor(card, card.untrained)
     if writer == TRANSFORMERS:
         return Conductor.load(folder)
     if writer == VLLM:

@@ -21,6 +21,7 @@ from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions
 from ops.config.recipe import Recipe
 from ops.config.secret import KEY_SHAPE, names_a_key
+from ops.config.training import Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text
 
@@ -277,13 +278,27 @@ def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str,
     return pools
 
 
-def check_sizes(recipe: Recipe, pool: Pool) -> None:
-    """Raise `ConfigError` where the adaptive stage offers more workers than the pool has."""
+def check_against_pool(recipe: Recipe, pool: Pool) -> None:
+    """Raise `ConfigError` where the adaptive stage offers more workers than the pool has, or an untrained policy names
+    a worker that the pool lacks."""
     adaptive, workers = recipe.adaptive, len(pool.workers)
     if adaptive is not None and max(adaptive.smallest, adaptive.largest or 0) > workers:
         problem = f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {pool.name!r} has {workers}"
         remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
         raise ConfigError(f"recipe {recipe.name!r}", "adaptive", problem, remedy)
+    for field, worker in _named_workers(recipe.policy):
+        if worker not in pool.names:
+            problem = f"names {worker!r}, which pool {pool.name!r} does not have"
+            raise ConfigError(f"recipe {recipe.name!r}", field, problem, f"Name one of {', '.join(pool.names)}")
+
+
+def _named_workers(policy: Policy) -> list[tuple[str, str]]:
+    """The field and the worker's name of each worker that a policy names."""
+    if isinstance(policy, PromptedPolicy):
+        return [("policy.worker", policy.worker)]
+    if isinstance(policy, StaticPolicy):
+        return [(f"policy.workflow.{place}.worker", step.worker) for place, step in enumerate(policy.workflow)]
+    return []
 
 
 def load_gate(config: Path) -> PromotionGate:

@@ -11,7 +11,17 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, PoolName, Seed, Settings
 from ops.config.secret import find_in_url
-from ops.config.training import Adaptive, ColdStart, Grpo, GrpoStage, Guards, PretrainedPolicy, Recursive, ScratchPolicy
+from ops.config.training import (
+    Adaptive,
+    ColdStart,
+    Grpo,
+    GrpoStage,
+    Guards,
+    Policy,
+    Recursive,
+    StaticPolicy,
+    UntrainedPolicy,
+)
 from ops.core.registry import check_names
 
 
@@ -272,7 +282,7 @@ class Recipe(Settings):
     """Answer every call from recorded responses, at no cost. None: call the workers."""
     prompting: Prompting = Prompting()
     execution: Execution = Execution()
-    policy: ScratchPolicy | PretrainedPolicy = Field(discriminator="kind")
+    policy: Policy = Field(discriminator="kind")
     cold_start: ColdStart | None = None
     """None: the base model already writes the grammar (a pretrained one with few-shot examples)."""
     generation: Generation = Generation()
@@ -295,6 +305,11 @@ class Recipe(Settings):
         return self.trained_as or self.name
 
     @property
+    def trains(self) -> bool:
+        """Whether its policy is trained: not a prompted or a static one."""
+        return not isinstance(self.policy, UntrainedPolicy)
+
+    @property
     def asks_workers(self) -> bool:
         """Whether any worker may be called: not in a rehearsal that leaves out what was never recorded."""
         return self.replay is None or self.replay.on_miss == "live"
@@ -309,6 +324,45 @@ class Recipe(Settings):
     def _scratch_needs_a_cold_start(self) -> Self:
         if self.policy.kind == "scratch" and self.cold_start is None:
             raise ValueError("a policy made from scratch needs a cold_start section")
+        return self
+
+    @model_validator(mode="after")
+    def _untrained_has_no_training(self) -> Self:
+        if self.trains:
+            return self
+        kind = self.policy.kind
+        if named := [name for name in ("cold_start", "adaptive", "recursive") if getattr(self, name) is not None]:
+            raise ValueError(
+                f"policy.kind {kind} is not trained, and {named[0]} is a stage of training: leave it out (`{named[0]}: "
+                "null` over a base that has it)"
+            )
+        if self.evaluation.writer != TRANSFORMERS:
+            raise ValueError(
+                f"evaluation.writer {self.evaluation.writer} loads weights, and policy.kind {kind} has none: leave it "
+                f"out (`writer: {TRANSFORMERS}` over a base that has it)"
+            )
+        if kind == "prompted" and self.prompting.style == "compact":
+            raise ValueError(
+                "prompting.style compact does not explain the grammar, and policy.kind prompted never learned it: "
+                "set prompting.style: full"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _static_workflow_can_run(self) -> Self:
+        if not isinstance(self.policy, StaticPolicy):
+            return self
+        steps, most = self.policy.workflow, self.prompting.max_steps
+        if len(steps) > most:
+            raise ValueError(f"policy.workflow has {len(steps)} steps, and prompting.max_steps allows {most}")
+        for place, access in enumerate(step.access for step in steps):
+            if isinstance(access, str) or not access:
+                continue
+            where = f"policy.workflow.{place}.access"
+            if self.prompting.access != "fine_grained":
+                raise ValueError(f"{where} lists steps: write [], all, or set prompting.access: fine_grained")
+            if len(set(access)) < len(access) or not all(0 <= earlier < place for earlier in access):
+                raise ValueError(f"{where}: {list(access)} are not earlier steps, each once")
         return self
 
     @model_validator(mode="after")

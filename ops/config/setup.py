@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ops.config.base import Seed, Settings, digest
 from ops.config.loading import (
-    check_sizes,
+    check_against_pool,
     load_deepspeed,
     load_evaluation_pools,
     load_gate,
@@ -49,7 +49,7 @@ class Setup:
         """The recipe `config/recipes/RECIPE.yaml` and its pool as their files are now. Raises `ConfigError`."""
         settings = load_recipe(workspace.config, recipe, seed)
         pool = load_pool(workspace.config, settings.pool)
-        check_sizes(settings, pool)
+        check_against_pool(settings, pool)
         return cls(workspace, settings, pool, load_evaluation_pools(workspace.config, settings, pool))
 
     def asked_on(self, benchmark: str) -> Self:
@@ -117,7 +117,7 @@ class Snapshot(Settings):
         """Read the files below `config` as they are now. Raises `ConfigError`."""
         recipe = load_recipe(config, recipe_file, seed)
         pool = load_pool(config, recipe.pool)
-        check_sizes(recipe, pool)
+        check_against_pool(recipe, pool)
         return cls(
             recipe_file=recipe_file,
             seed=seed,

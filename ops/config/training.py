@@ -54,6 +54,36 @@ class PretrainedPolicy(Settings):
         return self.model.removeprefix(PACKAGE) if self.model.startswith(PACKAGE) else None
 
 
+class PromptedPolicy(Settings):
+    """A worker of the pool that is prompted to write the workflows, with its own sampling. It is not trained."""
+
+    kind: Literal["prompted"] = "prompted"
+    worker: str
+    """A worker of the pool. It may also run steps."""
+
+
+class PolicyStep(Settings):
+    """One step of a static policy's workflow."""
+
+    worker: str
+    """A worker of the pool."""
+    subtask: str = Field(default="Solve the problem.", pattern=r"\S")
+    access: Literal["all"] | tuple[int, ...] = ()
+    """The earlier steps that it sees: none, "all", or with `prompting.access: fine_grained` their places, the first is
+    0."""
+
+
+class StaticPolicy(Settings):
+    """One fixed workflow for every question. It is not trained."""
+
+    kind: Literal["static"] = "static"
+    workflow: tuple[PolicyStep, ...] = Field(min_length=1)
+
+
+UntrainedPolicy = PromptedPolicy | StaticPolicy
+Policy = ScratchPolicy | PretrainedPolicy | UntrainedPolicy
+
+
 class Lora(Settings):
     """Low-rank updates of every linear layer in place of new weights (arXiv:2106.09685), merged into the weights when
     the cold start ends: GRPO and servers load a plain model."""

@@ -10,24 +10,22 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
+from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import OutcomeRow, Played
 from ops.evaluation.statistics import MeanEstimate, clustered
-from ops.workflow.execution import execute
-from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.grammar import Parsed
 from ops.workflow.play import Fits, Question, play
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace, WorkflowTrace
+from ops.workflow.trace import Trace
 
 AHEAD = 4
 """The most batches in progress at once, including the one being written; a faster writer waits for the workers."""
-WRITE = "Write the workflow."
-"""The subtask for a worker that writes a workflow; the Conductor's prompt takes the place of the question."""
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
@@ -52,7 +50,7 @@ class Writer(Protocol):
 
 
 async def evaluate(
-    conductor: Writer | Completions,
+    conductor: Writer | Completions | PromptedConductor,
     problems: Sequence[Problem],
     team: Team,
     settings: Evaluation,
@@ -67,12 +65,14 @@ async def evaluate(
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
     together; `fits` is passed to `play`. Raises the client's `OverBudget` and `ConfigError` after the calls in flight
-    have ended, and `PromptTooLongError`, which names the problem. Rows of unreachable workers are unscorable.
+    have ended, and `PromptTooLongError`, which names the problem. Rows of unreachable workers are unscorable. The call
+    by which a prompted Conductor writes counts in the row's cost.
     """
     scheduler, turn = Scheduler(), asyncio.Lock()
 
     async def write(prompts: list[list[Message]], chosen: Sequence[Problem], repeat: int) -> list[str]:
-        assert not isinstance(conductor, Mapping)  # a mapping has a completion for each question
+        # A mapping has a completion for each question, and a prompted Conductor is an author.
+        assert not isinstance(conductor, Mapping | PromptedConductor)
         texts: list[str] = []
         async with turn:
             for start in range(0, len(prompts), settings.batch):
@@ -85,6 +85,9 @@ async def evaluate(
         return texts
 
     async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
+        if isinstance(conductor, PromptedConductor):
+            author = Author(conductor.worker, lambda problem: team.messages(problem)[0]["content"], team.read)
+            return await _all_ended(_authored(author, problem, team, repeat, scheduler) for problem in chosen)
         given = conductor if isinstance(conductor, Mapping) else {}
         questions = [Question(problem, team, repeat, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, repeat=repeat)
@@ -110,15 +113,13 @@ async def evaluate_method(
             for workflow, sample in zip(branches, _samples(branches, repeat), strict=True)
         ]
         async with room:
-            writing = None
             if method.author is not None:
-                writing = await _writing(method.author, problem, team, repeat, scheduler)
-                text = writing.answer or ""
-                questions = [Question(problem, team, repeat, text, method.author.read(text))]
-            traces = await play(questions, scheduler=scheduler)
+                played = await _authored(method.author, problem, team, repeat, scheduler)
+            else:
+                played = Played(tuple(await play(questions, scheduler=scheduler)))
         if on_done is not None:
             on_done(1)
-        return Played(tuple(traces), writing=writing)
+        return played
 
     async def answer(own: Sequence[Problem], repeat: int) -> list[Played]:
         branches = zip(own, method.branches(own, repeat), strict=True)
@@ -177,10 +178,12 @@ async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-async def _writing(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> WorkflowTrace:
-    # The executor applies the same cache, limits, deadline and handling of failures as to any other call.
-    asking = Workflow.single(author.worker, WRITE)
-    return await execute(asking, author.prompt(problem), team, sample=repeat, scheduler=scheduler)
+async def _authored(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> Played:
+    """Let a worker write the question's workflow, and execute it."""
+    writing = await write_workflow(author.worker, author.prompt(problem), team, repeat, scheduler)
+    text = writing.answer or ""
+    [trace] = await play([Question(problem, team, repeat, text, author.read(text))], scheduler=scheduler)
+    return Played((trace,), writing=writing)
 
 
 def _samples(branches: Branches, repeat: int) -> list[Sample]:

@@ -55,7 +55,12 @@ class Lab:
         """Return the policy that the named asset trained; for an asset after the last training, the last policy."""
         if after == "base_policy":
             return self.base_policy
-        return self.runs.get(after, list(self.runs.values())[-1]) / "policy"
+        return self.runs[after] / "policy" if after in self.runs else self.last
+
+    @property
+    def last(self) -> Path:
+        """The policy that is scored: that of the last training, or the base policy if nothing is trained."""
+        return list(self.runs.values())[-1] / "policy" if self.runs else self.base_policy
 
     @property
     def questions(self) -> dict[str, list[Problem]]:

@@ -46,6 +46,8 @@ SUBTASK_TOKENS = 25
 """Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
 FORMAT_TOKENS = 20
 """Tokens of the instruction on the answer format that follows the question."""
+WORKFLOW_TOKENS = 300.0
+"""Tokens of a workflow that a prompted worker writes, with the few sentences before it: an assumption."""
 SPEED = (100.0, 50.0, 25.0)
 """Tokens per second of an unmeasured language model: fast, expected, slow."""
 FIRST_TOKEN_S = 1.0
@@ -211,6 +213,15 @@ class Prices:
             return self._made(worker, Range.of(usage.prompt_tokens), Range.of(answer), basis)
         answers = Range(*(min(part * answer, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
         return self._made(worker, Range.of(self._question + FORMAT_TOKENS), answers, basis)
+
+    def writing(self, worker: Worker, prompt: float) -> Call:
+        """Estimate a call in which `worker` writes a workflow, after a prompt of that many tokens.
+
+        Raises `ConfigError` if the worker has no price.
+        """
+        said = TOOL_TOKENS if "tool" in worker.tags else WORKFLOW_TOKENS + usual_answer(worker) - OTHER_TOKENS
+        answers = Range(*(min(part * said, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
+        return self._made(worker, Range.of(prompt), answers, "")
 
     def asked(self, ask: Ask) -> Call:
         """Estimate the call of `ask`. The high end of the USD is what the client reserves.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
-from ops.config import PretrainedPolicy, ScratchPolicy, Settings, load
+from ops.config import Policy, PretrainedPolicy, ScratchPolicy, Settings, load
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
@@ -108,14 +108,18 @@ class KnownShape(NamedTuple):
     """Whether the model's files are on this machine or are created by the run."""
 
 
-def shape_of(policy: ScratchPolicy | PretrainedPolicy, workspace: Workspace) -> KnownShape | None:
-    """The policy's shape, without any download; None if unknown. Raises `ConfigError` for an invalid `models.yaml`.
+def shape_of(policy: Policy, workspace: Workspace) -> KnownShape | None:
+    """The policy's shape, without any download; None if unknown or if it has no weights.
+
+    Raises `ConfigError` for an invalid `models.yaml`.
 
     A pretrained model's shape comes from `config.json` in its folder or in the hub's local cache, otherwise from
     `config/models.yaml`, by its full name or the last part of it.
     """
     if isinstance(policy, ScratchPolicy):
         return KnownShape(_scratch(policy), "the recipe")
+    if not isinstance(policy, PretrainedPolicy):
+        return None
     folder = Path(policy.model).expanduser()
     local = folder if folder.is_absolute() else workspace.root / folder
     file = local / "config.json" if local.is_dir() else _cached(policy)

@@ -11,7 +11,8 @@ from functools import reduce
 from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
-from ops.config import Grpo, Setup
+from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy
+from ops.core.errors import counted
 from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
 from ops.planning.lengths import Lengths
@@ -63,6 +64,7 @@ class Stages:
         `left`: shares that remain to be paid for; None: nothing is stored."""
         self._left = left or Left()
         self._setup, self._prices = setup, _prices(setup, known, measured)
+        self._prompt = known.prompt
         priced = {setup.pool.answers_key: self._prices}
         self._evaluated: dict[str, Prices] = {}
         for name in questions:  # a separate evaluation pool has no measurements
@@ -82,8 +84,10 @@ class Stages:
 
     def all(self) -> list[Cost]:
         """All stages in the order of a pipeline run, without the stages that the recipe omits."""
-        stages: list[Cost | None] = [self.precaching(), self.cold_start(), self.training(), self.adaptive()]
-        stages += [self.recursive(), self.baselines(), self.evaluation()]
+        stages: list[Cost | None] = [self.precaching()]
+        if self._setup.recipe.trains:
+            stages += [self.cold_start(), self.training(), self.adaptive(), self.recursive()]
+        stages += [self.baselines(), self.evaluation()]
         return [stage for stage in stages if stage is not None]
 
     def precaching(self) -> Cost:
@@ -216,14 +220,48 @@ class Stages:
         again = NOTHING
         if recipe.recursive is not None and recipe.recursive.limits.rounds:
             again, what = ANEW.times((recipe.recursive.limits.calls_ratio - 1) * asked), f"{what}, in rounds"
-        return self._workflows(EVALUATION, what, Range.of(scored * asked), _shares(answers), again, on=self._evaluated)
+        return self._played(what, scored, answers, again)
 
     def night(self) -> Cost:
         """Cost of one policy's first rounds, once per question, without stored answers."""
-        asked = sum(self._questions.values())
-        shares = _shares(self._questions)
-        cost = self._workflows(EVALUATION, f"{asked:,} questions", Range.of(asked), shares, on=self._evaluated)
+        cost = self._played(f"{sum(self._questions.values()):,} questions", 1, self._questions)
         return replace(cost, usd=cost.worth)
+
+    def _played(self, what: str, policies: int, answers: Mapping[str, float], again: Range = NOTHING) -> Cost:
+        """Cost of the policy's workflows on so many questions of each benchmark, and of writing them where a worker
+        does."""
+        policy = self._setup.recipe.policy
+        if isinstance(policy, StaticPolicy):
+            return self._fixed(policy, f"{what}, one workflow of {counted(len(policy.workflow), 'step')}", answers)
+        asked = Range.of(policies * sum(answers.values()))
+        played = self._workflows(EVALUATION, what, asked, _shares(answers), again, on=self._evaluated)
+        if not isinstance(policy, PromptedPolicy):
+            return played
+        costs = WorkerCosts()
+        for benchmark, count in answers.items():
+            prices = self._evaluated[benchmark]
+            worker = next(each for each in prices.workers if each.name == policy.worker)
+            costs.of(prices, worker).take(prices.writing(worker, self._prompt), Range.of(count))
+        written = self._stage("", "", costs)
+        slower = max(played, written, key=lambda part: part.worker_s.expected)
+        what = f"{what}; {policy.worker} writes each workflow, in a call of its own"
+        return replace(total([played, written], EVALUATION, what), limited_by=slower.limited_by)
+
+    def _fixed(self, policy: StaticPolicy, what: str, answers: Mapping[str, float]) -> Cost:
+        """Cost of one workflow for every question; each step also reads the answers that it sees."""
+        costs = WorkerCosts()
+        for benchmark, count in answers.items():
+            prices = self._evaluated[benchmark]
+            workers = {worker.name: worker for worker in prices.workers}
+            calls = [prices.call(workers[step.worker], benchmark) for step in policy.workflow]
+            for place, (step, call) in enumerate(zip(policy.workflow, calls, strict=True)):
+                sees = range(place) if step.access == "all" else step.access
+                said = reduce(Range.plus, (calls[earlier].answer for earlier in sees), NOTHING)
+                more = said.plus(Range.of(SUBTASK_TOKENS * (1 + len(sees))))
+                costs.of(prices, workers[step.worker]).take(
+                    call._replace(prompt=call.prompt.plus(more)), Range.of(count)
+                )
+        return self._stage(EVALUATION, what, costs)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}

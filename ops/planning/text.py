@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ops.benchmarks.registry import training_domains
-from ops.config import VLLM, Setup
+from ops.config import VLLM, Policy, PretrainedPolicy, PromptedPolicy, Setup, StaticPolicy
 from ops.core.errors import counted
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
@@ -37,7 +37,6 @@ def describe(setup: Setup) -> str:
     candidates = round(places * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
     most = rollouts + grpo.steps * grpo.refills_per_step * grpo.rollouts_per_question
-    policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
     samples = recipe.precaching.samples
     calls = candidates * len(pool.workers) * samples
@@ -47,21 +46,34 @@ def describe(setup: Setup) -> str:
     share = f"vLLM at {grpo.vllm_server_url}" if grpo.vllm_server_url else f"vLLM on {grpo.vllm_memory:.0%} of each GPU"
     writer = share if grpo.vllm else "generation by transformers"
     overlap = "; workers answer the next step's rollouts meanwhile" if grpo.staleness else ""
-    facts = (
-        ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
-        ("policy", policy + lesson),
-        ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
-        ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
-        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
+    training = [
         ("GRPO", f"{size} = {rollouts} rollouts, at most {most * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
         ("trainer", f"{counted(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
+    ]
+    facts = (
+        ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
+        ("policy", _policy(recipe.policy) + lesson),
+        ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
+        ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
+        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
+        *(training if recipe.trains else []),
         ("evaluation", f"{', '.join(recipe.benchmarks)}; {counted(recipe.evaluation.repeats, 'repeat')}"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
     )
     return _facts(facts)
+
+
+def _policy(policy: Policy) -> str:
+    if isinstance(policy, PretrainedPolicy):
+        return policy.model
+    if isinstance(policy, PromptedPolicy):
+        return f"{policy.worker}, prompted to write the workflows; nothing is trained"
+    if isinstance(policy, StaticPolicy):
+        return f"one workflow of {counted(len(policy.workflow), 'step')}; nothing is trained"
+    return "scratch, Qwen2 architecture"
 
 
 def report(plan: Plan) -> str:
@@ -89,9 +101,9 @@ def _item(mark: str, each: Missing) -> str:
 
 def _machine(plan: Plan) -> str:
     facts = [("machine", str(plan.machine))]
-    if plan.known is None:
+    if plan.known is None and plan.recipe.trains:
         facts.append(("model", "of unknown shape"))
-    else:
+    elif plan.known is not None:
         shape = plan.known.shape
         of = f"{shape.layers} layers × {shape.hidden:,}, vocabulary {shape.vocabulary:,}"
         facts.append(("model", f"{_billions(shape.parameters)} parameters ({of}; by {plan.known.source})"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, Recipe
+from ops.config import Pool, PromptedPolicy, Recipe
 from ops.curation.card import markdown_table
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
@@ -22,6 +22,7 @@ ABOUT_MODEL = (
     "`podium promote` and `podium rollback` move them."
 )
 _NO_CURVE = "Its training was not tracked in this store."
+_UNTRAINED = "It was not trained."
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,14 @@ class Release:
         """Two sentences: what it is, and how it did."""
         of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
-        return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self.result()}"
+        return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self._author()}{self.result()}"
+
+    def _author(self) -> str:
+        """What writes the workflows of an untrained policy; empty for a trained one."""
+        policy = self.card.untrained
+        if isinstance(policy, PromptedPolicy):
+            return f"Not trained: worker {policy.worker} is prompted to write the workflows. "
+        return "Not trained: one fixed workflow for every question. " if policy is not None else ""
 
     def result(self) -> str:
         """The version's mean accuracies and price, as far as it was scored."""
@@ -73,7 +81,7 @@ class Release:
         """Markdown for the version's page; `experiment_of` has the experiment of each training run."""
         runs = self.training_runs or {}
         links = [f"[{stage}](#/experiments/{experiment_of[run]}/runs/{run})" for stage, run in runs.items()]
-        trained = f"Training: {', '.join(links)}." if links else _NO_CURVE
+        trained = f"Training: {', '.join(links)}." if links else _UNTRAINED if self.card.untrained else _NO_CURVE
         return f"{self.summary()}\n\n{trained} The model card is `{CARD}` among the artifacts."
 
     def model_card(self) -> str:
@@ -114,7 +122,7 @@ response cache and the ledger lie in `.podium` of this folder, or below `PODIUM_
 hold the options of a request (budget, deadline, workers), `custom_outputs` the workflow with each step, its tokens and
 USD."""
 _LIMITS = (
-    "It was trained on single questions with one right answer; conversations were not measured. It sends questions to "
+    "Single questions with one right answer were measured; conversations were not. It sends questions to "
     "the workers of its pool. What one worker writes can mislead the next."
 )
 _SYNTHETIC = (

@@ -67,7 +67,8 @@ def log_version(
             pip_requirements=requirements(files["agent"], files["ops"]),
             input_example={
                 "input": [{"role": "user", "content": "What is 6 * 7?"}],
-                "custom_inputs": {"execute": False},  # logging a model must not ask, or pay, any worker
+                # Logging a model must not pay any worker, also not one that writes the workflows.
+                "custom_inputs": {"execute": False, "budget_usd": 1e-9},
             },
             model_config={
                 "question_usd": 1.0,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
 from ops.core.installation import need_mlflow
+from ops.core.response import Response
 from ops.workflow.execution import messages_of
 from ops.workflow.trace import StepTrace, Trace, WorkflowTrace
 
@@ -214,7 +215,8 @@ def _written(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTre
         outputs=_said(written.text) if texts and written is not None else None,
         # Without a model's name: MLflow would look up its price, and load LiteLLM for that.
         attributes=({"error": draft.error} if texts and draft.error else {})
-        | ({} if written is None else {_USAGE: _usage(written.prompt_tokens, written.tokens)}),
+        | ({} if written is None else {_USAGE: _usage(written.prompt_tokens, written.tokens)})
+        | ({} if written is None or written.response is None else _price(written.worker, written.response)),
     )
 
 
@@ -242,9 +244,12 @@ def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
         attributes.pop(name, None)
     if step.is_paid:
         attributes[_USAGE] = _usage(step.response.prompt_tokens, step.response.completion_tokens)
-        attributes[_COST] = {"total_cost": step.response.cost_usd}
-        attributes[_MODEL] = step.worker
+        attributes |= _price(step.worker, step.response)
     return attributes
+
+
+def _price(worker: str, response: Response) -> dict[str, Any]:
+    return {_COST: {"total_cost": response.cost_usd}, _MODEL: worker}
 
 
 def _totals(run: Trace) -> dict[str, Any]:

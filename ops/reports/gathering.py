@@ -28,11 +28,12 @@ Answers = dict[str, dict[str, list[list[float]]]]
 
 
 def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
-    """Gather the evidence on the policy of the last run in `runs` (training stage → folder).
+    """Gather the evidence on the policy of the last run in `runs` (training stage → folder), or on `base_policy` if
+    nothing was trained.
 
     Missing results and results of another setup are not errors: `absent` lists them, and exhibits report them.
     """
-    policy = list(runs.values())[-1] / "policy"
+    policy = Lab(setup, runs, base_policy).last
     rows, absent = _readable(setup, policy, base_policy)
     systems = {name: _system(name, own) for name, own in rows.items()}
     workers = [system for system in systems.values() if system.kind == "worker"]

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from ops.conductor.policy import Completion
 from ops.core.problem import Problem
-from ops.core.response import Message
+from ops.core.response import Message, Response
 from ops.workflow.trace import StepFailure, StepTrace, Trace
 
 Status = Literal[
@@ -84,16 +84,23 @@ class Answer:
     """Seconds of the workers."""
 
     @property
+    def responses(self) -> list[tuple[str, Response]]:
+        """The worker and its response, of each call that got one: those that wrote a workflow, then the steps."""
+        drafts = [draft.completion for draft in self.drafts if draft.completion is not None]
+        written = [(each.worker, each.response) for each in drafts if each.response is not None]
+        return written + [(step.worker, step.response) for step in self.steps if step.is_paid]
+
+    @property
     def prompt_tokens(self) -> int:
-        return sum(step.response.prompt_tokens for step in self.steps)
+        return sum(response.prompt_tokens for _, response in self.responses)
 
     @property
     def completion_tokens(self) -> int:
-        return sum(step.response.completion_tokens for step in self.steps)
+        return sum(response.completion_tokens for _, response in self.responses)
 
     @property
     def cost_usd(self) -> float:
-        return sum(step.response.cost_usd for step in self.steps)
+        return sum(response.cost_usd for _, response in self.responses)
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
@@ -111,8 +118,8 @@ class Answer:
             "paid_usd": self.paid_usd,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
-            "calls": sum(step.is_paid for step in self.steps),
-            "cached": sum(step.response.cached for step in self.steps),
+            "calls": len(self.responses),
+            "cached": sum(response.cached for _, response in self.responses),
             "retries": sum(step.response.retries for step in self.steps),
             "attempts": self.attempts,
             "fallbacks": [fallback._asdict() for fallback in self.fallbacks],

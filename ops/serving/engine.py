@@ -84,7 +84,10 @@ class ServingEngine:
     @property
     def stalled(self) -> bool:
         """Whether the writer of the version in service has ended no batch for too long."""
-        return self._loaded is not None and self._loaded.batch_writer.stalled_s > self.settings.stalled_s
+        loaded = self._loaded
+        if loaded is None or loaded.batch_writer is None:
+            return False
+        return loaded.batch_writer.stalled_s > self.settings.stalled_s
 
     def close(self) -> None:
         """Close what is open; nothing may be in flight."""

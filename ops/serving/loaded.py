@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.served import ServedConductor
+from ops.conductor.untrained import PromptedConductor
 from ops.conductor.writer import ENV, load_conductor
 from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
@@ -45,7 +46,7 @@ class LoadedVersion:
     """One version in memory."""
 
     version: str
-    conductor: CompletionWriter
+    conductor: CompletionWriter | PromptedConductor
     card: PolicyCard
     pool: Pool
     team: Team
@@ -53,7 +54,8 @@ class LoadedVersion:
     strengths: Strengths
     prices: Mapping[str, tuple[float, float]]
     """USD per prompt token and per completion token, at most."""
-    batch_writer: BatchWriter
+    batch_writer: BatchWriter | None
+    """None: a worker writes the workflows (`PromptedConductor`)."""
     calls: CallBudget | None
     """The call budget of all rounds since loading; None: the version writes one round."""
     in_use: int = 0
@@ -87,8 +89,8 @@ class LoadedVersion:
 
     @classmethod
     def of(
-        cls, version: str, conductor: CompletionWriter, card: PolicyCard, pool: Pool, settings: Serving,
-        *, file: Path | str = "config/pools", strengths: Strengths | None = None,
+        cls, version: str, conductor: CompletionWriter | PromptedConductor, card: PolicyCard, pool: Pool,
+        settings: Serving, *, file: Path | str = "config/pools", strengths: Strengths | None = None,
         on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
         """A version from its parts. Raises as `read` does."""
@@ -107,7 +109,9 @@ class LoadedVersion:
             team=card.team(there, resources() / "data", card.execution),
             strengths=replace(strengths or Strengths(), prices=prices),
             prices=prices,
-            batch_writer=BatchWriter(
+            batch_writer=None
+            if isinstance(conductor, PromptedConductor)
+            else BatchWriter(
                 conductor,
                 settings.batch if not isinstance(conductor, ServedConductor) else 1,
                 lanes=SERVER_LANES if isinstance(conductor, ServedConductor) else 1,
@@ -144,7 +148,10 @@ class LoadedVersion:
 
     def prove(self) -> None:
         """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
-        the writer raises: such a version must not take a working one's place."""
+        the writer raises: such a version must not take a working one's place. A prompted Conductor is not asked: that
+        would cost money."""
+        if isinstance(self.conductor, PromptedConductor):
+            return
         problems = [question(text, RequestOptions()) for text in _PROBES]
         prompts = [self.team.messages(problem) for problem in problems]
         completions = self.conductor.complete(prompts, temperature=0.0, seed=0)
@@ -153,5 +160,6 @@ class LoadedVersion:
 
     def close(self) -> None:
         """Let go of the writer."""
-        self.batch_writer.close()
+        if self.batch_writer is not None:
+            self.batch_writer.close()
         self.conductor.close()

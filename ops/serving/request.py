@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from ops.conductor.policy import Completion
+from ops.conductor.untrained import PromptedConductor
 from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem
@@ -87,7 +89,9 @@ class ServedRequest:
     async def _run(self) -> None:
         written = await self._write()
         if not self._options.execute:
-            if written is None:
+            if written is None and self.answer.fallbacks[-1].reason in ("over_budget", "server_budget"):
+                self._end(*self._why_no_answer())
+            elif written is None:
                 self._end("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
             else:
                 self._end("not_run", "")
@@ -126,8 +130,8 @@ class ServedRequest:
                 temperature = RETRY_TEMPERATURE if attempt else 0.0
                 try:
                     completion = await self._draft(messages, temperature, seed=attempt)
-                except PodiumError as error:  # a server that writes is unreachable
-                    self._fall_back("writer_failed", "", str(error))
+                except PodiumError as error:
+                    self._note("writer_failed", error)
                     return None
                 self.answer.attempts += 1
                 self.answer.completion = completion
@@ -143,14 +147,24 @@ class ServedRequest:
         """One completion, noted among the answer's drafts."""
         asked = time.time()
         try:
-            written = await self.loaded.batch_writer.write(messages, temperature=temperature, seed=seed)
+            written, began = await self._completion(messages, temperature, seed, asked)
         except PodiumError as error:
             self.answer.drafts.append(TimedCompletion(tuple(messages), asked, asked, time.time(), None, str(error)))
             raise
-        self.answer.drafts.append(
-            TimedCompletion(tuple(messages), asked, written.began, time.time(), written.completion)
-        )
-        return written.completion.text
+        self.answer.drafts.append(TimedCompletion(tuple(messages), asked, began, time.time(), written))
+        return written.text
+
+    async def _completion(
+        self, messages: Sequence[Message], temperature: float, seed: int, asked: float
+    ) -> tuple[Completion, float]:
+        """One completion, and when it began to be written. A worker that writes is paid from the request's budget, and
+        is asked whichever workers the request allows for steps."""
+        conductor, batches = self.loaded.conductor, self.loaded.batch_writer
+        if isinstance(conductor, PromptedConductor):
+            team = replace(self.loaded.team, client=self._budget)
+            return await conductor.ask(messages, team, sample=seed, scheduler=self._scheduler), asked
+        assert batches is not None  # only a prompted Conductor has none
+        return await batches.write(messages, temperature=temperature, seed=seed)
 
     # ── executing ────────────────────────────────────────────────────────────
 
@@ -164,15 +178,8 @@ class ServedRequest:
                     [question], self._write_on, limits,
                     scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._progress,
                 )  # fmt: skip
-            except RequestOverBudget as error:
-                self._next_call_usd.append(error.worst_usd)
-                self._fall_back("over_budget", "", str(error))
-                return None
-            except OverBudget as error:
-                self._fall_back("server_budget", "", str(error))
-                return None
-            except ConfigError as error:
-                self._fall_back("misconfigured", self._worker_in(error), str(error))
+            except (OverBudget, ConfigError) as error:
+                self._note("", error)
                 return None
         self.answer.runs.append(run)
         for step in _failures(run):
@@ -234,6 +241,18 @@ class ServedRequest:
         names = {step.worker for step in _failures(run)} if run is not None else set()
         names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
+
+    def _note(self, reason: str, error: PodiumError) -> None:
+        """Add the fallback for a call that was not made: a budget's, a wrong setting's, or `reason`."""
+        worker = ""
+        if isinstance(error, RequestOverBudget):
+            self._next_call_usd.append(error.worst_usd)
+            reason = "over_budget"
+        elif isinstance(error, OverBudget):
+            reason = "server_budget"
+        elif isinstance(error, ConfigError):
+            reason, worker = "misconfigured", self._worker_in(error)
+        self._fall_back(reason, worker, str(error))
 
     def _fall_back(self, reason: str, worker: str, error: str) -> None:
         self.answer.fallbacks.append(Fallback(reason, worker, "nothing", error=error))

@@ -25,8 +25,9 @@ _REQUIREMENTS: dict[Need, tuple[Requirement, ...]] = {
 
 
 def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
-    """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part."""
-    wanted = set(needs)
+    """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part. An
+    untrained policy needs nothing for training."""
+    wanted = set(needs) if plan.recipe.trains else set(needs) - {"training"}
     asked = (requirement for need in WHOLE_LIFE if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
     return sorted(found, key=lambda each: not each.refuses)

@@ -52,16 +52,14 @@ class Metrics:
         for part in ("writing", "working"):
             self._parts.labels(part).observe(getattr(answer, f"{part}_s"))
         for step in answer.steps:
-            response = step.response
             if step.status != "ok":
                 self._failures.labels(step.worker, step.status).inc()
-            if not step.is_paid:
-                continue
-            self._calls.labels(step.worker, str(response.cached).lower()).inc()
+        for worker, response in answer.responses:
+            self._calls.labels(worker, str(response.cached).lower()).inc()
             if not response.cached:
-                self._tokens.labels(step.worker, "prompt").inc(response.prompt_tokens)
-                self._tokens.labels(step.worker, "completion").inc(response.completion_tokens)
-                self._usd.labels(step.worker).inc(response.cost_usd)
+                self._tokens.labels(worker, "prompt").inc(response.prompt_tokens)
+                self._tokens.labels(worker, "completion").inc(response.completion_tokens)
+                self._usd.labels(worker).inc(response.cost_usd)
         for fallback in answer.fallbacks:
             self._fallbacks.labels(fallback.reason, fallback.then).inc()
             if fallback.reason == "misconfigured":

@@ -1,4 +1,4 @@
-"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision.
+"""The base policy: a pretrained model as it is, a small one taught the grammar by supervision, or an untrained policy.
 
 `make_base_policy` keys its folder by everything that went in, so what is made already is not made again.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, digest
+from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
 from ops.training.cold_start.validation import Lesson, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_told
 from ops.workers.scheduling import Client
@@ -102,6 +102,7 @@ def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | No
         generation=recipe.generation,
         dtype=recipe.policy.dtype if isinstance(recipe.policy, PretrainedPolicy) else "float32",
         pretrained=recipe.policy if isinstance(recipe.policy, PretrainedPolicy) else None,
+        untrained=recipe.policy if isinstance(recipe.policy, UntrainedPolicy) else None,
     )
     if recipe.cold_start is not None:
         card = _teach(setup, card, recipe.cold_start, folder, client, on_progress)

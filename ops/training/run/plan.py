@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
-from ops.config.loading import check_sizes
+from ops.config.loading import check_against_pool
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.processes import name_of
@@ -130,7 +130,7 @@ def write_run(
     from ops.conductor.policy import PolicyCard
 
     if adaptive is not None:
-        check_sizes(setup.recipe.model_copy(update={"adaptive": adaptive}), setup.pool)
+        check_against_pool(setup.recipe.model_copy(update={"adaptive": adaptive}), setup.pool)
     workspace, recipe = setup.workspace, _of_stage(setup.recipe, adaptive, recursive)
     mix = workspace.data / "training_mix.jsonl"
     folder = workspace.runs / run_key(setup, base_policy, deepspeed, adaptive, recursive)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from ops.conductor.untrained import WRITE
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.installation import resources
@@ -19,7 +20,7 @@ from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
-from ops.evaluation.runner import WRITE, evaluate_method, summarize
+from ops.evaluation.runner import evaluate_method, summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

@@ -1,0 +1,91 @@
+"""A Conductor without weights: a worker that is prompted to write the workflows, or one fixed workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops.conductor.policy import Completion, PolicyCard, TextWriter
+from ops.config import PromptedPolicy, StaticPolicy
+from ops.core.errors import PodiumError
+from ops.core.response import Message, Sample
+from ops.workflow.execution import execute
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.scheduler import Scheduler
+from ops.workflow.team import Team
+from ops.workflow.trace import WorkflowTrace
+
+WRITE = "Write the workflow."
+"""The subtask for a worker that writes a workflow; the Conductor's prompt takes the place of the question."""
+
+
+class WorkerWroteNothing(PodiumError):
+    """The worker that writes the workflows cannot be reached, or refused."""
+
+
+async def write_workflow(
+    worker: int, prompt: str, team: Team, sample: int | Sample, scheduler: Scheduler | None = None
+) -> WorkflowTrace:
+    """Let a worker of the team write a workflow; the trace's answer is its text.
+
+    The executor applies the same cache, limits, deadline and handling of failures as to any other call. Raises
+    `OverBudget` and `ConfigError` as the client does.
+    """
+    return await execute(Workflow.single(worker, WRITE), prompt, team, sample=sample, scheduler=scheduler)
+
+
+class PromptedConductor:
+    """A worker of the pool that is prompted to write each question's workflow."""
+
+    prompt_limit: int | None = None
+    """A provider does not state it: a prompt that is too long is refused by the worker."""
+
+    def __init__(self, card: PolicyCard, policy: PromptedPolicy) -> None:
+        self.card, self.worker = card, card.offered.index(policy.worker)
+
+    async def ask(
+        self, messages: Sequence[Message], team: Team, *, sample: int, scheduler: Scheduler | None = None
+    ) -> Completion:
+        """One completion, by a call of the team's client. `team` must offer the worker that writes.
+
+        Raises `WorkerWroteNothing` where no response came, `OverBudget` and `ConfigError` as the client does.
+        """
+        [message] = messages
+        trace = await write_workflow(self.worker, message["content"], team, sample, scheduler)
+        step = trace.steps[0]
+        if not step.is_paid:
+            raise WorkerWroteNothing(f"{step.worker}, which writes the workflows: {step.error or trace.error}")
+        said = step.response
+        ended = said.finish_reason != "length"
+        return Completion(said.text, ended, said.prompt_tokens, said.completion_tokens, step.worker, said)
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """True: see `prompt_limit`."""
+        return True
+
+    def close(self) -> None:
+        """Does nothing: there are no weights."""
+
+
+class StaticConductor(TextWriter):
+    """One fixed workflow, written for every question at no cost."""
+
+    prompt_limit: int | None = None
+    """No prompt is read."""
+
+    def __init__(self, card: PolicyCard, policy: StaticPolicy) -> None:
+        self.card = card
+        self.workflow = Workflow(
+            tuple(Step(card.offered.index(step.worker), step.subtask, step.access) for step in policy.workflow)
+        )
+
+    def _complete(
+        self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
+    ) -> list[Completion]:
+        return [Completion(self.workflow.render(), ended=True) for _ in prompts]
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """True: no prompt is read."""
+        return True
+
+    def close(self) -> None:
+        """Does nothing: there are no weights."""

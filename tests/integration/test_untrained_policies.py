@@ -1,0 +1,282 @@
+"""A prompted Conductor and a static one, through the whole pipeline and into service.
+
+The worker that writes is a real client's call to an OpenAI-compatible endpoint on loopback. One pipeline run serves all
+tests; the second policy's run is a soak test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from ops.conductor.untrained import WRITE
+from ops.config import Serving, Setup
+from ops.core.workspace import Workspace
+from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.scores import load_rows
+from ops.planning.estimate import Cost
+from ops.planning.machine import this_machine
+from ops.planning.plan import make_plan
+from ops.planning.requirements import missing
+from ops.release import registry
+from ops.release.champion import champion_of
+from ops.release.tracing import of_answer
+from ops.serving.answer import Answer
+from ops.serving.in_thread import EngineThread
+from ops.serving.request_options import RequestOptions, question
+from tests.command import podium
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TOOLS = ("algebraist", "programmer")
+WORKFLOW = 'First think.\nmodel_id = [1]\nsubtasks = ["Solve the problem."]\naccess_list = [[]]'
+UNREADABLE = "One should ask a mathematician."
+WRITTEN_TOKENS, PROMPT_TOKENS = 40, 500
+PRICE = {"input": 10.0, "output": 30.0}
+WRITING_USD = (PROMPT_TOKENS * PRICE["input"] + WRITTEN_TOKENS * PRICE["output"]) / 1e6
+GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
+RECIPE = {
+    "name": "untrained",
+    "seed": 3,
+    "pool": "mixed",
+    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
+    "benchmarks": {
+        "math500": {"source": "embedded", "train": 40, "test": 8},
+        "livecodebench": {"source": "embedded", "train": 40, "test": 4},
+    },
+    "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+    "prompting": {"style": "full", "shuffle_ordinals": False},
+    "policy": {"kind": "prompted", "worker": "writer"},
+}
+STATIC = {
+    "kind": "static",
+    "workflow": [{"worker": "algebraist"}, {"worker": "programmer", "subtask": "Check the answer.", "access": "all"}],
+}
+
+
+class Endpoint:
+    """An OpenAI-compatible provider that writes workflows, of which some are unreadable."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.broken = False
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                status, reply = endpoint.reply("".join(each["content"] for each in body["messages"]), body["model"])
+                raw = json.dumps(reply).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def reply(self, asked: str, model: str) -> tuple[int, dict[str, Any]]:
+        if self.broken:
+            return 400, {"error": {"message": "unsupported region", "type": "invalid_request_error"}}
+        text = "Answer: 1"
+        if WRITE in asked:
+            self.written.append(asked)
+            text = UNREADABLE if is_unreadable(asked) else WORKFLOW
+        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": WRITTEN_TOKENS}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        return 200, {
+            "id": "1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice],
+            "usage": usage | {"total_tokens": PROMPT_TOKENS + WRITTEN_TOKENS},
+        }  # fmt: skip
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def is_unreadable(asked: str) -> bool:
+    """Whether the endpoint writes no workflow for this prompt: for about a quarter of them."""
+    return hashlib.sha256(asked.encode()).digest()[0] % 4 == 0
+
+
+class Life(NamedTuple):
+    """A finished pipeline run, what it printed, and what was planned before it."""
+
+    workspace: Workspace
+    endpoint: Endpoint
+    printed: str
+    planned: list[Cost]
+    not_ready: list[str]
+    plan_text: str
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Life]:
+    workspace = make(tmp_path_factory.mktemp("untrained") / "project")
+    with closing(Endpoint()) as endpoint:
+        write_settings(workspace, endpoint)
+        plan = make_plan(Setup.read(workspace, "untrained"), this_machine(workspace))
+        _, text = command(workspace, "plan", "untrained")
+        lacks = [each.what for each in missing(plan)]
+        status, printed = command(workspace, "run", "untrained")
+        assert status == 0, printed
+        yield Life(workspace, endpoint, printed, plan.stages, lacks, text)
+
+
+def write_settings(workspace: Workspace, endpoint: Endpoint) -> None:
+    every = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))["workers"]
+    writer = {
+        "name": "writer", "model": "hosted_vllm/writer", "api_base": endpoint.url, "price": PRICE, "max_tokens": 400,
+        "retries": 0,
+    }  # fmt: skip
+    pool = {"name": "mixed", "workers": [writer, *(worker for worker in every if worker["name"] in TOOLS)]}
+    settings = {
+        "pools/mixed": pool, "recipes/untrained": RECIPE, "promotion": GATE,
+        "recipes/fixed": RECIPE | {"name": "fixed", "policy": STATIC},
+    }  # fmt: skip
+    for name, values in settings.items():
+        (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+def command(workspace: Workspace, *arguments: str) -> tuple[int, str]:
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
+        patch.setenv("PODIUM_ROOT", str(workspace.root))
+        patch.setenv("COLUMNS", "120")
+        return podium(*arguments), printed.getvalue()
+
+
+def scores(workspace: Workspace) -> list[OutcomeRow]:
+    files = sorted(workspace.scores.glob("conductor/untrained-*/*.parquet"))
+    return [row for file in files for row in load_rows(file)]
+
+
+@contextmanager
+def in_service(workspace: Workspace) -> Iterator[EngineThread]:
+    with champion_of(workspace) as source:
+        files = source.files(source.current() or "")
+        engine = EngineThread.load(files, workspace, Serving())
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def ask(life: Life, text: str, **options: Any) -> Answer:
+    with in_service(life.workspace) as engine:
+        chosen = RequestOptions(**options)
+        return engine.ask(question(text, chosen), chosen)
+
+
+def test_the_plan_counts_the_writing_calls_and_no_training(life: Life) -> None:
+    assert [stage.name for stage in life.planned] == ["precaching", "every worker alone", "evaluation"]
+    evaluation = life.planned[-1]
+    assert "writer writes each workflow" in evaluation.what
+    assert evaluation.calls.low == 2 * 12, "a call that writes and one step for each question"
+    assert life.not_ready == []
+    assert "writer, prompted to write the workflows; nothing is trained" in life.plan_text
+    assert "GRPO" not in life.plan_text
+
+
+def test_the_run_ends_with_a_champion_and_trains_nothing(life: Life) -> None:
+    assert "models:/conductor@champion is version 1" in life.printed
+    assert "mean reward" not in life.printed and "Traceback" not in life.printed
+    assert not life.workspace.runs.is_dir() or not list(life.workspace.runs.iterdir())
+
+
+def test_writing_is_part_of_each_answers_cost(life: Life) -> None:
+    rows = scores(life.workspace)
+    assert len(rows) == 12
+    for row in rows:
+        assert row.usage[-1] == ("writer", PROMPT_TOKENS, WRITTEN_TOKENS)
+        assert row.cost_usd >= WRITING_USD
+        assert "writer" not in row.workers, "writing is no step"
+
+
+def test_an_unreadable_text_is_a_format_failure_with_its_cost(life: Life) -> None:
+    failed = [row for row in scores(life.workspace) if not row.format_ok]
+    assert failed
+    for row in failed:
+        assert (row.correct, row.unscorable, row.outcome) == (0, False, "invalid")
+        assert row.cost_usd == pytest.approx(WRITING_USD)
+        assert row.completion == UNREADABLE
+
+
+def test_registering_asks_no_worker_and_says_what_the_policy_is(life: Life) -> None:
+    assert len([text for text in life.endpoint.written if "What is 6 * 7?" in text]) == 0
+    version = registry.champion(life.workspace)
+    assert version is not None
+    assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
+    assert version.tags["policy"].startswith("untrained-")
+    with registry.connected(life.workspace) as client:
+        described = client.get_model_version(registry.MODEL, version.version).description
+    assert "worker writer is prompted to write the workflows" in described
+    assert "It was not trained." in described
+
+
+def test_an_answers_cost_and_trace_have_the_writing(life: Life) -> None:
+    answer = ask(life, "What is 6 * 9?")
+    assert answer.status == "answered", answer.error
+    told = answer.account(texts=False)
+    assert told["calls"] == len(answer.steps) + len(answer.drafts)
+    assert answer.paid_usd == pytest.approx(answer.cost_usd)
+    assert answer.cost_usd >= WRITING_USD * len(answer.drafts)
+    assert answer.completion_tokens >= WRITTEN_TOKENS
+    spans = [span for span in of_answer(answer, time.time()).below if span.name.startswith("Conductor")]
+    assert len(spans) == len(answer.drafts)
+    assert {span.attributes["mlflow.llm.cost"]["total_cost"] for span in spans} == {WRITING_USD}
+
+
+def test_writing_stays_within_the_requests_budget(life: Life) -> None:
+    before = len(life.endpoint.written)
+    answer = ask(life, "What is 6 * 11?", budget_usd=0.002, execute=False)
+    assert answer.status == "over_budget"
+    assert "0.002 USD" in answer.error
+    assert (answer.paid_usd, len(life.endpoint.written)) == (0, before)
+
+
+def test_a_writer_that_refuses_leaves_the_best_worker_to_answer(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life.endpoint, "broken", True)
+    answer = ask(life, "What is 6 * 13?", forbidden=("writer",))
+    assert answer.status == "answered", answer.error
+    assert [(each.reason, each.then) for each in answer.fallbacks] == [("writer_failed", "best_worker")]
+    assert "writer, which writes the workflows" in answer.fallbacks[0].error
+
+
+@pytest.mark.soak
+def test_a_static_workflow_is_scored_against_it(life: Life) -> None:
+    written = len(life.endpoint.written)
+    plan = make_plan(Setup.read(life.workspace, "fixed"), this_machine(life.workspace))
+    assert plan.stages[-1].calls.expected == 2 * 12
+    status, printed = command(life.workspace, "run", "fixed")
+    assert status == 0, printed
+    challenger = registry.challenger(life.workspace)
+    assert challenger is not None and challenger.version == "2"
+    assert challenger.tags["verdict"]
+    assert len(life.endpoint.written) == written, "nothing is written"
+
+
+@pytest.mark.soak
+def test_a_second_run_asks_nothing(life: Life) -> None:
+    written = len(life.endpoint.written)
+    status, printed = command(life.workspace, "run", "untrained")
+    assert status == 0, printed
+    assert "no call made" in printed
+    assert len(life.endpoint.written) == written

@@ -101,13 +101,23 @@ class Worker(Settings):
     """Endpoint, for self-hosted models."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
     """The NAME of the environment variable that holds the key; never the key itself."""
+    api_version: str | None = Field(default=None, min_length=1)
+    """Version of the provider's API (Azure)."""
+    region: str | None = Field(default=None, min_length=1)
+    """Where the provider computes (Bedrock, Vertex AI)."""
+    project: str | None = Field(default=None, min_length=1)
+    """The account's project that pays (Vertex AI); in no key."""
+    organization: str | None = Field(default=None, min_length=1)
+    """The account's organization that pays (OpenAI); in no key."""
+    extra_headers: dict[str, str] | None = Field(default=None, min_length=1)
+    """HTTP headers of every request (a provider's beta switch); never a key."""
     temperature: float | None = Field(default=0.2, ge=0, le=2)
     """None: send none (reasoning models that accept only their default)."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int = Field(default=4096, ge=1)
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     thinking_budget: int | None = Field(default=None, ge=0)
     """Reasoning tokens, for providers that take a number."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
@@ -156,10 +166,10 @@ class Worker(Settings):
             raise ValueError("is no address of an HTTP server: write http://HOST:PORT/v1 or https://HOST/v1")
         return url
 
-    @field_validator("extra_body")
+    @field_validator("extra_body", "extra_headers")
     @classmethod
-    def _no_key_in_the_body(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if secret := find_in(values):
+    def _no_key_inside(cls, values: dict[str, Any] | None) -> dict[str, Any] | None:
+        if values is not None and (secret := find_in(values)):
             raise ValueError(secret)
         return values
 
@@ -179,7 +189,8 @@ class Worker(Settings):
         return self.model_dump(
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
-                "max_tokens", "reasoning_effort", "thinking_budget", "extra_body",
+                "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
+                "extra_headers",
             },
             exclude_none=True,
         )  # fmt: skip

@@ -21,6 +21,13 @@ _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "http
 """They write prompts, headers or URLs with keys at DEBUG and INFO."""
 _NESTS_EXTRA_BODY = re.compile(r"anthropic/|bedrock(_converse)?/|vertex_ai/.*claude")
 """Models for which LiteLLM 1.106 sends `extra_body` as one field of that name instead of the fields in it."""
+_NAMES: dict[str, dict[str, str]] = {
+    "api_version": {"azure": "api_version", "azure_ai": "api_version"},
+    "region": {"bedrock": "aws_region_name", "vertex_ai": "vertex_location"},
+    "project": {"vertex_ai": "vertex_project"},
+    "organization": {"openai": "organization"},
+}
+"""Setting → provider → LiteLLM's name of it. Another provider would ignore the setting."""
 _TOKENS_PER_MESSAGE = 16
 """More than any chat template adds around one message."""
 
@@ -47,7 +54,7 @@ def provider_error() -> type[Exception]:
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     """The keyword arguments of every LiteLLM call to this worker, but for the messages.
 
-    Raises `ConfigError` when the key's variable holds no key, the model names no provider, or `extra_body` would not
+    Raises `ConfigError` when the key's variable holds no key, the model names no provider, or a setting would not
     reach it.
     """
     provider = _provider(worker, file)
@@ -67,12 +74,30 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
         "presence_penalty": worker.presence_penalty,
         "reasoning_effort": worker.reasoning_effort,
         "extra_body": worker.extra_body or None,
+        "extra_headers": worker.extra_headers,
         "api_key": _key(worker, provider, file),
     }
     settings |= {name: value for name, value in optional.items() if value is not None}
+    settings |= _of_provider(worker, provider, file)
     # Anthropic thinks only when asked to and takes no budget of 0.
     if worker.thinking_budget is not None and not (provider == "anthropic" and worker.thinking_budget == 0):
         settings["thinking"] = {"type": "enabled", "budget_tokens": worker.thinking_budget}
+    return settings
+
+
+def _of_provider(worker: Worker, provider: str, file: Path | str) -> dict[str, str]:
+    """The settings that some providers take, by LiteLLM's names. Raises `ConfigError` for one that this one ignores."""
+    settings = {}
+    for name, names in _NAMES.items():
+        value = getattr(worker, name)
+        if value is None:
+            continue
+        if provider not in names:
+            raise ConfigError(
+                file, f"workers.{worker.name}.{name}", f"does not reach {provider}: LiteLLM sends it to "
+                f"{', '.join(names)} alone", "Remove it, or send what the provider documents by extra_headers",
+            )  # fmt: skip
+        settings[names[provider]] = value
     return settings
 
 

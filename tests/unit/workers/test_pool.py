@@ -11,9 +11,10 @@ import yaml
 
 from ops.config import Pool, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
+from ops.workers.litellm_private import models
 from ops.workers.pool import SettingChange, difference, pool_rows
 from ops.workers.providers import cost_usd, litellm, most_tokens, request_settings, worst_price
-from ops.workers.unsent import check_pool
+from ops.workers.unsent import check_pool, unsent
 from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
@@ -204,6 +205,50 @@ def test_extra_body_is_refused_where_it_would_be_nested(model: str) -> None:
     check_pool(pool(settings | {"extra_body": {}}), "pool.yaml")
 
 
+@pytest.mark.parametrize(
+    ("model", "change", "sent"),
+    [
+        ("azure/deployed", {"api_version": "2026-01-01"}, {"api_version": "2026-01-01"}),
+        ("bedrock/meta.llama3-70b-instruct-v1:0", {"region": "eu-west-1"}, {"aws_region_name": "eu-west-1"}),
+        ("vertex_ai/gemini-4-argon", {"region": "eu", "project": "p"}, {"vertex_location": "eu", "vertex_project": "p"}),
+        ("openai/gpt-6-luna", {"organization": "org-1"}, {"organization": "org-1"}),
+        ("openai/gpt-6-luna", {"extra_headers": {"OpenAI-Beta": "a=1"}}, {"extra_headers": {"OpenAI-Beta": "a=1"}}),
+    ],
+)
+def test_what_a_provider_takes_is_sent_by_litellms_name(
+    model: str, change: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    worker = Worker.model_validate({"name": "a", "model": model} | change)
+    assert request_settings(worker, "pool.yaml").items() >= sent.items()
+
+
+@pytest.mark.parametrize("change", [{"region": "eu"}, {"project": "p"}, {"api_version": "1"}, {"organization": "o"}])
+def test_what_a_provider_ignores_is_refused(change: dict[str, Any]) -> None:
+    worker = Worker.model_validate({"name": "a", "model": "anthropic/claude-haiku-5-5"} | change)
+    with pytest.raises(ConfigError, match="does not reach anthropic") as caught:
+        request_settings(worker, "pool.yaml")
+    assert caught.value.field == f"workers.a.{next(iter(change))}"
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
+    made, table = load_pool(ROOT / "config", name), models()
+    assert len({worker.api_key_env for worker in made.workers}) == 1
+    assert len({worker.price for worker in made.workers}) == len(made.workers) >= 3
+    for worker in made.workers:
+        known = table.get(worker.model) or table[worker.model.partition("/")[2]]
+        assert worker.price is not None
+        assert worker.price.input == pytest.approx(1e6 * known["input_cost_per_token"])
+        assert worker.price.output == pytest.approx(1e6 * known["output_cost_per_token"])
+        assert (worker.retired and worker.retired.isoformat()) == known.get("deprecation_date")
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "ollama", "frontier", "open"])
+def test_every_setting_of_a_shipped_pool_reaches_its_provider(name: str) -> None:
+    file = pool_file(ROOT / "config", name)
+    assert [str(error) for worker in load_pool(ROOT / "config", name).workers for error in unsent(worker, file)] == []
+
+
 def test_a_variant_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(ConfigError, match=r"paper\.yaml: variants\.free: .*unconstrained") as caught:
         load_pool(ROOT / "config", "paper:free")
@@ -258,7 +303,8 @@ def test_each_key_covers_what_it_is_named_after() -> None:
     plain = pool(TOOL, TOOL | {"name": "b"})
     for same in (
         {"requests_per_minute": 9}, {"tokens_per_minute": 9}, {"connect_timeout_s": 1}, {"timeout_s": 1},
-        {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0}, {"concurrency": 2},
+        {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0}, {"concurrency": 2}, {"project": "p"},
+        {"organization": "o"},
     ):  # fmt: skip
         changed = pool(TOOL | {"name": "b"}, TOOL | same)
         assert (changed.answers_key, changed.prices_key) == (plain.answers_key, plain.prices_key), same
@@ -266,7 +312,8 @@ def test_each_key_covers_what_it_is_named_after() -> None:
         assert (changes.affects_answers, changes.affects_price) == ((), ()), same
     for other in (
         {"temperature": 0.3}, {"max_tokens": 5}, {"reasoning_effort": "low"}, {"thinking_budget": 5},
-        {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"},
+        {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"}, {"api_version": "1"},
+        {"region": "eu"}, {"extra_headers": {"a": "1"}},
     ):  # fmt: skip
         assert pool(TOOL | other).answers_key != pool(TOOL).answers_key, other
     dearer = pool(TOOL | {"price": {"input": 1, "output": 3}})

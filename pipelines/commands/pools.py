@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -16,23 +17,46 @@ if TYPE_CHECKING:
     from ops.config import Pool
 
 _LOOK_S = 5.0
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=OrderedGroup)
 def pools() -> None:
-    """Pools: show, compare, serve.
+    """Pools: list, show, ping, compare, serve.
 
     POOL is a file in config/pools, without .yaml, or NAME:VARIANT.
     """
 
 
-@pools.command()
-@click.argument("pool", type=POOL, required=False)
-def show(pool: str | None) -> None:
-    """Show the workers, the pool's two keys, missing API keys.
+@pools.command("list")
+@AS_JSON
+def list_pools(as_json: bool) -> None:
+    """List the pools, with the API keys that are missing."""
+    from ops.config import load_pool
+    from pipelines.commands.shown import console, table
 
-    Without a name, list the pools.
-    """
+    config = workspace_or_defaults().config
+    every = {file.stem: load_pool(config, file.stem) for file in sorted((config / "pools").glob("*.yaml"))}
+    if as_json:
+        listed = [
+            {
+                "pool": name,
+                "workers": list(pool.names),
+                "missing_keys": list(dict.fromkeys(pool.missing_keys().values())),
+                "description": pool.description,
+            }
+            for name, pool in every.items()
+        ]
+        click.echo(json.dumps(listed, ensure_ascii=False))
+        return
+    rows = [_listed(name, pool) for name, pool in every.items()]
+    console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
+
+
+@pools.command()
+@click.argument("pool", type=POOL)
+def show(pool: str) -> None:
+    """Show the workers, the pool's two keys, missing API keys."""
     from ops.config import load_pool, pool_file
     from ops.config.secret import key_problem
     from ops.workers.pool import pool_rows
@@ -40,10 +64,6 @@ def show(pool: str | None) -> None:
     from pipelines.commands.shown import console, fits, table
 
     config = workspace_or_defaults().config
-    if pool is None:
-        rows = [_listed(file.stem, load_pool(config, file.stem)) for file in sorted((config / "pools").glob("*.yaml"))]
-        console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
-        return
     chosen = load_pool(config, pool)
     console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
     console().print(chosen.description, markup=False)
@@ -66,6 +86,43 @@ def show(pool: str | None) -> None:
 def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
     missing = ", ".join(dict.fromkeys(pool.missing_keys().values()))
     return name, len(pool.workers), missing or "none", pool.description
+
+
+@pools.command()
+@click.argument("pool", type=POOL)
+@click.option("--yes", is_flag=True, help="Spend without asking.")
+@AS_JSON
+def ping(pool: str, yes: bool, as_json: bool) -> None:
+    """Call each worker once: latency, cost, what came back or what to do.
+
+    Asks before it spends. Exit status 1 if a worker does not answer.
+    """
+    from contextlib import closing
+
+    from ops.cache import open_cache
+    from ops.config import load_pool, pool_file
+    from ops.spending.ledger import open_ledger
+    from ops.workers import ping as pinging
+
+    workspace = Workspace.find()
+    chosen, file = load_pool(workspace.config, pool), pool_file(workspace.config, pool)
+    most = pinging.most_usd(chosen, file)
+    if most > 0 and not yes:
+        asked = f"One call to each worker of {pool} costs ${most:.4f} at most. Go on?"
+        if not click.confirm(asked, err=True):
+            raise click.exceptions.Exit(1)
+    with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
+        results = pinging.ping(chosen, file, cache, ledger)
+    if as_json:
+        click.echo(json.dumps([result._asdict() for result in results], ensure_ascii=False))
+    else:
+        width = max(len(result.worker) for result in results)
+        for result in results:
+            spent = f"{result.latency_s:6.2f} s  ${result.cost_usd:.6f}  "
+            said = f"{spent}{result.said!r}" if result.ok else f"FAILED  {result.said.rstrip('.')}. {result.remedy}"
+            click.echo(f"{result.worker:<{width}}  {said}")
+    if not all(result.ok for result in results):
+        raise click.exceptions.Exit(1)
 
 
 @pools.command()

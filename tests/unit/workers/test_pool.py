@@ -331,7 +331,7 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
     assert podium("pools", "show", "paper") == 0
     shown = capsys.readouterr().out
     assert "claude-sonnet-4" in shown and "3 / 15" in shown and "gpt-5: OPENAI_API_KEY is not set" in shown
-    assert podium("pools", "show") == 0
+    assert podium("pools", "list") == 0
     listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:] if line.strip()}
     assert set(listed) >= {file.stem for file in (ROOT / "config" / "pools").glob("*.yaml")}
     assert "OPENAI_API_KEY" in listed["paper"] and "none" in listed["quickstart"]

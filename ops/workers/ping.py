@@ -1,0 +1,106 @@
+"""One tiny call to each worker of a pool: latency, cost, what came back, or what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ops.cache import ResponseCache
+from ops.config import Pool, Worker
+from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused
+from ops.core.response import Message, Namespace, Sample
+from ops.spending.ledger import Ledger
+from ops.workers.call import Account
+from ops.workers.client import WorkerClient
+from ops.workers.providers import is_remote, most_tokens, request_settings, worst_price
+from ops.workers.unsent import unsent
+
+QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
+SAID_CHARS = 60
+"""Characters of a response that are shown."""
+
+
+class Pinged(NamedTuple):
+    """The result of one worker's call."""
+
+    worker: str
+    model: str
+    ok: bool
+    latency_s: float
+    cost_usd: float
+    said: str
+    """The beginning of the response; where there is none, what went wrong."""
+    remedy: str = ""
+
+
+def most_usd(pool: Pool, file: Path | str) -> float:
+    """What pinging the pool costs at most (USD). Workers with a wrong setting are not called, and embedded ones cost
+    nothing."""
+    called = (worker for worker in pool.workers if is_remote(worker) and _wrong(worker, file) is None)
+    return sum(_worst_usd(worker, file) for worker in called)
+
+
+def ping(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> list[Pinged]:
+    """Call every worker once, without another attempt, all at the same time; nothing comes from the cache.
+
+    The calls are booked in the ledger as the run `ping-POOL`. No failure of a worker is raised.
+    """
+    run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _wrong(worker, file) is None]
+    account = Account(run, "ping", ledger.spent(run) + sum(_worst_usd(worker, file) for worker in called))
+    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.PROBES)
+
+    async def every() -> list[Pinged]:
+        return list(await asyncio.gather(*(_ping(worker, file, client, sample) for worker in pool.workers)))
+
+    return asyncio.run(every())
+
+
+async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: Sample) -> Pinged:
+    error: PodiumError | None = _wrong(worker, file)
+    if error is None:
+        try:
+            once = worker.model_copy(update={"retries": 0})
+            response = await client.complete(once, QUESTION, sample=sample)
+        except PodiumError as failure:
+            error = failure
+        else:
+            said = " ".join(response.text.split()) or "an empty text"
+            remedy = "" if not response.is_blank else "Raise max_tokens, or lower reasoning_effort"
+            return Pinged(
+                worker.name, worker.model, not response.is_blank, response.latency_s, response.cost_usd,
+                said[:SAID_CHARS], remedy,
+            )  # fmt: skip
+    problem, remedy = _told(error)
+    return Pinged(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
+
+
+def _wrong(worker: Worker, file: Path | str) -> ConfigError | None:
+    """The first setting that cannot be used, found without a call."""
+    try:
+        request_settings(worker, file)
+        worst_price(worker, file)
+    except ConfigError as error:
+        return error
+    found: Sequence[ConfigError] = unsent(worker, file)
+    return found[0] if found else None
+
+
+def _worst_usd(worker: Worker, file: Path | str) -> float:
+    per_prompt, per_completion = worst_price(worker, file)
+    return most_tokens(QUESTION) * per_prompt + worker.max_tokens * per_completion
+
+
+def _told(error: PodiumError) -> tuple[str, str]:
+    """What went wrong and what to do, each in a sentence."""
+    if isinstance(error, AccountError):
+        return error.problem, "Settle it with the provider (credit, billing, spending limits), and ping again"
+    if isinstance(error, ConfigError):
+        return f"{error.field}: {error.problem}", error.remedy
+    if isinstance(error, RequestRejected):
+        return str(error), "Correct or remove the setting that the provider names"
+    if isinstance(error, WorkerRefused):
+        return str(error), "Ask the provider what this account may ask"
+    return str(error), "Wait and ping again; lower concurrency or requests_per_minute if it is a rate limit (429)"

@@ -1,4 +1,4 @@
-"""`base_policy`: what GRPO starts from, a small policy taught the grammar or a model from a hub."""
+"""`base_policy`: what GRPO starts from, a small policy after its cold start or a model from a hub."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.retraining.standing import scored_cold_start
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
-from ops.training.cold_start.validation import Lesson
+from ops.training.cold_start.validation import ColdStartRecord
 
 
 def base_of(podium: Podium) -> Path | None:
@@ -44,13 +44,13 @@ def base_policy(
     with servers(setup, needed=not base_policy_folder(setup).is_dir()):
         folder = make_base_policy(setup, client, reporter.progress(context))
     reporter.calls(context, Calls.of(client.counts))
-    taught = Lesson.read(folder)
+    record = ColdStartRecord.read(folder)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
         metadata={
             "folder": dg.MetadataValue.path(folder),
             "kind": setup.recipe.policy.kind,
-            **(metadata.lesson(taught) if taught else {}),
+            **(metadata.cold_start(record) if record else {}),
             **metadata.calls(client.counts),
         },
     )

@@ -14,7 +14,7 @@ from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
-from ops.training.cold_start.validation import Lesson, Validity
+from ops.training.cold_start.validation import ColdStartRecord, Validity
 from ops.workers.client import Counts
 
 
@@ -64,20 +64,20 @@ def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadata
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 
-def lesson(taught: Lesson) -> dict[str, dg.MetadataValue[Any]]:
-    """What a cold start was, and what was seen of it."""
+def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the facts of a cold start and of its validation."""
     return {
-        "examples": dg.MetadataValue.int(taught.examples),
-        "tokens": dg.MetadataValue.int(taught.tokens),
-        "seconds": dg.MetadataValue.float(round(taught.seconds, 1)),
-        "peak_gib": dg.MetadataValue.float(round(taught.peak_gib, 2)),
-        **({"last_loss": dg.MetadataValue.float(round(taught.loss[-1], 4))} if taught.loss else {}),
-        **(validity(taught.validation) if taught.validation else {}),
+        "examples": dg.MetadataValue.int(record.examples),
+        "tokens": dg.MetadataValue.int(record.tokens),
+        "seconds": dg.MetadataValue.float(round(record.seconds, 1)),
+        "peak_gib": dg.MetadataValue.float(round(record.peak_gib, 2)),
+        **({"last_loss": dg.MetadataValue.float(round(record.loss[-1], 4))} if record.loss else {}),
+        **(validity(record.validation) if record.validation else {}),
     }
 
 
 def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
-    """How many completions for problems that were not taught are workflows, and why the others are none."""
+    """Return the share of valid workflows on problems without training examples, and the reasons of failure."""
     return {
         "valid_workflows": dg.MetadataValue.float(seen.share),
         "problems_not_taught": dg.MetadataValue.int(seen.problems),

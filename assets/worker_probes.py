@@ -11,7 +11,7 @@ from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.retraining.drift import threshold
 from ops.retraining.probes import probe_workers
-from ops.retraining.quarantine import quarantine, tell
+from ops.retraining.revisions import notify_of_drift, record_revisions
 
 
 @dg.asset(
@@ -37,8 +37,8 @@ def worker_probes(
         records = probe_workers(setup, client, probing, now)
     reporter.calls(context, Calls.of(client.counts))
     drifted = [worker for worker, record in records if record.drifted(probing)]
-    revisions = quarantine(setup.workspace.config, drifted, now.date())
-    tell(setup.workspace, revisions)
+    revisions = record_revisions(setup.workspace.config, drifted, now.date())
+    notify_of_drift(setup.workspace, revisions)
     rows = [
         (record.worker, len(record.nights), record.nights[-1].asked, record.nights[-1].losses, record.nights[-1].gains,
          float(f"{record.evidence:.4g}"), revisions.get(record.worker, "–"))

@@ -7,7 +7,7 @@ from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
-from ops.planning.requirements import WHOLE_LIFE
+from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile
 from ops.stages.responses import estimate_responses, materialize_responses
@@ -25,7 +25,7 @@ def worker_responses(
 ) -> dg.MaterializeResult:
     """Graded answers to the shortlist, a worker on a benchmark each: a new worker is one more row of them."""
     gate.passed(context, "shortlist")
-    gate.ready(podium, *WHOLE_LIFE)
+    gate.ready(podium, *ALL_NEEDS)
     setup = podium.load()
     client = open_client(setup, "precache")
     cells = [partitions.cell(key) for key in context.partition_keys]

@@ -16,7 +16,7 @@ from rich.console import Console
 from ops.config import Snapshot, load_alerts
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.planning.requirements import WHOLE_LIFE, Need
+from ops.planning.requirements import ALL_NEEDS, Need
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipelines.terminal import Terminal
 
 NEEDS: dict[str, Sequence[Need]] = {
-    "lifecycle": WHOLE_LIFE,
+    "lifecycle": ALL_NEEDS,
     "train": ("workers", "training"),
     "evaluate": ("workers", "evaluation"),
     "costs": (),
@@ -101,9 +101,7 @@ class Here:
         run_config |= {"ops": {name: {"config": dict(each)} for name, each in (settings or {}).items()}}
         tags = this_process() | self.podium.launch_tags() | dict(tags or {})
         try:
-            execute_in_process(
-                job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ()
-            )
+            execute_in_process(job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ())
         except dg.DagsterExecutionInterruptedError:
             if not _attended():
                 self._tell(run_id)

@@ -54,8 +54,8 @@ def made(
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
         materialize(workspace, recipe, podium.seed, [asset], settings)
         lab = lab_of(podium)
-        by_seed[lab.setup.recipe.seed] = (shelf := StudyStore(study, lab)).arms()
-        found = shelf.findings()
+        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).arms()
+        found = store.findings()
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)

@@ -40,8 +40,8 @@ def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -
         os.close(handle)
 
 
-def told(workspace: Workspace, occasion: str) -> bool:
-    """Whether there was a notice of that occasion."""
+def was_noticed(workspace: Workspace, occasion: str) -> bool:
+    """Return whether a notice of this occasion is on record."""
     return any(entry.notice.occasion == occasion for entry in kept(workspace, sys.maxsize))
 
 
@@ -77,7 +77,7 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     was tried `attempts` times. Raises nothing that sending can cause, since no run fails because its alert could not
     be sent: a mistake in the file, a channel that is away or a full disk is a warning in the log (`podium.alerts`).
     """
-    if notice.occasion and told(workspace, notice.occasion):
+    if notice.occasion and was_noticed(workspace, notice.occasion):
         return []
     try:
         settings = load_alerts(workspace.config)

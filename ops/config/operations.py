@@ -14,11 +14,11 @@ class PromotionGate(Settings):
     """When a challenger becomes the champion."""
 
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of all looks at one champion together, two-sided: a challenger that is worse than a bound below allows takes
-    the champion's place with a chance of at most (1 - confidence) / 2, however often another one is tried."""
-    planned_looks: int | None = Field(default=None, ge=1)
-    """Challengers that are judged against one champion, where that is known: each has the same part of that chance,
-    and a later one is refused. None: look k has 1/(k·(k+1)) of it, without an end."""
+    """Two-sided confidence of all interim analyses against one champion together: a challenger that is worse than a
+    bound below allows is promoted with a probability of at most (1 - confidence) / 2, for any number of challengers."""
+    planned_analyses: int | None = Field(default=None, ge=1)
+    """Number of challengers to be judged against one champion: each gets the same part of that probability, and later
+    ones are refused. None: analysis k gets 1/(k·(k+1)) of it, and the number is unlimited."""
     min_gain_over_best_worker: float = Field(default=0.0, ge=-1, le=1)
     """Accuracy (0–1) by which the mean must exceed the best single worker's: lower end of the score interval."""
     max_loss_against_champion: float = Field(default=0.01, ge=0)

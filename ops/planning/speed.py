@@ -76,13 +76,13 @@ def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine
 
 def cold_start_tokens(setup: Setup, known: Lengths) -> Range | None:
     """Tokens of all SFT examples, including prompts; None without a cold start."""
-    lesson = setup.recipe.cold_start
-    if lesson is None:
+    cold_start = setup.recipe.cold_start
+    if cold_start is None:
         return None
     said = COMPLETION.times(setup.recipe.grpo.max_completion_tokens)
-    again = lesson.recursive_share
+    again = cold_start.recursive_share
     prompt = (1 - again) * known.prompt + again * known.round_prompt
-    return said.plus(Range.of(prompt)).times(lesson.steps * lesson.batch)
+    return said.plus(Range.of(prompt)).times(cold_start.steps * cold_start.batch)
 
 
 def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:

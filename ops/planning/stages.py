@@ -101,10 +101,10 @@ class Stages:
 
     def cold_start(self) -> Cost | None:
         """Cost of the cold start: the workflows that exploration tries."""
-        lesson = self._setup.recipe.cold_start
-        if lesson is None or not (lesson.attempts or self._setup.recipe.policy.kind == "pretrained"):
+        cold_start = self._setup.recipe.cold_start
+        if cold_start is None or not (cold_start.attempts or self._setup.recipe.policy.kind == "pretrained"):
             return None
-        tries = 2 * lesson.attempts
+        tries = 2 * cold_start.attempts
         tried = Range(*(share * self.places * tries for share in HARD)).times(self._left.cold_start)
         what = f"{tries} workflows on each problem that no worker solves alone" if tries else "no worker is asked"
         return self._workflows(COLD_START, what, tried, self._spread(1))

@@ -38,7 +38,7 @@ def describe(setup: Setup) -> str:
     rollouts = grpo.steps * grpo.rollouts_per_step
     most = rollouts + grpo.steps * grpo.refills_per_step * grpo.rollouts_per_question
     policy = recipe.policy.model if recipe.policy.kind == "pretrained" else "scratch, Qwen2 architecture"
-    lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
+    cold_start = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
     samples = recipe.precaching.samples
     calls = candidates * len(pool.workers) * samples
     size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
@@ -49,7 +49,7 @@ def describe(setup: Setup) -> str:
     overlap = "; workers answer the next step's rollouts meanwhile" if grpo.staleness else ""
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
-        ("policy", policy + lesson),
+        ("policy", policy + cold_start),
         ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
         ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
         ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
@@ -144,11 +144,11 @@ def _scoring(plan: Plan) -> str:
 
 def _teaching(plan: Plan) -> str:
     """Describe the cold start of a pretrained model; empty if there is none."""
-    lesson, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
-    if plan.cold_start_gib is None or lesson is None or tokens is None:
+    cold_start, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
+    if plan.cold_start_gib is None or cold_start is None or tokens is None:
         return ""
-    size = f"{lesson.steps * lesson.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
-    at_once = f"{lesson.micro_batch or lesson.batch} at once{' by low-rank updates' if lesson.lora else ''}"
+    size = f"{cold_start.steps * cold_start.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
+    at_once = f"{cold_start.micro_batch or cold_start.batch} at once{' by low-rank updates' if cold_start.lora else ''}"
     return f"  the cold start teaches {size}, {at_once}: {_gib(plan.cold_start_gib)} GiB"
 
 

@@ -63,7 +63,7 @@ class Dossier:
     gate: Mapping[str, Any]
     """The gate's settings."""
     confidence: float
-    """Of the intervals at this look."""
+    """Two-sided confidence of the intervals in this interim analysis."""
     opponents: tuple[Opponent, ...]
 
     def as_dict(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.release import registry
 from ops.release.dossier import Dossier, Opponent, pairings
+from ops.release.interim_analyses import confidence_at
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
-from ops.release.looks import confidence_at
 from ops.release.promotion import NO_CHAMPION, GateDecision, decide
 
 _SHOWN = {
@@ -42,7 +42,7 @@ class Judgement:
 
 
 def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
-    """Judge the challenger by the gate, against the champion at the pool's prices; the look is recorded first.
+    """Judge the challenger by the gate, against the champion at the pool's prices; record the interim analysis first.
 
     For the champion itself: the decision at its promotion, since a comparison with itself has no information.
     A benchmark with other questions than those of the champion's scores does not count as shared.
@@ -58,10 +58,10 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
     _check_scores(setup, challenger, tested)
     again = _scored_again(setup, champion) if champion else None
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
-    look = registry.look_at(setup.workspace, champion, challenger.version)
-    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, look=look)
+    analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
+    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
     decision = replace(decision, against=champion.version if champion else NO_CHAMPION)
-    confidence = confidence_at(gate, look)
+    confidence = confidence_at(gate, analysis)
     opponents = [Opponent(
         f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
         pairings(tested.conductor, tested.best_worker_rows, confidence),

@@ -19,7 +19,7 @@ from ops.release.lineage import Lineage
 from ops.release.lock import alone
 from ops.release.model_card import Release
 from ops.release.new_version import content_key, log_version
-from ops.release.promotion import GateDecision
+from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.store import (
     CHALLENGER,
     CHAMPION,
@@ -56,9 +56,9 @@ __all__ = [
     "challenger_of",
     "champion",
     "connected",
+    "count_analysis",
     "experiment",
     "log_file",
-    "look_at",
     "named",
     "recorded",
     "recorded_decision",
@@ -94,29 +94,29 @@ def register(
         if model_version is None:
             texts = {**lineage.tags(), **(tags or {}), "content": content}
             release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs)
-            with _told(workspace):
+            with _clear_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
         return version_named(client, model_version.version)
 
 
-def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
-    """Which challenger of a champion (None: of the vacant place) this version is, 1 for the first.
+def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:
+    """Return the number of the interim analysis of a version against a champion (None: no champion), from 1.
 
-    The number is written to the version before the judgement, and stays: a version is a policy with its scores, so
-    judging it again, or after a crash, is the same look. It counts with any questions, because the looks share the
-    chance that a worse version replaces this champion. Raises `RegistryError`
-    when there is no such version.
+    The number is written to the version before the judgement and does not change: a version is a policy with its
+    scores, so a second judgement, or one after a crash, is the same analysis. Analyses on different questions count
+    together, because they share the probability that a worse version replaces this champion. Raises `RegistryError`
+    if the version does not exist.
     """
-    tag = f"look_at_{against.version if against else 'nobody'}"
+    tag = f"analysis_against_{against.version if against else NO_CHAMPION}"
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version).tags.get(tag)
         if known is not None:
             return int(known)
         others = client.search_model_versions(f"name = '{MODEL}'")
-        look = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
-        client.set_model_version_tag(MODEL, version, tag, str(look))
-    return look
+        analysis = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
+        client.set_model_version_tag(MODEL, version, tag, str(analysis))
+    return analysis
 
 
 def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
@@ -216,7 +216,7 @@ def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]
 
 
 @contextmanager
-def _told(workspace: Workspace) -> Iterator[None]:
+def _clear_errors(workspace: Workspace) -> Iterator[None]:
     """A server that fails while a model is logged, in one line; what a local store raises stays what it is."""
     from mlflow.exceptions import MlflowException
 

@@ -104,7 +104,7 @@ class Answer:
     def account(self, *, texts: bool) -> dict[str, Any]:
         """How the answer was made, JSON-ready; `texts`: with the workflow and every step's texts."""
         ran = self.standing or (self.runs[-1] if self.runs else None)
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "version": self.version,
             "status": self.status,
             "cost_usd": self.cost_usd,
@@ -122,10 +122,10 @@ class Answer:
             "working_s": self.working_s,
         }
         if ran is not None and ran.stop:
-            told |= {"rounds": len(ran.rounds), "stop": ran.stop}
+            facts |= {"rounds": len(ran.rounds), "stop": ran.stop}
         if texts:
-            told |= self._texts(ran)
-        return told
+            facts |= self._texts(ran)
+        return facts
 
     def _texts(self, ran: Trace | None) -> dict[str, Any]:
         if ran is None:

@@ -37,8 +37,10 @@ class Source(Protocol):
 
 
 class Follower:
-    """Keep an engine at the source's current version. `told` is called with every attempt at a change, and once when
-    there is no current version any more."""
+    """Keep an engine at the source's current version.
+
+    `on_attempt` is called with each attempt to change the version, and once when there is no current version any more.
+    """
 
     def __init__(
         self,
@@ -46,9 +48,9 @@ class Follower:
         source: Source,
         *,
         on_batch: Callable[[int], None] | None = None,
-        told: Callable[[Swap, str], None] = lambda swap, version: None,
+        on_attempt: Callable[[Swap, str], None] = lambda swap, version: None,
     ) -> None:
-        self._engine, self._source, self._on_batch, self._told = engine, source, on_batch, told
+        self._engine, self._source, self._on_batch, self._on_attempt = engine, source, on_batch, on_attempt
         self._broken: dict[str, float] = {}
         """Version → when it may be tried again."""
         self._missing = False
@@ -67,13 +69,13 @@ class Follower:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""
         except PodiumError as error:  # the registry is unavailable: the version in service stays
-            self._told("unreachable", "")
+            self._on_attempt("unreachable", "")
             self._complain(str(error))
             return False
         served = self._engine.loaded.version if self._engine.loaded else None
         if version is None:
             if not self._missing:
-                self._told("missing", "")
+                self._on_attempt("missing", "")
             self._missing = True
             self._complain(missing if served is None else f"{missing}. Until then version {served} stays in service")
             return False
@@ -87,12 +89,12 @@ class Follower:
             loaded = await asyncio.to_thread(self._load, version, served is not None)
         except Exception as error:  # noqa: BLE001  (a broken version may raise anything; the present one stays)
             self._broken[version] = time.monotonic() + AGAIN_S
-            self._told("failed", version)
+            self._on_attempt("failed", version)
             self._complain(f"version {version} cannot be served: {type(error).__name__}: {error}")
             return False
         self._engine.serve(loaded)
         self.problem = ""
-        self._told("loaded", version)
+        self._on_attempt("loaded", version)
         log.info("version %s is in service%s", version, f", {served} was before" if served else "")
         return True
 

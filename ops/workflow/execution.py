@@ -63,7 +63,7 @@ async def execute(
     sample: int | Sample = 0,
     scheduler: Scheduler | None = None,
     previous: Previous | None = None,
-    told: Callable[[StepTrace], None] | None = None,
+    on_step: Callable[[StepTrace], None] | None = None,
 ) -> WorkflowTrace:
     """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `WorkflowTrace`.
 
@@ -75,7 +75,7 @@ async def execute(
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
     "timed_out". A `scheduler` shared by a batch decides which call a busy worker takes next. `previous` makes this
-    a recursive round. `told` is called with each executed step when it ends.
+    a recursive round. `on_step` is called with each executed step when it ends.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -87,7 +87,7 @@ async def execute(
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, told)
+    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, on_step)
     await run.to_the_end()
     return run.trace()
 
@@ -111,10 +111,10 @@ class _Run:
         sample: Sample,
         scheduler: Scheduler | None,
         previous: Previous | None,
-        told: Callable[[StepTrace], None] | None,
+        on_step: Callable[[StepTrace], None] | None,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
-        self.sample, self.scheduler, self.previous, self.told = sample, scheduler, previous, told
+        self.sample, self.scheduler, self.previous, self.on_step = sample, scheduler, previous, on_step
         self.needed = workflow.needed()
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
@@ -165,8 +165,8 @@ class _Run:
             await self.settled[seen].wait()
         if not self.failures and self.stop is None:
             await self._ask(index)
-            if self.told is not None and self._outcome(index)[0] != "not_run":
-                self.told(self._step_trace(index))
+            if self.on_step is not None and self._outcome(index)[0] != "not_run":
+                self.on_step(self._step_trace(index))
         self.settled[index].set()
 
     async def _ask(self, index: int) -> None:

@@ -120,7 +120,7 @@ class _Conversation:
             self.stop = "cap"
 
     async def execute(
-        self, workflow: Workflow, scheduler: Scheduler, told: Callable[[StepTrace | WorkflowTrace], None] | None
+        self, workflow: Workflow, scheduler: Scheduler, on_step: Callable[[StepTrace | WorkflowTrace], None] | None
     ) -> WorkflowTrace:
         trace = await execute(
             workflow,
@@ -129,10 +129,10 @@ class _Conversation:
             sample=self._question.sample,
             scheduler=scheduler,
             previous=None if self.last is None else ending(self.last),
-            told=told,
+            on_step=on_step,
         )
-        if told is not None:
-            told(trace)
+        if on_step is not None:
+            on_step(trace)
         return trace
 
     def trace(self) -> Trace:
@@ -148,7 +148,7 @@ async def play(
     scheduler: Scheduler | None = None,
     budget: CallBudget | None = None,
     fits: Fits | None = None,
-    told: Callable[[StepTrace | WorkflowTrace], None] | None = None,
+    on_step: Callable[[StepTrace | WorkflowTrace], None] | None = None,
 ) -> list[Trace]:
     """Answer every question as one set; one `Trace` each, in their order.
 
@@ -156,7 +156,7 @@ async def play(
     rounds. All prompts of a round are written at once (a batch for the policy), and its workflows run together. The
     team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions
     share, or None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
-    `fits` says whether a prompt leaves room for a completion (first ones must). `told` is given each
+    `fits` says whether a prompt leaves room for a completion (first ones must). `on_step` is given each
     step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
     flight have ended.
     """
@@ -166,7 +166,7 @@ async def play(
     order = range(len(talks)) if limits is None else Random(0).sample(range(len(talks)), len(talks))
 
     async def run(talk: _Conversation, text: str, parsed: Parsed, workflow: Workflow) -> None:
-        talk.record(text, parsed, await talk.execute(workflow, scheduler, told))
+        talk.record(text, parsed, await talk.execute(workflow, scheduler, on_step))
 
     while True:
         going = [index for index, talk in enumerate(talks) if talk.stop is None]

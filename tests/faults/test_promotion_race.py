@@ -86,14 +86,14 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(workspace: Wor
     assert aliases.rollback(workspace, "dear").version == "1"
 
 
-def test_looks_counted_at_once_have_numbers_of_their_own(workspace: Workspace) -> None:
+def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     numbers = [version(workspace).version for _ in range(3)]
     # Threads share MLflow's one global address, which is the same for all of them.
     with ThreadPoolExecutor(3) as pool:
-        looks = list(pool.map(lambda number: registry.look_at(workspace, None, number), numbers))
-    assert sorted(looks) == [1, 2, 3]
+        analyses = list(pool.map(lambda number: registry.count_analysis(workspace, None, number), numbers))
+    assert sorted(analyses) == [1, 2, 3]
 
 
 def unlocked(workspace: Workspace) -> None:

@@ -198,7 +198,7 @@ def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
     with pytest.raises(Refused, match=said):
         judge(setup, known, compared(**tested), GATE)
     tags = registry.named(setup.workspace, known.version).tags
-    assert not [tag for tag in tags if tag.startswith("look_at")], "what is refused is no look"
+    assert not [tag for tag in tags if tag.startswith("analysis_against")], "a refused judgement is not an analysis"
 
 
 def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> None:

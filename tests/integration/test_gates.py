@@ -23,7 +23,7 @@ from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.cold_start.validation import Lesson, Validity, drawing
+from ops.training.cold_start.validation import ColdStartRecord, Validity, drawing
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium
@@ -196,7 +196,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
         max_completion_tokens=8,
     ).write(folder)  # fmt: skip
     seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=drawing(setup.recipe))
-    Lesson(loss=(1.0,), validation=seen).write(folder)
+    ColdStartRecord(loss=(1.0,), validation=seen).write(folder)
     result = materialize(podium, instance, "base_policy", "conductor")
     assert not result.success
     assert materialized(result) == {"base_policy"}
@@ -211,9 +211,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
     assert evaluations(materialize(lower, instance, "base_policy"))["writes_workflows"].passed
 
 
-def test_a_reference_program_of_an_evaluation_question_only_warns(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
+def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted, instance: dg.DagsterInstance) -> None:
     project, recipe = gated
     tests = {"kind": "unittest", "code": "import absent_library\nimport unittest\n"}
     row = {"id": "bcb", "question": "Complete it.", "answer": "x = 1\n", "tests": tests}

@@ -374,10 +374,10 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
 def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
     from datetime import date
 
-    from ops.retraining.quarantine import quarantine
+    from ops.retraining.revisions import record_revisions
 
     pool = ticking.podium.load().pool
-    quarantine(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
+    record_revisions(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
     assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
 
 

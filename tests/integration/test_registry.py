@@ -234,39 +234,41 @@ def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
     assert kept.read_text(encoding="utf-8") == "two"
 
 
-def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace) -> None:
+def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Workspace) -> None:
     first, second = (version(workspace, right) for right in (6, 8))
-    assert registry.look_at(workspace, None, first.version) == 1
-    assert registry.look_at(workspace, None, second.version) == 2
+    assert registry.count_analysis(workspace, None, first.version) == 1
+    assert registry.count_analysis(workspace, None, second.version) == 2
     aliases.promote(workspace, second.version, YES)
     champion = registry.champion(workspace)
     third, fourth = (version(workspace, right) for right in (7, 9))
-    assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
+    assert registry.count_analysis(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
-        assert registry.look_at(workspace, champion, fourth.version) == 2, "the same scores, judged again"
-    assert registry.look_at(workspace, champion, first.version) == 3, "an old one, tried against the new champion"
-    assert registry.look_at(workspace, None, first.version) == 1
+        assert registry.count_analysis(workspace, champion, fourth.version) == 2, "the same scores, judged again"
+    assert registry.count_analysis(workspace, champion, first.version) == 3, (
+        "an old version, against the new champion"
+    )
+    assert registry.count_analysis(workspace, None, first.version) == 1
     with pytest.raises(registry.RegistryError, match="no version 9"):
-        registry.look_at(workspace, champion, "9")
+        registry.count_analysis(workspace, champion, "9")
 
 
-def test_a_verdict_says_which_look_it_was(workspace: Workspace, pool: Pool) -> None:
+def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, pool: Pool) -> None:
     setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool)
     gate = PromotionGate(max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0)
-    looks = []
+    analyses = []
     for right in (6, 5, 4):
         known = version(workspace, right, pool_answers_key=pool.answers_key)
         verdict = judge(setup, known, compared(right), gate).decision
-        looks.append((verdict.look, len(verdict.checks)))
+        analyses.append((verdict.analysis, len(verdict.checks)))
         assert aliases.promote(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # no version after the first passes
-    assert looks == [(1, 3), (1, 9), (2, 9)]
+    assert analyses == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"
     again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
     stored = registry.recorded_decision(workspace, known.version)
-    assert (stored.look, stored.promote) == (2, False)
+    assert (stored.analysis, stored.promote) == (2, False)
 
 
 def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:

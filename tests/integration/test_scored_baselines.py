@@ -17,7 +17,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation import baseline
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.stored_baselines import shelves
+from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.evaluation import score_baselines
@@ -114,7 +114,7 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
     assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
 
     questions = evaluation_questions(checkout.workspace, checkout.setup().recipe)
-    heads = [shelf.standing(questions).head(shelf.entry.title) for shelf in shelves(checkout.setup())]
+    heads = [store.standing(questions).head(store.entry.title) for store in baseline_stores(checkout.setup())]
     assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
 
     assert checkout.score() == (scored, 0), "nothing is asked a second time"

@@ -159,8 +159,8 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert again == table
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    shelf = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
-    assert [row[0] for row in shelf.findings().summary.rows] == [row["system"] for row in table]
+    store = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
+    assert [row[0] for row in store.findings().summary.rows] == [row["system"] for row in table]
     deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
     with pytest.raises(DataError, match="podium study rounds"):
         StudyStore(deeper, lab_of(chosen)).findings()

@@ -14,7 +14,7 @@ from rich.console import Console
 from assets.resources import Calls
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.training.run import lifeline
+from ops.training.run import parent_watch
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.quiet import QUIET
@@ -31,8 +31,8 @@ with only_one(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
-from ops.training.run import lifeline
-lifeline.watch()
+from ops.training.run import parent_watch
+parent_watch.watch()
 print("up", flush=True)
 time.sleep(60)
 """
@@ -98,15 +98,15 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    name = lifeline.name_of(parent.pid)
-    trainer = python(WATCH, **{lifeline.ENV: name})
+    name = parent_watch.name_of(parent.pid)
+    trainer = python(WATCH, **{parent_watch.ENV: name})
     parent.kill()
     parent.wait(240)
     assert trainer.wait(timeout=20) == 143
 
 
 def test_a_trainer_without_a_watched_process_runs_on() -> None:
-    trainer = python(WATCH, **{lifeline.ENV: ""})
+    trainer = python(WATCH, **{parent_watch.ENV: ""})
     with pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
     trainer.kill()

@@ -31,7 +31,7 @@ class ServingApp:
         self.metrics = Metrics()
         self.admission = Admission(settings.at_once, settings.waiting)
         self.engine = ServingEngine(workspace, settings, on_answer=self._answered)
-        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, told=self.metrics.swapped)
+        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, on_attempt=self.metrics.swapped)
         self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
         self.broken = ""
         """Why no version could be loaded at the start."""

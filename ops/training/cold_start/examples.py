@@ -12,7 +12,7 @@ from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.core.rows import load_responses
 from ops.training.cold_start.exploration import explore
-from ops.training.cold_start.recursive_lessons import alone, second_rounds
+from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
 from ops.workflow.play import next_messages
 from ops.workflow.team import Team

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
-from ops.training.cold_start.recursive_lessons import FirstRound
+from ops.training.cold_start.recursive_examples import FirstRound
 from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

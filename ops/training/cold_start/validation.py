@@ -60,7 +60,7 @@ class Validity(Settings):
         return f"{self.valid} of {self.problems} completions are workflows ({self.share:.1%}){failed}"
 
 
-class Lesson(Settings):
+class ColdStartRecord(Settings):
     """Record of a cold start; stored beside the policy as `cold_start.json`."""
 
     loss: tuple[float, ...]
@@ -78,7 +78,7 @@ class Lesson(Settings):
     """None: not asked for."""
 
     @classmethod
-    def read(cls, policy: Path) -> Lesson | None:
+    def read(cls, policy: Path) -> ColdStartRecord | None:
         """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
         file = policy / FILE
         if not file.is_file():
@@ -174,10 +174,10 @@ def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
         return ColdStartVerdict(
             passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
         )
-    lesson = Lesson.read(policy)
-    if lesson is None or lesson.validation is None:  # a policy that GRPO has trained already
+    record = ColdStartRecord.read(policy)
+    if record is None or record.validation is None:  # a policy that GRPO has trained already
         return ColdStartVerdict(passed=True, said="nothing was taught here")
-    seen = lesson.validation
+    seen = record.validation
     if seen.share >= least:
         return ColdStartVerdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
     remedy = _remedy(seen.failures, settings)

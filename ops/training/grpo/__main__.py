@@ -14,8 +14,8 @@ from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_taught
-from ops.training.run import lifeline
-from ops.training.run.checkpoints import full_disk_told
+from ops.training.run import parent_watch
+from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.ending import ERROR
 from ops.training.run.launcher import REQUESTS
 from ops.training.run.plan import PLAN, RunPlan, RunResult, command
@@ -32,13 +32,13 @@ def main() -> int:
     arguments = parser.parse_args()
     for number in REQUESTS:  # before there is a step to finish; a shell's background ignores SIGINT
         signal.signal(number, signal.SIG_DFL)
-    lifeline.watch()
+    parent_watch.watch()
     # Dagster listens to one process: of several ranks the first speaks.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
             folder = arguments.run.resolve()
-            with full_disk_told(folder):
+            with full_disk_reported(folder):
                 result = train(folder)
                 if result is not None and pipes is not None:
                     pipes.report_asset_materialization(metadata=result.model_dump())

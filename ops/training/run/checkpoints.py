@@ -66,7 +66,7 @@ def remove_half_written(folder: Path) -> None:
 
 
 @contextmanager
-def full_disk_told(folder: Path) -> Iterator[None]:
+def full_disk_reported(folder: Path) -> Iterator[None]:
     """Turn errors of a full disk into `DiskFull`, after freeing space for a message in the run's log.
 
     `folder`: the folder of the run or of the policy.

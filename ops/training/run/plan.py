@@ -19,8 +19,8 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
-from ops.training.run import lifeline
-from ops.training.run.checkpoints import full_disk_told
+from ops.training.run import parent_watch
+from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.nodes import this_node
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
@@ -151,7 +151,7 @@ def write_run(
     )
     if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
         return folder
-    with full_disk_told(folder):
+    with full_disk_reported(folder):
         write_text(folder / "recipe.yaml", resolved(recipe))
         if deepspeed:
             write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
@@ -178,16 +178,18 @@ def run_key(
     recipe = _of_stage(setup.recipe, adaptive, recursive)
     mix = setup.workspace.data / "training_mix.jsonl"
     included = {"seed", "prompting", "grpo", "generation", "replay"}
-    key = digest([
-        recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
-        setup.pool.answers_key,
-        policy_key(base_policy),
-        hashlib.sha256(mix.read_bytes()).hexdigest(),
-        recipe.execution.what_answers_depend_on,
-        deepspeed or None,
-        adaptive and adaptive.model_dump(),
-        recursive and recursive.model_dump(),
-    ])
+    key = digest(
+        [
+            recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
+            setup.pool.answers_key,
+            policy_key(base_policy),
+            hashlib.sha256(mix.read_bytes()).hexdigest(),
+            recipe.execution.what_answers_depend_on,
+            deepspeed or None,
+            adaptive and adaptive.model_dump(),
+            recursive and recursive.model_dump(),
+        ]
+    )
     return f"{recipe.policy_name}-{key}"
 
 
@@ -216,7 +218,7 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     the lock behind, and every later process waits for it silently and for ever. So a run compiles into its own folder,
     and a lock that is there before the run starts is stale.
     """
-    variables = {lifeline.ENV: name_of(os.getpid())}
+    variables = {parent_watch.ENV: name_of(os.getpid())}
     if plan.recipe.grpo.deepspeed is not None:
         extensions = folder / EXTENSIONS
         if (node := this_node()).nodes > 1:  # each compiles for itself

@@ -28,7 +28,7 @@ from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
-from ops.training.cold_start.recursive_lessons import KEEP
+from ops.training.cold_start.recursive_examples import KEEP
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import next_messages

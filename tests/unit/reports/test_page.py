@@ -21,7 +21,7 @@ from ops.reports.exhibit import EXHIBITS, Shown, Table
 from ops.reports.made import Made, make_one, report_file
 from ops.reports.markdown import markdown
 from ops.reports.page import page, write_page, write_pictures
-from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN
+from ops.reports.style import NARROW_IN, SERIES_STYLES, WIDE_IN
 from ops.reports.summary import Released, facts, released, sentences
 from tests.releases import YES, checkout, shared_store, version
 
@@ -227,7 +227,7 @@ def test_without_colours_no_two_look_alike() -> None:
         red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    for one, other in combinations(LOOKS, 2):
+    for one, other in combinations(SERIES_STYLES, 2):
         assert one.marker != other.marker
         assert one.hatch != other.hatch or abs(lightness(one.colour) - lightness(other.colour)) > 0.08
 

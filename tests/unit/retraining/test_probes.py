@@ -21,7 +21,7 @@ from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import ProbeRecord, agree, probe, probe_workers, tonight
-from ops.retraining.quarantine import quarantine
+from ops.retraining.revisions import record_revisions
 from ops.synthetic.problems import generate
 
 PROBING = Probing(reference=12, questions=4, false_alarms=0.2)
@@ -111,7 +111,7 @@ def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setu
     record = rounds(setup, provider, 6)
     assert record.drifted(PROBING)
     config = setup.workspace.config
-    assert quarantine(config, [STEADY], date(2026, 1, 2)) == {"steady": "drift-2026-01-02"}
+    assert record_revisions(config, [STEADY], date(2026, 1, 2)) == {"steady": "drift-2026-01-02"}
     changed = Revisions.read(config).of(setup.pool).worker("steady")
     assert changed.identity == STEADY.identity | {"revision": "drift-2026-01-02"}
     # Nothing is deleted, and the new worker begins with a record and with answers of its own.
@@ -178,7 +178,7 @@ def test_answers_agree_by_what_was_read_from_them(setup: Setup) -> None:
 
 def test_a_revision_is_part_of_every_pool_that_has_the_model_and_a_person_may_take_it_back(project: Workspace) -> None:
     before = load_pool(project.config, "quickstart")
-    quarantine(project.config, [before.worker("scholar")], date(2026, 3, 1))
+    record_revisions(project.config, [before.worker("scholar")], date(2026, 3, 1))
     after = load_pool(project.config, "quickstart")
     assert after.worker("scholar").revision == "drift-2026-03-01"
     assert after.answers_key != before.answers_key

@@ -33,7 +33,7 @@ def test_a_champion_that_is_taken_away_is_said_and_counted_once(
     engine = engine_of(tmp_path / "engine", pool, Scripted("nothing"))  # its version is named 1, too
     try:
         with champion_of(workspace) as champion, registry.connected(workspace) as client:
-            follower = Follower(engine.engine, champion, told=metrics.swapped)
+            follower = Follower(engine.engine, champion, on_attempt=metrics.swapped)
             assert asyncio.run(follower.look())
             if taken == "alias":
                 client.delete_registered_model_alias(registry.MODEL, registry.CHAMPION)

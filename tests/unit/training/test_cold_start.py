@@ -24,7 +24,7 @@ from ops.precaching.precache import write_responses
 from ops.synthetic.problems import generate
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, validated_on, verdict
+from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
 from ops.training.run.plan import RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
@@ -89,7 +89,7 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
 ) -> None:
     setup = make(LESSON.model_copy(update={"lora": lora}), dtype=dtype)
     folder = taught(setup)
-    lesson = Lesson.read(folder)
+    lesson = ColdStartRecord.read(folder)
     assert lesson is not None and lesson.validation is not None
     assert lesson.loss[-1] < lesson.loss[0] / (2 if lora is None else 1.2)
     assert lesson.examples == 320 and lesson.tokens > 320 * 20 and lesson.seconds > 0 and lesson.peak_gib > 0.1
@@ -185,13 +185,13 @@ def test_without_a_validation_section_half_of_the_completions_must_be_workflows(
 def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
     setup = make(LESSON.model_copy(update={"steps": 1}))
     folder = taught(setup)
-    before = Lesson.read(folder)
+    before = ColdStartRecord.read(folder)
     assert before is not None and before.validation is not None
     assert before.validation.drawn["temperature"] == 1.0
     colder = setup.recipe.grpo.model_copy(update={"temperature": 0.5})
     other = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": colder}))
     assert taught(other) == folder
-    after = Lesson.read(folder)
+    after = ColdStartRecord.read(folder)
     assert after is not None and after.validation is not None
     assert after.validation.drawn["temperature"] == 0.5
     assert after.model_copy(update={"validation": before.validation}) == before

@@ -18,7 +18,7 @@ from ops.core.response import Message
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
-from ops.training.cold_start.validation import Lesson
+from ops.training.cold_start.validation import ColdStartRecord
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import NO_CLIENT, Team
 from tests.builders import Answering
@@ -166,7 +166,7 @@ def test_a_round_that_leaves_no_room_for_a_completion_is_left_out(setup: Setup) 
     cold_start = ColdStart(steps=1, batch=64, recursive_share=0.5)
     values = RECIPE.model_dump() | {"name": "tiny", "policy": SCRATCH, "cold_start": cold_start, "grpo": GRPO}
     folder = make_base_policy(replace(setup, recipe=Recipe.model_validate(values)), client=NO_CLIENT)
-    lesson = Lesson.read(folder)
+    lesson = ColdStartRecord.read(folder)
     assert lesson is not None
     assert 16 < lesson.left_out < 48 and lesson.examples == 64 - lesson.left_out
 

@@ -44,4 +44,4 @@ def watch() -> None:
             time.sleep(_POLL_S)
         os._exit(_EXIT_STATUS)
 
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()
+    threading.Thread(target=wait, name="parent-watch", daemon=True).start()
